@@ -81,7 +81,7 @@ def corpus():
 def write_gguf(path, model, pre, tokens, kinds, scores=None, merges=None, flags=None, roles=None, template=TEMPLATE):
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("Tokenizer fixture")
-    # What llama.cpp wants to see before it looks at the vocabulary.
+    # Entries that llama.cpp requires before it reads the vocabulary.
     writer.add_context_length(128)
     writer.add_embedding_length(32)
     writer.add_block_count(0)

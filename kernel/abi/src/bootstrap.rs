@@ -1,4 +1,4 @@
-//! What a process finds when it starts.
+//! The state in which a process starts.
 //!
 //! The first thread starts with `rdi` = address of the launch record (read-only), `rsi` = its
 //! length in bytes, `rdx` = address of the thread's ring region, and a 16-byte aligned stack. The
@@ -37,7 +37,7 @@ pub const THREAD_BLOCK_ALIGN: u64 = 64;
 pub struct ThreadArea {
     /// Where the initial image of thread-local storage goes.
     pub image: u64,
-    /// What the thread pointer names.
+    /// The address in the thread pointer.
     pub pointer: u64,
     /// Length of the area.
     pub bytes: u64,

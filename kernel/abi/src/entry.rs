@@ -39,7 +39,8 @@
 //!
 //! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 if the length or count is 0.
 //! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long as
-//! the larger of the two counts: what is sent is read from it, what is received is written to it.
+//! the larger of the two counts: sent capabilities are read from it, received ones are written to
+//! it.
 
 /// The largest message, in bytes, that a CALL or RETURN carries inline. Bulk data travels as
 /// MemoryObjects.
@@ -51,7 +52,7 @@ pub const MAX_CAPS: u8 = 16;
 /// An entry's size in the ring, in bytes.
 pub const ENTRY_SIZE: usize = 64;
 
-/// What an entry asks for.
+/// The operation of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -157,7 +158,7 @@ pub enum Operation {
 pub struct Entry {
     /// The caller's tag.
     pub user_data: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 

@@ -1,6 +1,6 @@
 //! Entries of the common forms, read from their words at once instead of field by field: without an exception, and with one
-//! capability that is sent at most. What is read here is what [`Entry::decode`](crate::Entry::decode) reads; `None` refuses nothing,
-//! but says that it is to judge.
+//! capability that is sent at most. The readers here read exactly what [`Entry::decode`](crate::Entry::decode) reads;
+//! `None` refuses nothing, but says that it is to judge.
 
 use crate::entry::{Buffer, CapArray, EntryWords, MAX_CAPS, MAX_MESSAGE, Opcode};
 
@@ -157,7 +157,7 @@ mod tests {
     use crate::Entry;
     use crate::entry::{Operation, bytes_of};
 
-    /// What the readers here say of an entry, as the operation that it is.
+    /// An entry as the readers here see it, as an operation.
     fn read(words: &EntryWords) -> Option<Entry> {
         let call = PlainCall::read(words).map(|plain| {
             let PlainCall { user_data, cap, interface, method, params, results, caps } = plain;
@@ -231,8 +231,8 @@ mod tests {
             prop_assert_eq!(read(&words), judged);
         }
 
-        /// The readers and the judge agree on every entry: what is read is what is judged, and what is judged to be of a
-        /// common form is read.
+        /// The readers and the validator agree on every entry: each entry that is read is valid, and each valid entry
+        /// of a common form is read.
         #[test]
         fn agrees_with_the_judge(
             opcode in prop_oneof![0_u64..12, any::<u8>().prop_map(u64::from)],

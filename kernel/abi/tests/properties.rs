@@ -1,4 +1,4 @@
-//! What holds of every ring, entry and identifier: `docs/properties.md` lists it.
+//! Invariants of every ring, entry and identifier: `docs/properties.md` lists it.
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 use capos_abi::completion::COMPLETION_SIZE;

@@ -1,8 +1,8 @@
 //! Which capability derives from which.
 //!
-//! Every capability that can be copied is a node. A copy is a child of its source. What was made
-//! through a capability without being one (a mapping, say) is an *attachment*: it dies when the
-//! capability is revoked, and lives on when the capability is only released.
+//! Every capability that can be copied is a node. A copy is a child of its source. An object that
+//! was made through a capability and is not one itself (a mapping, say) is an *attachment*: it ends
+//! when the capability is revoked, and lives on when the capability is only released.
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its
 //! descendants are still revoked with its ancestors. A removed node with a single child is replaced by
@@ -140,7 +140,7 @@ impl<H> Forest<H> {
         self.node_mut(id.index).and_then(|node| node.holder.replace(holder))
     }
 
-    /// Removes one node. What derives from it lives on and still dies with its ancestors.
+    /// Removes one node. Its descendants live on and are still revoked with its ancestors.
     pub fn remove(&mut self, id: NodeId) -> Option<H> {
         self.checked(id)?;
         let generation = self.next_generation();

@@ -18,8 +18,8 @@ impl<'a> Arena<'a> {
         Self { memory, phys, used: 0 }
     }
 
-    /// Puts bytes at a multiple of 16 and gives their address in the direct map. No bytes at all: what is put next
-    /// without alignment begins there.
+    /// Puts bytes at a multiple of 16 and gives their address in the direct map. No bytes at all: the next unaligned
+    /// item begins there.
     pub fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let start = self.used.checked_next_multiple_of(16).ok_or(FULL)?;
         let end = start.checked_add(bytes.len()).ok_or(FULL)?;

@@ -32,7 +32,7 @@ extern "C" fn loader_main(information: u64) -> ! {
     }
 }
 
-/// What the last jump needs.
+/// The values for the last jump.
 struct Ready {
     root: u64,
     stack_top: u64,
@@ -67,7 +67,7 @@ fn memory_map(information: &Information, own: &[(u64, u64)]) -> Result<MemoryMap
         let (start, length) = framebuffer_range(&screen);
         map.add(start, length, Kind::Framebuffer)?;
     }
-    // The kernel's file is of use only until the kernel has read it; what is in its image counts.
+    // The kernel's file is of use only until the kernel has read it; only its image counts.
     for module in information.modules() {
         let kind = if module.name() == b"kernel" { Kind::BootloaderReclaimable } else { Kind::KernelAndModules };
         map.claim(module.start, module.size, kind)?;

@@ -22,7 +22,7 @@ pub struct Segment<'a> {
     pub address: u64,
     /// Its bytes in the file.
     pub content: &'a [u8],
-    /// Its size in memory; what the file does not give is zero.
+    /// Its size in memory; the part that the file lacks is zero.
     pub size: u64,
     /// Writes are allowed.
     pub write: bool,

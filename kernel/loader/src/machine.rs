@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn enter_kernel(root: u64, stack: u64, entry: u64, gdt_pointer: u64) -> !;
 }
 
-/// What the entry code maps: addresses below are reachable.
+/// The range that the entry code maps: addresses below are reachable.
 pub const REACHABLE: u64 = 1 << 32;
 
 /// Physical memory below 4 GiB, readable.
@@ -81,7 +81,7 @@ fn write_msr(register: u32, value: u64) {
     }
 }
 
-/// What of the processor matters here.
+/// The relevant features of the processor.
 pub struct Processor {
     /// It can map pages of 1 GiB.
     pub gigabyte_pages: bool,

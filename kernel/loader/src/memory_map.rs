@@ -3,8 +3,8 @@
 
 use crate::{PAGE, Refusal, Result};
 
-/// What a range of memory is, in the order of precedence where ranges overlap: the later wins. The numbers of the
-/// Limine protocol are [`Kind::limine`].
+/// The kind of a memory range, in the order of precedence if ranges overlap: the later wins. The numbers of the Limine
+/// protocol are [`Kind::limine`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Free memory.

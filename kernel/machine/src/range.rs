@@ -46,7 +46,7 @@ impl Range {
         }
     }
 
-    /// What is left when `hole` is cut out: the part before it and the part after it.
+    /// The rest when `hole` is cut out: the part before it and the part after it.
     #[must_use]
     pub fn without(self, hole: Self) -> [Self; 2] {
         if hole.is_empty() {

@@ -1,6 +1,6 @@
 //! The date in the battery-backed clock (MC146818 registers).
 
-/// What the clock's registers hold, raw.
+/// The clock's registers, raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     pub second: u8,

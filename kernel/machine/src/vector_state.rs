@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn avx_512_is_kept_whole_where_the_processor_has_all_of_it() {
-        // What that processor says: its sets without tiles, and the bytes for them.
+        // That processor's values: its sets without tiles, and the bytes for them.
         let sets = enabled(0xe7);
         assert_eq!(sets, 0xe7);
         assert_eq!(area(sets, part(&XEON)), 0xa80);

@@ -1,4 +1,4 @@
-//! What holds of page-table entries, addresses and ranges of memory: `docs/properties.md` lists it.
+//! Invariants of page-table entries, addresses and ranges of memory: `docs/properties.md` lists it.
 
 use std::collections::BTreeSet;
 

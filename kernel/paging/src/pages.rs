@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-/// What is known of a page that is not simply absent.
+/// The state of a page that is not simply absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState<L, R> {
     /// A request for it is under way.
@@ -23,7 +23,7 @@ const fn place(page: u64, shift: u32) -> usize {
 /// Pages in a row, the first of which is a multiple of their number.
 #[derive(Debug)]
 struct Group<L, R> {
-    /// What a page is, if its bit is set in `loading`, or in `resident`.
+    /// The state of a page, if its bit is set in `loading`, or in `resident`.
     requests: [L; FAN],
     frames: [R; FAN],
     loading: u32,
@@ -240,7 +240,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.set(page, Some(PageState::Resident(resident)));
     }
 
-    /// A page is absent again; what it was.
+    /// Makes a page absent again; returns its earlier state.
     pub fn remove(&mut self, page: u64) -> Option<PageState<L, R>> {
         self.set(page, None)
     }

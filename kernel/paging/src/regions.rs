@@ -38,7 +38,7 @@ pub struct Region<T> {
     pub length: u64,
     /// Offset in the content that is at `start`.
     pub offset: u64,
-    /// What is mapped.
+    /// The mapped object.
     pub content: T,
 }
 

@@ -1,4 +1,4 @@
-//! What holds of the page cache's bookkeeping: `docs/properties.md` lists it.
+//! Invariants of the page cache's bookkeeping: `docs/properties.md` lists it.
 #![allow(clippy::expect_used)] // Helpers of tests count as tests.
 
 use std::collections::{BTreeMap, BTreeSet};

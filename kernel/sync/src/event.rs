@@ -64,8 +64,8 @@ impl Flag {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Lowers it; whether it was raised. What was done before it was raised, also in vain since it was raised already,
-    /// is seen by who looks after this: a store alone could take effect after that look.
+    /// Lowers it; whether it was raised. Changes made before it was raised are visible to the task that checks it, also
+    /// if it was raised already: a store alone could take effect after that check.
     #[inline]
     pub fn lower(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
@@ -93,14 +93,14 @@ impl Knocks {
         }
     }
 
-    /// Wakes who sleeps, by `wake`, which is to wake one that waits for the word. What is to be found is in place already.
+    /// Wakes who sleeps, by `wake`, which is to wake one that waits for the word. The work is in place already.
     #[inline]
     pub fn knock(&self, wake: impl FnOnce(&AtomicU32)) {
         self.0.fetch_add(1, Ordering::Release);
         wake(&self.0);
     }
 
-    /// What was heard so far. Who then finds nothing to do may sleep while [`Knocks::word`] holds it.
+    /// The count of knocks so far. A thread that then finds nothing to do may sleep while [`Knocks::word`] holds it.
     #[inline]
     #[must_use]
     pub fn heard(&self) -> u32 {

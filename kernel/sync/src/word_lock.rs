@@ -1,4 +1,4 @@
-//! A lock on one word: who finds it taken sleeps.
+//! A lock on one word: a thread that finds it taken sleeps.
 
 use crate::Futex;
 use crate::primitives::{AtomicU32, Ordering, const_unless_loom};

@@ -19,7 +19,7 @@ impl<W> core::fmt::Debug for WordWaits<W> {
     }
 }
 
-/// What a wait met.
+/// The outcome of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited<W> {
     /// It waits.

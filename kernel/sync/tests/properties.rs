@@ -1,4 +1,4 @@
-//! What holds of the indices of rings: `docs/properties.md` lists it.
+//! Invariants of the indices of rings: `docs/properties.md` lists it.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;

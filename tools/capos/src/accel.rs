@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(name("foo").unwrap_err(), "there are tcg, kvm, hvf, whpx, nvmm");
     }
 
-    /// Whoever says `make run ACCEL=foo` hears of it before anything is installed or built.
+    /// A wrong `make run ACCEL=foo` is reported before anything is installed or built.
     #[test]
     fn make_knows_the_same_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

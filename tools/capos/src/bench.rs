@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What needs no machine.
+/// The part without a machine.
 fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     let image = system.target().join("capos.iso");
     parts.image(&Variant::default(), &image)?;

@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the person of a script types first.
+/// The first line that the person of a script types.
 fn asked(script: &str) -> Result<&str> {
     let line = script.lines().find_map(|line| line.strip_prefix("line \"")?.strip_suffix('"'));
     line.context("nothing is asked in the scenario")

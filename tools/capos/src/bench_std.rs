@@ -15,7 +15,7 @@ use crate::{linux, toolchain};
 /// The package and the program that are built for both systems.
 const PACKAGE: &str = "capos-std-bench";
 const PROGRAM: &str = "bench-std";
-/// What the program writes when it is done.
+/// The program's last line.
 const DONE: &str = "bench-std has measured";
 /// Scenarios and what their figures are named by.
 const BARE: &str = "bare";

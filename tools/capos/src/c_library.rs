@@ -16,7 +16,7 @@ const SOURCE: &str = "tools/capos/src/c_library.rs";
 pub const OBJECT: &str = "target/std-lib/libc.o";
 /// The copy of `std`, which the linker meets before the toolchain's own and takes for it.
 const STD: &str = "libcapos_std.a";
-/// What [`CONFIG`] makes the compiler link.
+/// The inputs that [`CONFIG`] makes the compiler link.
 const STD_FLAG: &str = "-lstatic:-bundle=capos_std";
 /// How cargo builds programs that are linked against it, from the source folder.
 pub const CONFIG: &str = "userspace/libc/cargo-config.toml";

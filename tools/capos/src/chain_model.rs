@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use capos_gguf::{CHAT_TEMPLATE, TOOL_TEMPLATE, TensorType, Writer, WriterValue};
 use serde::Deserialize;
 
-/// What a model says, as `[runner.model.chain]` asks for it.
+/// The output of a model, as `[runner.model.chain]` states it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chain {

@@ -1,4 +1,4 @@
-//! What a scenario's run must have left behind: `check.toml` and what holds for every run. `docs/scenarios.md`
+//! The required results of a scenario's run: `check.toml` and what holds for every run. `docs/scenarios.md`
 //! describes both.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::checks_timing::{self, Timing};
 /// The file next to `terminal.txt`.
 pub const FILE: &str = "check.toml";
 
-/// Everything that `check.toml` may say. What it does not know it refuses.
+/// Everything that `check.toml` may say. Unknown settings are errors.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Checks {
@@ -38,7 +38,7 @@ pub struct Checks {
     pub home: Home,
 }
 
-/// What a file must hold and must not.
+/// Texts that a file must contain, and must not.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Texts {

@@ -1,4 +1,4 @@
-//! What `audit.jsonl` must hold: the chain, the calls with their decisions and outcomes, counts of records.
+//! The required content of `audit.jsonl`: the chain, the calls with their decisions and outcomes, counts of records.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub struct Call {
     /// Its id in the conversation; The value `$nonce` is the id by which the model repeats the nonce of its request,
     /// which the record must hold; `$direct` that of any call that the person made.
     pub id: String,
-    /// What the model calls the tool.
+    /// The model's name for the tool.
     pub tool: String,
     /// One of the six decisions. Left out: the call was never decided on.
     pub decision: Option<String>,
@@ -308,7 +308,7 @@ const TOOL: [&str; 20] = [
     "previous",
     "hash",
 ];
-/// What a record says of the model and of the request that a call came from.
+/// The fields of a record about the model and the request that a call came from.
 const MODEL: [&str; 3] = ["modelId", "backend", "nonce"];
 /// How the identifier of a call begins that a person made.
 const DIRECT: &str = "direct-";
@@ -417,7 +417,7 @@ fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut 
     }
 }
 
-/// What of a descriptor is not made from the schema. One without an interface is a tool that does not exist.
+/// The part of a descriptor that does not come from the schema. One without an interface is a tool that does not exist.
 fn invented(descriptor: &Value) -> Option<&'static str> {
     let text = |name: &str| descriptor.get(name).and_then(Value::as_str).unwrap_or_default();
     let id = u64::from_str_radix(text("interfaceId").trim_start_matches("0x"), 16).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What `home/` must hold: what was named, and exactly what the audited effects made of what was there before.
+//! The required content of `home/`: the named files, and exactly the result of the audited effects on its earlier
+//! content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +70,7 @@ fn load(folder: &Path) -> Result<Files> {
 
 /// Repeats what the log says was done, and compares.
 fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
-    // What a call left that was cut short cannot be known from the log.
+    // The result of an interrupted call cannot be known from the log.
     let mut unsure = Vec::new();
     for record in records.iter().filter(|record| member(record, "phase") == "after") {
         let Ok(arguments) = serde_json::from_str::<Value>(member(record, "arguments")) else { continue };

@@ -1,4 +1,4 @@
-//! What may reach a person's screen: text, and the few control sequences that the terminal service makes itself.
+//! The permitted output on a person's screen: text, and the few control sequences of the terminal service itself.
 
 use std::borrow::Cow;
 
@@ -24,11 +24,11 @@ const OWN: [&str; 18] = [
     "[K",
 ];
 
-/// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
+/// The first output of the terminal service. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 
-/// What QEMU prints on the terminal when a person ends it there. It may come at any point of the machine's own output,
-/// also within one of the terminal service's sequences; the rest of that sequence may follow.
+/// The line that QEMU prints on the terminal when a person ends it there. It may come at any point of the machine's own
+/// output, also within one of the terminal service's sequences; the rest of that sequence may follow.
 const ENDED: &[u8] = b"QEMU: Terminated";
 
 /// Bytes that a machine still sends after that at most, which is what its serial port holds.
@@ -94,7 +94,7 @@ fn without_end(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// What belongs to an escape sequence at the beginning of a text.
+/// The part of a text's beginning that belongs to an escape sequence.
 fn sequence(text: &str) -> &str {
     let end = match text.chars().next() {
         Some('[') => text.char_indices().skip(1).find(|(_, letter)| ('@'..='~').contains(letter)).map(|(at, _)| at + 1),
@@ -104,8 +104,8 @@ fn sequence(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
-/// What a restarted terminal service writes after its predecessor was killed within one of its own sequences; `text` is
-/// the rest of that sequence. The serial line takes a few bytes at a time, and every instance begins with the same
+/// The output of a restarted terminal service after its predecessor was killed within one of its own sequences; `text`
+/// is the rest of that sequence. The serial line takes a few bytes at a time, and every instance begins with the same
 /// bytes. No sequence contains the byte that it begins with, so this searches up to the next such byte only.
 fn restarted(text: &str) -> Option<&str> {
     let (cut, next) = text.split_at_checked(text.find('\u{1b}')?)?;

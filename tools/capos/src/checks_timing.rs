@@ -16,16 +16,16 @@ pub const FILE: &str = "terminal.timing";
 /// A piece of what a terminal got: when it came, since the machine was started, and its bytes.
 pub type Piece = (Duration, usize);
 
-/// What has to have appeared bit by bit. Each is a regular expression, which is found after the one before, and counts
-/// from when the last letter that it matches was there.
+/// Texts that must have appeared piece by piece. Each is a regular expression, which is found after the one before, and
+/// counts from when the last letter that it matches was there.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// What was there before, such as what a person typed.
+    /// The text before that, such as what a person typed.
     pub after: String,
     /// The first of what appeared then.
     pub begins: String,
-    /// What it ends with.
+    /// Its last part.
     pub ends: String,
     /// Of the time from `after` to `ends`, at least this percentage passed between `begins` and `ends`. It is a share,
     /// so that it does not depend on how fast the host is.
@@ -70,7 +70,7 @@ impl Timed {
             rest = more;
             for byte in piece.chunks(1) {
                 stripper.feed(byte, &mut timed.text);
-                // What was taken back is there no more.
+                // Erased text no longer counts.
                 let length = timed.text.len();
                 while timed.reached.pop_if(|(reached, _)| *reached > length).is_some() {}
                 if timed.reached.last().is_none_or(|(reached, _)| *reached < length) {
@@ -81,7 +81,7 @@ impl Timed {
         timed
     }
 
-    /// What matches from a place on: when it was there, and where it ends.
+    /// A match from a place on: when it appeared, and where it ends.
     fn find(&self, wanted: &Regex, from: usize) -> Option<(Duration, usize)> {
         let end = from + wanted.find(self.text.get(from..)?)?.end();
         let time = self.reached.iter().find(|(reached, _)| *reached >= end).map(|(_, time)| *time);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-/// What begins each entry.
+/// The bytes at the start of each entry.
 const MAGIC: &str = "070701";
 /// Kinds and permissions.
 const FOLDER: u32 = 0o040_755;

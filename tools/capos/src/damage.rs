@@ -19,16 +19,16 @@ use crate::ustar::{self, Writer};
 pub struct Case {
     /// Its name as a test.
     pub name: &'static str,
-    /// What is done to it.
+    /// The change.
     damage: Damage,
-    /// What must be said of it, as a regular expression.
+    /// A regular expression that the report must match.
     says: &'static str,
 }
 
 /// The files of a boot package.
 type Items = Vec<(String, Vec<u8>)>;
 
-/// What is damaged.
+/// The damaged part.
 enum Damage {
     /// Files of the boot package, before it is packed.
     Items(fn(&mut Items) -> Result<()>),
@@ -365,7 +365,7 @@ fn text_segment(items: &mut Items) -> Result<(&mut Vec<u8>, usize)> {
 }
 
 impl Case {
-    /// The scenario for it: what is said ends it if the machine does not end by itself.
+    /// Its scenario: the expected report ends it if the machine does not end by itself.
     fn scenario(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
         if matches!(self.damage, Damage::Loading(_) | Damage::System(_) | Damage::Unreadable(_) | Damage::Beside) {

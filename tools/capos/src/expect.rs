@@ -1,4 +1,4 @@
-//! The other end of a serial terminal: what has appeared on it as plain text, waiting for more, typing.
+//! The other end of a serial terminal: its output as plain text, waiting for more, typing.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ use regex_lite::Regex;
 
 use crate::checks_timing::Piece;
 
-/// What the shell puts before the rest of a line that has no room in its row.
+/// The shell's mark before the rest of a line that is too long for its row.
 const CONTINUED: &str = "\n  ┆ ";
 
-/// Takes control sequences out of a terminal's output: what is left is text and line feeds. A line that the shell laid out in
+/// Removes control sequences from a terminal's output: text and line feeds remain. A line that the shell laid out in
 /// several rows is one again.
 #[derive(Debug, Default)]
 pub struct Stripper {
@@ -96,7 +96,7 @@ impl Stripper {
     }
 }
 
-/// What to wait for.
+/// The text to wait for.
 #[derive(Debug, Clone)]
 pub enum Pattern {
     /// This text.

@@ -12,7 +12,7 @@ const HEADER: &[u8] = b"CAPOS-EXPORT 1\n";
 /// The guest's own result.
 const RESULT: &str = "result.json";
 
-/// What was found in an export.
+/// The content of an export.
 #[derive(Debug, Default)]
 pub struct Export {
     /// Files unpacked.

@@ -32,12 +32,12 @@ const TITLE: &[u8] = b"capOS synthetic";
 pub struct ExtraModel {
     /// Its file's name in `/boot/models`.
     pub name: String,
-    /// What it calls itself; in at most 15 bytes if it is no handbook.
+    /// Its name for itself; at most 15 bytes, except in a handbook.
     pub title: Option<String>,
     /// Its size.
     #[serde(default = "default_size")]
     pub size: String,
-    /// What its content depends on.
+    /// The seed of its content.
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// The text of the handbook from which it answers; size, seed and tools are the handbook's then.
@@ -46,7 +46,7 @@ pub struct ExtraModel {
     pub file: Option<PathBuf>,
     /// One of the files of `tools/hostile-models`, by its name, in place of title, size, seed and tools.
     pub hostile: Option<String>,
-    /// What it says, token by token, in place of size, seed and tools; the engine runs it.
+    /// Its output, token by token, instead of size, seed and tools; the engine runs it.
     pub chain: Option<Chain>,
     /// Has the shape of a common model, with random weights, instead of size and tools; the engine runs it.
     pub random: Option<Random>,
@@ -85,7 +85,7 @@ fn default_scripted() -> bool {
     true
 }
 
-/// Who signs a model.
+/// The signer of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signer {
@@ -188,7 +188,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
         bytes.extend_from_slice(piece);
         std::io::Result::Ok(())
     })?;
-    // What is put in place of something is as long as that, so nothing else moves.
+    // A replacement has the length of the original, so nothing else moves.
     if !model.tools {
         // Under another name the template is as good as not there.
         replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;

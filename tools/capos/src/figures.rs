@@ -1,5 +1,5 @@
-//! What the kernel's figures may be: no more than a hundredth or two over a baseline that is checked in, and the same at
-//! both ends of a curve.
+//! Bounds of the kernel's figures: at most a hundredth or two over a baseline in the repository, and the same at both
+//! ends of a curve.
 //!
 //! The baseline is `docs/bench/baseline.json`: for each figure its value and why it was last moved, and what built and
 //! counted it. Another compiler generates other instructions for the same source, so figures are then printed and not
@@ -26,7 +26,7 @@ const GROWTH: u64 = 3;
 /// A placeholder for every figure.
 pub const ALL: &str = "all";
 
-/// What figures of instructions depend on besides the source.
+/// The dependencies of instruction figures besides the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
@@ -60,7 +60,7 @@ fn series(said: &str) -> Option<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// What it was.
+    /// Its value.
     pub value: u64,
     /// Why it is this and no longer what it was before.
     pub because: String,
@@ -70,7 +70,7 @@ pub struct Base {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
-    /// What built and counted the figures.
+    /// The compiler and emulator of the figures.
     pub tools: Tools,
     /// By their names.
     pub figures: BTreeMap<String, Base>,
@@ -178,11 +178,11 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
 pub struct Verdict {
     /// Its name; a curve's is that of its figure, with its axis after `@`.
     pub name: String,
-    /// What there is to say.
+    /// The text of the verdict.
     pub outcome: Outcome,
 }
 
-/// What there is to say of a figure.
+/// The verdict on a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is as it should be.

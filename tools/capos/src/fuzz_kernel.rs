@@ -49,7 +49,7 @@ fn command_line(first: u64) -> String {
     format!("fuzz={SEEDS} seed={first:x}")
 }
 
-/// What went wrong, and how it is tried again.
+/// What went wrong, and how to run it again.
 fn words(log: &str, first: u64, reason: &str, out: &Path) -> String {
     let mut words = format!("the kernel did not withstand seeds from {first:x} on: {reason}\n");
     for line in log.lines().filter_map(|line| line.strip_prefix("init: FAILED ")) {

@@ -30,7 +30,7 @@ const COMMON: [&str; 16] = [
     "terminal",
 ];
 
-/// What GRUB starts, and its configuration, in the image's folder `boot`.
+/// The boot files of GRUB, and its configuration, in the image's folder `boot`.
 const STARTED: [&str; 4] = ["loader", "kernel", "boot.tar", "grub/grub.cfg"];
 
 /// Bytes of the digest in the name of the file that an image is known by.

@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an image is made of.
+/// The inputs of an image.
 pub struct Recipe<'a> {
     /// The kernel's ELF file.
     pub kernel: &'a Path,

@@ -42,7 +42,7 @@ impl Models {
         PackedModels::check(self.files())
     }
 
-    /// The files; what is empty, as an empty variable of make is, names none.
+    /// The files; an empty value, as an empty variable of make gives, names none.
     fn files(&self) -> Vec<PathBuf> {
         self.named.iter().flat_map(|named| named.to_str().map_or_else(|| vec![named.clone()], listed)).collect()
     }

@@ -1,4 +1,4 @@
-//! What the host command line `capos` is made of: one module per subcommand, and the parts they share.
+//! The host command line `capos`: one module per subcommand, and their common parts.
 #![forbid(unsafe_code)]
 
 pub mod accel;

@@ -16,7 +16,7 @@ struct Kind {
     medium_device: &'static str,
     /// QEMU's words for the devices before it.
     devices: &'static [&'static str],
-    /// What the log calls the drive with the medium.
+    /// The log's name for the drive with the medium.
     drive: &'static str,
 }
 

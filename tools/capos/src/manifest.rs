@@ -79,7 +79,7 @@ fn picture(dot: &str) -> Result<String> {
     Ok(format!("{head}{}<defs>{rest}", metadata(dot)))
 }
 
-/// What a picture is drawn from, as it says itself.
+/// The source of a picture, as its metadata states it.
 fn metadata(dot: &str) -> String {
     let text = dot.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     format!("<metadata>\n{text}</metadata>\n")

@@ -36,7 +36,7 @@ struct Package {
     metadata: Option<Notes>,
 }
 
-/// What a manifest says to others than cargo.
+/// The parts of a package's manifest that are not for cargo.
 #[derive(Deserialize)]
 struct Notes {
     #[serde(default)]

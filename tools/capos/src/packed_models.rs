@@ -64,7 +64,7 @@ impl PackedModels {
     /// # Errors
     /// A file cannot be read or written.
     pub fn pack(&self, key: &SigningKey, tree: &Path) -> Result<()> {
-        // What an earlier call left may be of other models.
+        // Files of an earlier call may be of other models.
         if tree.exists() {
             std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
         }
@@ -112,8 +112,8 @@ fn named(tensors: &[&str]) -> Vec<String> {
     names
 }
 
-/// Renders sample conversations with a model's template. What it rejects beyond a question is reported; the model can
-/// be used without.
+/// Renders sample conversations with a model's template. Its limits beyond a question are reported; the model can be
+/// used without tools.
 fn try_out(path: &Path, model: &LanguageModel<'_>) -> Result<()> {
     for rejected in model.format().try_out()? {
         eprintln!("warning: {}: {rejected}", path.display());

@@ -2,7 +2,7 @@
 //!
 //! QEMU writes down each instruction that it carries out while the guest measures that figure. Between two entries into
 //! the kernel there is one way there and back, so counts are per entry: a call that another process answers takes two.
-//! What the measuring program does between its measurements is counted too, under its own functions.
+//! The measuring program's own work between its measurements is counted too, under its own functions.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +24,7 @@ const PROGRAM: &str = "bench";
 const KERNEL: &str = "capos-kernel";
 /// Addresses from here on are the kernel's.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
-/// Entries that are not looked at: what they touch for the first time is no part of the figure.
+/// Entries that are not counted: their first touches of memory are not part of the figure.
 const FIRST: usize = 12;
 /// Bytes of QEMU's log that are enough.
 const ENOUGH: u64 = 40 << 20;

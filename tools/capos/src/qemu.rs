@@ -20,7 +20,7 @@ pub enum Board {
     Q35,
 }
 
-/// What starts the boot loader.
+/// The firmware that starts the boot loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Firmware {
@@ -92,7 +92,7 @@ pub struct Machine {
 /// the guest.
 pub const ESCAPE: &str = "0x1d";
 
-/// What QEMU calls the image's drive.
+/// QEMU's name for the image's drive.
 pub const MEDIUM: &str = "medium";
 
 /// Where COM1 leads to.
@@ -261,7 +261,7 @@ impl Machine {
         Ok(command)
     }
 
-    /// Starts the machine with COM2 written to a file, and a monitor at a socket: what is asked for with `log` there is
+    /// Starts the machine with COM2 written to a file, and a monitor at a socket: traces requested with `log` there are
     /// written to `trace`.
     pub fn start_traced(&self, log: &Path, monitor: &Path, trace: &Path) -> Result<Running> {
         let mut command = mortal(self.command()?);
@@ -347,7 +347,7 @@ impl Running {
     }
 
     /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
-    /// so this looks every few milliseconds; what it finds does not depend on when it looks.
+    /// so this checks every few milliseconds; the result does not depend on the time of the check.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<End>> {
         loop {
             if let Some(end) = self.ended()? {
@@ -360,7 +360,7 @@ impl Running {
         }
     }
 
-    /// What QEMU said on its error output; to be asked after the end.
+    /// QEMU's error output; call it after the end.
     pub fn complaint(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut output) = self.child.stderr.take() {

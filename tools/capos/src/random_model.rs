@@ -33,7 +33,7 @@ pub enum Named {
     /// Qwen 2.5 with 1.5 billion parameters, quantised to `Q4_K_M`.
     #[serde(rename = "qwen2.5-1.5b-q4_k_m")]
     Qwen25,
-    /// The same with few and narrow layers below the whole vocabulary: what a test has time for.
+    /// The same with few, narrow layers below the whole vocabulary, so that a test is fast enough.
     #[serde(rename = "qwen2.5-narrow-q4_k_m")]
     Narrow,
 }
@@ -104,14 +104,14 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
 struct Model {
     shape: Shape,
     writer: Writer,
-    /// What each tensor is filled with, in the order of the file.
+    /// The content of each tensor, in the order of the file.
     fills: Vec<Fill>,
     /// Rows of the embedding that are more than random.
     rows: Vec<(usize, Steer)>,
     seed: u64,
 }
 
-/// What a tensor is filled with.
+/// The content of a tensor.
 #[derive(Clone, Copy)]
 enum Fill {
     /// Numbers around this one, no further away than a tenth.
@@ -120,18 +120,18 @@ enum Fill {
     Matrix { columns: u64, block: usize, what: What },
 }
 
-/// What a matrix is for.
+/// The purpose of a matrix.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Embedding,
     /// It makes something that only its layer sees.
     Inner,
-    /// What it makes is added to what all layers see. It is small, so that the last token is not drowned.
+    /// Its product is added to the state that all layers see. It is small, so that the last token is not drowned.
     Added,
 }
 
 impl What {
-    /// What numbers are multiplied by.
+    /// The factor of its numbers.
     fn part(self) -> f32 {
         if self == Self::Added { 1.0 / 64.0 } else { 1.0 }
     }
@@ -271,7 +271,7 @@ enum Blocks {
 impl Blocks {
     /// Numbers around zero whose spread is the inverse root of the columns.
     fn new(block: usize, columns: u64, what: What) -> Self {
-        // What quants, scales and minimums come to on the whole, if all bits are drawn.
+        // The means of quants, scales and minima, if all bits are random.
         const SPREAD_Q4_K: f32 = 255.0;
         const MEAN_Q4_K: f32 = 7.5;
         const SPREAD_Q6_K: f32 = 42.5;

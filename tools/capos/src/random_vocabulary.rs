@@ -36,7 +36,7 @@ const MARKS: [(&str, bool); 22] = [
 const WORDS: &str = r"[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+";
 /// Bytes of the longest token that is made up.
 const LONGEST: usize = 16;
-/// What the byte of a space is written as.
+/// The character for the byte of a space.
 const SPACE: char = 'Ġ';
 
 /// Tokens and how they are made of each other.

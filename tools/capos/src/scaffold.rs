@@ -20,7 +20,7 @@ const PROGRAMS: &str = "userspace/programs";
 const SCENARIOS: &str = "tests/scenarios";
 const SCHEMA: &str = "schema";
 const MANIFEST: &str = "iso_root/etc/manifest.toml";
-/// What a schema calls the file of annotations that it imports.
+/// A schema's name for the file of annotations that it imports.
 const ANNOTATIONS: &str = "A";
 /// The profile whose sessions hold a new service: those who run the machine.
 const PROFILE: &str = "operator";
@@ -348,7 +348,7 @@ fn hold(document: &mut DocumentMut, name: &str, from: &str) -> Result<()> {
     Ok(())
 }
 
-/// What was made, as a person reads it.
+/// The created files, as text for a person.
 fn told(root: &Path, files: &[(PathBuf, String)], entry: &str) -> String {
     let mut told = String::from("new files:\n");
     for (path, _) in files {

@@ -101,7 +101,7 @@ pub struct Scenario {
     pub script: Vec<Line>,
     /// The runner's settings.
     pub settings: Settings,
-    /// What a run must leave behind.
+    /// The required results of a run.
     pub checks: Checks,
 }
 

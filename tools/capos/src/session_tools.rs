@@ -1,4 +1,4 @@
-//! `capos tools`: what sessions show a model, as the system itself would.
+//! `capos tools`: the tools that sessions show a model, as the system itself would.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -64,8 +64,7 @@ fn empty(library: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// What to write where in an object file: the function's section becomes one instruction, and nothing is relocated in
-/// it.
+/// The bytes to write into an object file: the function's section becomes one instruction, without relocations.
 fn changes_of(object: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
     let header = Header::parse(object).context("reading an object")?;
     let endian = header.endian().context("reading an object")?;

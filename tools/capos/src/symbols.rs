@@ -156,7 +156,7 @@ fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     }
 }
 
-/// What is at an address: the function, after those that were inlined into it there. Files of the source folder are
+/// The names for an address: the function, after those that were inlined into it there. Files of the source folder are
 /// named from there on.
 fn at(root: &Path, loader: &Loader, address: u64) -> Option<String> {
     let mut functions = Vec::new();

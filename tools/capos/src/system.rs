@@ -26,7 +26,7 @@ const MANIFEST: &str = "etc/manifest.toml";
 /// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
 /// model of an image.
 const MODELS: &str = "boot/models/";
-/// What the model's key may sign.
+/// The purpose of the model's key.
 const PURPOSE: &str = "model-weights";
 
 /// The system's source and where its parts are built.
@@ -51,7 +51,7 @@ pub struct Parts {
     date: Date,
 }
 
-/// What an image can differ in.
+/// The options of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Variant {
     /// A Limine release to boot with, in place of GRUB.
@@ -319,7 +319,7 @@ impl Parts {
         if let Some(release) = &variant.limine {
             inputs.extend(files::walk(release)?);
         }
-        // What was asked for, and the names of the inputs, so that one taken away counts as a change.
+        // The options, and the names of the inputs, so that a removed input counts as a change.
         let mut asked = format!("{variant:?}\n");
         inputs.iter().for_each(|input| asked.push_str(&format!("{}\n", input.display())));
         let mut note = out.as_os_str().to_owned();

@@ -53,7 +53,7 @@ struct Tally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
-    /// What tests said that they did not do, on this host.
+    /// Checks that tests skipped on this host, as they said.
     left_out: BTreeSet<String>,
 }
 
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     host_tests(&system, &wanted, &mut tally)?;
     match guest_tests(args, &system, &wanted, &mut tally) {
         Ok(()) => {}
-        // What keeps all of them from running is one failure, and the count is still printed.
+        // An error that keeps all of them from running is one failure, and the count is still printed.
         Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
     }
     if let Some(part) = args.only.as_deref().filter(|_| tally.passed == 0 && tally.failed == 0) {
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `cargo metadata` says of the workspace.
+/// The output of `cargo metadata` for the workspace.
 #[derive(serde::Deserialize)]
 struct Workspace {
     packages: Vec<Package>,
@@ -159,7 +159,7 @@ fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally)
 enum Line<'a> {
     Result(u64, u64),
     Failure(&'a str),
-    /// What a test did not do here.
+    /// A check that a test skipped here.
     LeftOut(&'a str),
     Noise,
 }

@@ -28,7 +28,7 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What `cargo metadata` says, called in `root` with these options: JSON.
+/// The output of `cargo metadata`, called in `root` with these options: JSON.
 pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1"]).args(options).current_dir(root);
@@ -116,7 +116,7 @@ pub fn bare() -> Result<Bare> {
     )
 }
 
-/// What the compilers of the kernel and of programs say of their versions.
+/// The versions of the compilers of the kernel and of programs.
 pub fn compilers(root: &Path) -> Result<(String, String)> {
     let version = |compiler: &str| -> Result<String> {
         let output = Command::new(compiler).arg("--version").current_dir(root).output();

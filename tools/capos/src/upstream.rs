@@ -14,7 +14,7 @@ use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
 use crate::{accel, files, toolchain, upstream_build, upstream_results, upstream_sources};
 
-/// What boots to run them, below the source folder.
+/// The system that runs them, below the source folder.
 const MACHINE: &str = "tests/upstream/system";
 /// The plan's name on the medium; `suite-runner` knows it.
 const PLAN: &str = "suites.jsonl";
@@ -64,7 +64,7 @@ struct Entry<'a> {
 pub struct Results {
     /// By program.
     pub programs: BTreeMap<String, Count>,
-    /// What is wrong with whole suites, by suite, and with the machine that ran them.
+    /// Faults of whole suites, by suite, and of the machine that ran them.
     pub broken: Vec<(String, String)>,
 }
 
@@ -116,7 +116,7 @@ pub fn execute(
     Ok(results)
 }
 
-/// What became of the machine.
+/// How the machine ended.
 #[derive(Debug, Default)]
 struct Run {
     log: String,
@@ -234,7 +234,7 @@ mod tests {
         suite-runner: ended a: exited with code 0\n\
         suite-runner: suite run a\nsuite-runner: ended a: exited with code 0\n";
 
-    /// What is wrong with a suite `a` of one program, or of none, after this.
+    /// The faults of a suite `a` of one program, or of none, after this.
     fn broken(suite: &str, programs: usize, log: &str, reason: Option<&str>) -> Results {
         let suite: Suite = toml::from_str(suite).unwrap();
         let program = || Program { name: "a".into(), file: "a".into() };

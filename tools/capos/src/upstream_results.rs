@@ -1,4 +1,4 @@
-//! What upstream test programs said in the machine, read from its log: which tests there are, and how each ended.
+//! The results of upstream test programs, read from the machine's log: which tests there are, and how each ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use capos_plural::count;
 /// The writers of the log's lines; no line of a test begins like this.
 const RUNNER: &str = "suite-runner: ";
 
-/// What is known of one program.
+/// The results of one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The tests that it named.
@@ -57,7 +57,7 @@ pub fn read(log: &str) -> BTreeMap<String, Outcome> {
                 outcome.listed.extend(listed(said));
                 outcome.announced = announced(said).or(outcome.announced);
             } else if let Some((test, end)) = ended(said) {
-                // What failed stays so: lines that a test itself has written follow its end.
+                // A failure stays a failure: lines that a test itself has written follow its end.
                 let known = outcome.ended.entry(test).or_insert(end);
                 if *known != End::Failed {
                     *known = end;
@@ -137,7 +137,7 @@ impl Outcome {
     }
 }
 
-/// What `suite-runner` says of a program that ended as it should.
+/// The line of `suite-runner` for a program that ended as it should.
 const CLEAN: &str = "exited with code 0";
 /// The text for a program whose end is not in the log.
 const CUT_OFF: &str = "the machine ended before it";
@@ -161,7 +161,7 @@ mod tests {
         read(log).remove("a").unwrap_or_default().count(&BTreeSet::new())
     }
 
-    /// A log of one program: what it said when it was to name its tests, how that ended, and the same of its run.
+    /// A log of one program: its output when asked for its tests, how that ended, and the same of its run.
     fn log(list: [&str; 2], run: [&str; 2]) -> String {
         let mut log = String::new();
         for (what, [said, end]) in [("list", list), ("run", run)] {

@@ -54,7 +54,7 @@ pub struct Suite {
 pub struct RustSrc {
     /// Test targets, each with its file below `library`.
     pub targets: BTreeMap<String, String>,
-    /// What they depend on, as in a manifest.
+    /// Their dependencies, as in a manifest.
     #[serde(default)]
     pub dependencies: toml::Table,
 }

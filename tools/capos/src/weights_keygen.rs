@@ -21,7 +21,7 @@ pub struct Args {
     /// Where to put the key and the trust store; made if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What the key may sign: `model-weights`, `program`, or another word.
+    /// The purpose of the key: `model-weights`, `program`, or another word.
     #[arg(long)]
     purpose: String,
 }

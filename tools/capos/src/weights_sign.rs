@@ -20,7 +20,7 @@ pub struct Args {
     /// The key, as `capos keygen` wrote it.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// What the file is for; must be what the key is for.
+    /// The purpose of the file; must be the key's.
     #[arg(long)]
     purpose: String,
 }

@@ -23,7 +23,7 @@ pub struct Args {
     /// The trust store that says which key may sign for which purpose.
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
-    /// What the file is to be used for.
+    /// The intended use of the file.
     #[arg(long, default_value = PURPOSE_MODEL_WEIGHTS)]
     purpose: String,
 }

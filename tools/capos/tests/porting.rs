@@ -30,7 +30,7 @@ fn checks() -> BTreeSet<String> {
     checks
 }
 
-/// What the lock file says of each package.
+/// The lock file's entry of each package.
 fn versions() -> BTreeMap<String, BTreeSet<String>> {
     #[derive(Deserialize)]
     struct Lock {

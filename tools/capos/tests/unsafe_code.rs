@@ -16,7 +16,7 @@ const FOLDERS: &[&str] = &["kernel", "userspace", "tools"];
 const BEGIN: &str = "<!-- The table is counted: see tools/capos/tests/unsafe_code.rs. -->\n";
 const END: &str = "<!-- Its end. -->\n";
 
-/// What a file has of unsafe code.
+/// The unsafe code of a file.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Count {
     blocks: usize,

@@ -446,7 +446,7 @@ pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, Strin
     Ok(format!("{fixed}{sum}"))
 }
 
-/// What a method's results are in Rust.
+/// The Rust type of a method's results.
 pub enum Shape<'a> {
     /// Nothing.
     Unit,
@@ -456,7 +456,7 @@ pub enum Shape<'a> {
     Struct(&'a Struct),
 }
 
-/// What a method's results are in Rust.
+/// The Rust type of a method's results.
 pub fn results<'a>(schema: &'a Schema, method: &Method) -> Result<Shape<'a>> {
     let structure = schema.structure(method.results)?;
     if structure.role != Role::Results {

@@ -32,7 +32,7 @@ pub struct File {
     pub interfaces: Vec<u64>,
 }
 
-/// What a struct node is.
+/// The kind of a struct node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Declared as a struct.
@@ -386,7 +386,7 @@ impl Schema {
     }
 }
 
-/// What a type is a list of, however deep.
+/// The element type of a list, however deep.
 pub fn element(ty: &Type) -> &Type {
     match ty {
         Type::List(inner) => element(inner),

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 /// Something that reads bytes of others.
 pub struct Target {
-    /// What it is called: `make fuzz TARGET=…`.
+    /// Its name: `make fuzz TARGET=…`.
     pub name: &'static str,
     /// Reads the bytes.
     pub run: fn(&[u8]),

@@ -5,7 +5,7 @@ use capos_gguf::{TensorType, WriterValue};
 use crate::End::{self, Answers, Fails, Refused, Words};
 use crate::parts::{Parts, WIDTH};
 
-/// What is said if no vector can be computed.
+/// The error if no vector can be computed.
 const DAMAGED: &str = "a vector that is not of numbers";
 const POSITIONS: &str = "position_embd.weight";
 

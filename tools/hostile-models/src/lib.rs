@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 pub use changes::{Random, changed};
 pub use parts::{BYTES, INSIDE, Parts, TEMPLATE, TOKENS, VOCABULARY, WIDTH};
 
-/// What has to come of a file.
+/// The expected result of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It is refused when it is opened, with a reason that has this in it.
@@ -34,9 +34,9 @@ pub enum End {
 
 /// A file.
 pub struct HostileModel {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What has to come of it.
+    /// Its expected result.
     pub end: End,
     /// Its content.
     pub file: Vec<u8>,

@@ -23,7 +23,7 @@ pub struct Parts {
     pub entries: Vec<(String, WriterValue)>,
     /// Names, types and dimensions.
     pub tensors: Vec<(String, TensorType, Vec<u64>)>,
-    /// What each number of four bytes in the tensors is.
+    /// The value of each four-byte number in the tensors.
     pub number: f32,
 }
 

@@ -1,5 +1,5 @@
-# What the comparisons with llama.cpp have in common; read by bench.sh and judge.sh from the repository's root.
-# Sets `here`, `python`, and `peers`, the Pythons of all builds. llama.cpp is compiled once with each compiler, in
+# The common part of the comparisons with llama.cpp; read by bench.sh and judge.sh from the repository's root. Sets
+# `here`, `python`, and `peers`, the Pythons of all builds. llama.cpp is compiled once with each compiler, in
 # target/llama-cpp, which takes half an hour. Each has OpenMP, without which small models run at a tenth of their speed.
 here=tools/infer/compare
 python=target/llama-cpp/clang/bin/python

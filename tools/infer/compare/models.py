@@ -34,7 +34,7 @@ SPREAD = {
     Type.Q5_K: 32 * 18,
     Type.Q6_K: 64 * 19,
 }
-# What stands in for a type in rows that are not a multiple of 256 values, as llama.cpp's quantiser has it.
+# A type's replacement in rows that are not a multiple of 256 values, as in llama.cpp's quantiser.
 NARROW = {Type.Q4_K: Type.Q5_0, Type.Q5_K: Type.Q5_1, Type.Q6_K: Type.Q8_0}
 
 

@@ -32,7 +32,7 @@ impl ModelFile {
         &self.mapping
     }
 
-    /// What precedes the tensors.
+    /// The bytes before the tensors.
     pub fn header(&self) -> Result<Header<'_>> {
         Header::parse(self.bytes(), self.bytes().len() as u64).with_context(|| self.name.clone())
     }
@@ -48,7 +48,7 @@ impl ModelFile {
     }
 }
 
-/// What is in a file; `-` is standard input.
+/// The content of a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {

@@ -95,7 +95,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the end of a request is called in JSON.
+/// The JSON name of the end of a request.
 fn name(reason: &Finish) -> &'static str {
     match reason {
         Finish::End(_) => "end",

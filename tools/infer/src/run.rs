@@ -1,4 +1,4 @@
-//! What every command that runs a model needs.
+//! Options of every command that runs a model.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ impl RunOptions {
     pub fn computer(&self) -> Result<Computer> {
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
         let threads = Threads::new(self.threads.unwrap_or_else(processors)).context("a thread cannot be started")?;
-        // What the system refuses, the processor lacks: there are no such kernels then.
+        // If the system refuses them, the processor lacks them: there are no such kernels then.
         capos_engine_threads::permit_tiles();
         let began = Instant::now();
         let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -66,14 +66,14 @@ impl RunOptions {
     }
 }
 
-/// What models are run on.
+/// The kernels and threads that models run on.
 pub struct Computer {
     pub kernels: &'static dyn Kernels,
     pub threads: Threads,
 }
 
 impl Computer {
-    /// What the engine takes.
+    /// The same in the engine's form.
     pub fn machine(&self) -> Machine<'_> {
         Machine { kernels: self.kernels, pool: &self.threads }
     }

@@ -21,7 +21,7 @@ fn ids(value: &Value) -> String {
     ids.join(",")
 }
 
-/// What a command prints with `--json`, or what it says is wrong.
+/// The output of a command with `--json`, or its error.
 fn command(arguments: &[&str], file: &Path) -> Result<Value, String> {
     let (name, rest) = arguments.split_first().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));

@@ -75,7 +75,7 @@ class Generator:
         kind = kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0]
         return getattr(self, f"_{kind}")()
 
-    # What a person says.
+    # A person's words.
 
     def _sentence(self, pattern):
         """The sentence of a pattern, the values in it, and the arguments that it stands for."""
@@ -154,7 +154,7 @@ class Generator:
         share = self.random.uniform(0.1, 0.6)
         return [forbid(tool) if tool.name not in but and self.values.chance(share) else tool for tool in tools]
 
-    # What a conversation is about: each of these may be asked for.
+    # The subjects of a conversation: each of these may be asked for.
 
     def _none_at_times(self, tools):
         """Some sessions have no tools."""

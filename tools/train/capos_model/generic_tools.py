@@ -112,7 +112,7 @@ _LISTS = [
 ]
 _HELD_OUT_LISTS = ["Use this to {asked} {noun}s.", "Answers requests to {asked} {noun}s."]
 
-# What people say by what is to be given: sentences that training has, and sentences that it has not.
+# A person's words, by the requested values: sentences of the training set, and held-out ones.
 _REQUESTS = {
     "id": (
         [

@@ -26,7 +26,7 @@ NEAR = [
     {"read_log", "service_status", "list_services"},
 ]
 
-# What the manifest says of the services: those that keep records about sessions are trusted.
+# The manifest's facts about the services: those that keep records about sessions are trusted.
 _DESCRIPTIONS = {service["name"]: service["description"] for service in MANIFEST["service"]}
 _TRUSTED = [service["name"] for service in MANIFEST["service"] if service.get("trusted")]
 _ENDS = ["it panicked; the log says where", "it ended with code 3", "killed by `init`: restarted on request"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
-# What rows of training have besides, and no evaluation set: so sets stay the same when training gets more.
+# Additions to training rows that no evaluation set has: so sets stay the same when training gets more.
 ROWS = "rows"
 
 _SYNONYM = re.compile(r"<(\w+)>")
@@ -216,7 +216,7 @@ def careless(sentence, random):
 
 def unquoted(sentence, random):
     """A sentence whose values are still open, without quotes around a text, or with others."""
-    # What is written as a program or a shell has it keeps them.
+    # Text in the notation of a program or a shell keeps them.
     if any(sign in sentence for sign in "(<|"):
         return sentence
     chance = random.random()

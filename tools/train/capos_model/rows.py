@@ -13,7 +13,7 @@ from .groups import GENERIC_SETS, GroupGenerator
 from .render import INVOKE, TOOL
 
 LENGTH = 1024
-# What a mark or a word counts by which one thing is chosen and not another; every other token counts one.
+# The weight of a mark or a word that selects one thing among several; every other token counts one.
 DECISION = 3.0
 # Conversations that may find no room before a row is held for full.
 _TRIES = 4
@@ -34,7 +34,7 @@ class Rows:
     def add(self, row, length):
         """Another row, filled up to a length."""
         room = length - len(row.tokens)
-        # What fills a row sees itself and counts nothing.
+        # Tokens that fill a row see themselves and count nothing.
         self.tokens.extend(row.tokens + [0] * room)
         self.positions.extend(row.positions + [0] * room)
         self.branches.extend(row.branches + [-1] * room)

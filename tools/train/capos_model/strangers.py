@@ -20,7 +20,7 @@ FILE = Path(__file__).parent.parent / "data" / "strangers.jsonl"
 NEW, TRAINED = "strangers", "strangers-trained"
 # Whose tools they are about.
 _PROFILE = "operator"
-# What results are made from.
+# The sources of results.
 SEED = 90_005
 # A placeholder for values when sentences are compared.
 _VALUE = "\0"

@@ -30,15 +30,15 @@ _AT_ONCE = 2048
 class Plan:
     """What a training is. The same plan gives the same weights with the same library on the same processor."""
 
-    # What share of the full rates there is from which step on, evenly between them; the first is where the training
-    # begins, the last where it ends.
+    # Shares of the full rates, each from its step on, with linear steps between them; the first is at the start of
+    # training, the last at its end.
     rates: tuple
     seed: int = 1
     # Tokens of a step.
     tokens: int = 4 * rows.LENGTH
-    # What rows are made of from which step on.
+    # The kinds of rows, each from its step on.
     kinds: tuple = ((0, "drills"), (600, "few"), (1000, "some"), (2500, "all"))
-    # What the network computes in; weights and their changes are of 32 bits with either.
+    # The number type of the network's computations; weights and their changes have 32 bits with either.
     precision: str = "float32"
     # Before which steps the network is made wider: step, width, inner units.
     growth: tuple = ()

@@ -14,7 +14,7 @@ def _words(text):
     return text.split()
 
 
-# What texts are made of; what several words are has underscores between them.
+# The parts of texts; underscores join several words.
 _PARTS = {
     "do": """ask book bring call carry check choose clean collect copy cook count cut draw drop empty feed fetch fill find
         finish fold get give hang help invite iron keep learn leave lend lift look_for look_up mail make measure meet mend

@@ -27,7 +27,7 @@ impl<T: Clone> DescriptorTable<T> {
         self.places.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
-    /// What a number stands for.
+    /// The object of a number.
     pub fn get(&self, number: i32) -> Option<T> {
         self.place(number).map(|place| place.open.clone())
     }
@@ -40,8 +40,8 @@ impl<T: Clone> DescriptorTable<T> {
         i32::try_from(at).ok()
     }
 
-    /// Makes a number stand for something. What it stood for before; nothing is done and `Err` given if the number is
-    /// out of range.
+    /// Makes a number stand for something. Returns its earlier object; if the number is out of range, it does nothing
+    /// and returns `Err`.
     pub fn set(&mut self, number: i32, open: T, close_on_exec: bool) -> Result<Option<T>, T> {
         match usize::try_from(number).ok().filter(|at| *at < MAX_DESCRIPTORS) {
             Some(at) => Ok(self.put(at, Place { open, close_on_exec }).map(|place| place.open)),
@@ -56,7 +56,7 @@ impl<T: Clone> DescriptorTable<T> {
         self.places.get_mut(at)?.replace(place)
     }
 
-    /// Frees a number. What it stood for.
+    /// Frees a number. Its earlier object.
     pub fn remove(&mut self, number: i32) -> Option<T> {
         let place = self.places.get_mut(usize::try_from(number).ok()?)?.take()?;
         Some(place.open)

@@ -79,7 +79,7 @@ impl Path {
     }
 }
 
-/// What a path names inside a directory that was opened: its names, or `None` if it leaves it or starts at the top.
+/// The target of a path inside a directory that was opened: its names, or `None` if it leaves it or starts at the top.
 pub fn inside(written: &str) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     if written.starts_with('/') {

@@ -15,7 +15,7 @@ use core::arch::asm;
 #[inline]
 unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: reads and writes exactly `length` bytes; each block is loaded before it is stored,
-    // blocks ascend, so an overlap with `target` first is right. What is left is loaded whole before any of it is stored.
+    // blocks ascend, so an overlap with `target` first is right. The rest is loaded whole before any of it is stored.
     unsafe {
         asm!(
             "cmp {n}, 64",

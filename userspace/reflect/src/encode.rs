@@ -45,7 +45,7 @@ pub fn encode_call(
     if let Some(name) = method.runner_params.iter().find(|name| members.contains_key(**name)) {
         return path.name(name, |path| Err(path.error(UNKNOWN)));
     }
-    // What is the model's is checked before anything is put in its place.
+    // The model's part is checked before anything is inserted instead of it.
     let message = encode((method.params_type)(), params)?;
     let before = members.clone();
     add(&mut members);

@@ -114,7 +114,7 @@ impl Path {
     }
 }
 
-/// A name from the JSON, shortened: what an error quotes of its input is bounded.
+/// A name from the JSON, shortened: an error's quotation of its input is bounded.
 pub(crate) fn short(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => Cow::Owned(alloc::format!("{}…", name.get(..end).unwrap_or_default())),

@@ -4,7 +4,7 @@
 //! `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `minLength`, `maxLength`,
 //! `minItems`, `maxItems`, `anyOf`, `$ref` to `#/$defs/…` and `$defs`; and those that say nothing
 //! about validity: `$schema`, `title`, `description`, `default`, `examples`, `contentEncoding`.
-//! Any other keyword is refused: what is not checked must not look as if it were.
+//! Any other keyword is rejected: it must not look as if it were checked.
 
 use alloc::format;
 use alloc::string::String;

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(addresses.take(PAGE), Some(a + 7 * PAGE));
         addresses.give(a + 3 * PAGE, 2 * PAGE);
         assert_eq!(addresses.take(PAGE), Some(a + 3 * PAGE));
-        // What is free already is passed over.
+        // Free parts are skipped.
         addresses.give(a, 20 * PAGE);
         assert_eq!(addresses.take(9 * PAGE), Some(a));
     }

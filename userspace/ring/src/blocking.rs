@@ -1,7 +1,7 @@
 //! Calls that hold up the thread that makes them, through that thread's own ring, without an executor.
 //!
 //! For code that runs on any thread of a process, such as a C library. One call of a thread is in flight at a time.
-//! Whoever else uses the ring, such as the runtime of an async program on the same thread, does so between these calls.
+//! Another user of the ring, such as the runtime of an async program on the same thread, uses it between these calls.
 
 use alloc::vec::Vec;
 use core::any::Any;
@@ -64,7 +64,7 @@ impl Ring {
         let capacity = u32::try_from(room.len().saturating_mul(8)).unwrap_or(results);
         let mut lent = Lent { received: room, ..Lent::default() };
         let operation = message::call(cap, (interface, method), message, capacity, &mut lent)?;
-        // SAFETY: what the operation names is kept in `lent` until it has ended.
+        // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
         let completion = unsafe { self.run(operation, NO_DEADLINE) };
         if completion.status == Status::TooLarge as i32 && capacity < results {
             return Err(CallError::Transport(Status::OutOfMemory));
@@ -104,7 +104,7 @@ impl Ring {
                 lent.push(kept);
             }
         }
-        // SAFETY: what the operations name is kept in `lent` until all have ended.
+        // SAFETY: the memory that the operations name is kept in `lent` until all have ended.
         unsafe { self.run_any(&operations, deadline) };
         drop(lent);
     }
@@ -158,7 +158,7 @@ impl BlockingCap {
     }
 
     fn ring(&self) -> Result<Ring, Status> {
-        // SAFETY: who made the first handle vouches for `here`.
+        // SAFETY: the creator of the first handle vouches for `here`.
         unsafe { Ring::at((self.here)()) }
     }
 }

@@ -102,7 +102,7 @@ struct Means {
 impl Means {
     /// Makes memory and maps it at `start`, readable and writable.
     fn grow(&self, start: u64, bytes: u64) -> bool {
-        // SAFETY: who gave the means vouches for `here`.
+        // SAFETY: the caller that gave the means vouches for `here`.
         unsafe { Ring::at((self.here)()) }
             .is_ok_and(|ring| raw_calls::grow(&ring, self.account, self.space, start, bytes))
     }

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-/// What answers `ENTER`: see [`enter`] for its arguments.
+/// The implementation of `ENTER`: see [`enter`] for its arguments.
 pub type Enter = fn(u32, u32, u64) -> u64;
 
 std::thread_local! {

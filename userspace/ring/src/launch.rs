@@ -1,4 +1,4 @@
-//! What a process must know of its launch record before it has memory to read it into.
+//! The part of the launch record that a process needs before it has memory to read it into.
 
 use capnp::message::{Reader, ReaderOptions, SegmentArray};
 use capos_schema::kernel::{AddressSpaceClient, DebugLogClient, ResourceAccountClient};
@@ -24,7 +24,7 @@ pub struct LastWords {
     pub logger: Option<u64>,
 }
 
-/// What of the kind the launch record names, read in place.
+/// Those of its capabilities that the launch record names, read in place.
 #[must_use]
 pub fn last_words(record: &[u8]) -> LastWords {
     let [debug, logger] =

@@ -11,7 +11,7 @@ use capos_schema::cap::{CallError, Cap, CapArg, Exception, Message};
 /// Words of an array with room for as many capabilities as a message may have.
 pub const CAP_WORDS: usize = 2 * MAX_CAPS as usize;
 
-/// What an operation lends to the kernel until it has ended.
+/// The memory that an operation lends to the kernel until it has ended.
 #[derive(Debug, Default)]
 pub struct Lent {
     /// Message that is sent; only kept here while the kernel may read it.

@@ -31,7 +31,7 @@ fn unmapped(address: u64, length: u64) -> [u64; 3] {
     [struct_pointer(2, 0), address, length]
 }
 
-/// Longest text of [`write_line`], in bytes; what is longer is cut.
+/// Longest text of [`write_line`], in bytes; the rest is cut.
 pub const MAX_TEXT: usize = 480;
 const TEXT_WORDS: usize = MAX_TEXT / 8 + 1;
 

@@ -365,7 +365,7 @@ mod tests {
             unsafe { Ring::new(self.base()) }.unwrap()
         }
 
-        /// What the kernel does: completes these tags from index `at` on.
+        /// Plays the kernel: completes these tags from index `at` on.
         fn complete(&mut self, at: u32, tags: &[u64]) {
             let mut index = at;
             for tag in tags {
@@ -440,7 +440,7 @@ mod tests {
     }
 
     std::thread_local! {
-        /// What the kernel completes at each ENTER, and the deadlines that it was given.
+        /// The kernel's completions at each ENTER, and the deadlines that it was given.
         static SCRIPT: RefCell<(VecDeque<Vec<u64>>, Vec<u64>)> = RefCell::default();
         static KERNEL: RefCell<Option<(NonNull<u8>, RingLayout)>> = const { RefCell::new(None) };
     }

@@ -33,7 +33,7 @@ pub trait BlockSource {
     unsafe fn give(&self, layout: Layout, next: impl FnMut() -> Option<NonNull<u8>>);
 }
 
-/// What is at the start of a free block.
+/// The start of a free block.
 struct Free {
     next: Option<NonNull<Free>>,
 }
@@ -111,7 +111,7 @@ const MOST: [usize; SIZES] = {
     most
 };
 
-/// What all lists of a thread hold together at most, in bytes.
+/// The most bytes that all lists of a thread hold together.
 #[expect(clippy::indexing_slicing, reason = "only a constant is made of it: an index beyond the end would not compile")]
 const fn most_kept() -> usize {
     let (mut number, mut bytes) = (0, 0);
@@ -231,7 +231,7 @@ impl ThreadCache {
     #[cold]
     fn empty(source: &impl BlockSource, number: usize, list: &List, left: usize) {
         let Some(layout) = Self::layout(number) else { return };
-        // SAFETY: what is in a list came from the source with its size's layout.
+        // SAFETY: the blocks of a list came from the source with its size's layout.
         unsafe { source.give(layout, || if list.length.get() > left { list.pop() } else { None }) };
     }
 

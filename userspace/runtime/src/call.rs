@@ -17,8 +17,8 @@ use crate::runtime::{self, Wait};
 /// Without a runtime nothing is ever answered.
 const NOWHERE: CallError = CallError::Transport(Status::Disconnected);
 
-/// Begins to call a method of the capability with this identifier; at most `capacity` bytes of results. Whoever polls is
-/// woken when it has ended.
+/// Begins to call a method of the capability with this identifier; at most `capacity` bytes of results. The polling
+/// task is woken when it has ended.
 pub(crate) fn begin(
     cap: u64,
     (interface, method): (u64, u16),

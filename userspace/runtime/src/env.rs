@@ -1,4 +1,4 @@
-//! What a process was given: its name, its arguments, its capabilities.
+//! A process's grants: its name, its arguments, its capabilities.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -41,7 +41,7 @@ pub struct ClientInfo {
 
 static PROCESSORS: AtomicU32 = AtomicU32::new(1);
 
-/// How many processors run threads: what a program that shares its work among threads has use for.
+/// How many processors run threads: for programs that share work among threads.
 #[must_use]
 pub fn processors() -> u32 {
     PROCESSORS.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What a program fails with.
+//! The error of a program.
 
 use alloc::borrow::Cow;
 use alloc::format;

@@ -13,7 +13,7 @@ use crate::call::wait_for;
 use crate::on_std::{give_addresses, take_addresses};
 use crate::runtime;
 
-/// What a mapping lets the process do.
+/// The permitted accesses through a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read.
@@ -132,7 +132,7 @@ impl Mapping {
         self.address
     }
 
-    /// The first byte. What is done through it is the caller's to justify.
+    /// The first byte. The caller must justify accesses through it.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(usize::try_from(self.address).unwrap_or(0))

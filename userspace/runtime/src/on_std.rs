@@ -28,7 +28,7 @@ use crate::env::Env;
 use crate::error::{Context, Error};
 use crate::runtime::Runtime;
 
-/// What the C library exports for the program's own runtime. `docs/std.md` describes it.
+/// The C library's exports for the program's own runtime. `docs/std.md` describes it.
 mod library {
     unsafe extern "C" {
         /// Where the calling thread's ring is mapped.
@@ -44,12 +44,12 @@ mod library {
 
 std::thread_local! {
     static ENV: RefCell<Option<Env>> = const { RefCell::new(None) };
-    /// Made when the thread first needs it. Between runs of its executor nothing of it is in flight: what is started then
-    /// is run to its end at once.
+    /// Made when the thread first needs it. Between runs of its executor it has nothing in flight: an operation that is
+    /// started then is run to its end at once.
     static PLACE: OnceCell<Option<Rc<Runtime>>> = const { OnceCell::new() };
 }
 
-/// What the process was given, for the calling thread.
+/// The process's grants, for the calling thread.
 ///
 /// # Errors
 /// The launch record makes no sense, or the thread is about to end.

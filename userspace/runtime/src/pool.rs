@@ -33,7 +33,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A buffer of at least this many bytes; what is in it is left over from other messages.
+    /// A buffer of at least this many bytes; its content is left over from other messages.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<Word> {
         let words = bytes.div_ceil(8);
         for (size, free) in CLASSES.iter().zip(&mut self.free) {
@@ -54,8 +54,8 @@ impl Pool {
         }
     }
 
-    /// What an operation lends, with a buffer of at least this many bytes to receive into, and an array for
-    /// capabilities if one is left over.
+    /// The memory that an operation lends: a buffer of at least this many bytes to receive into, and an
+    /// array for capabilities if one is left over.
     #[inline]
     pub(crate) fn lend(&mut self, bytes: usize) -> Box<Lent> {
         if bytes > BELOW * 8

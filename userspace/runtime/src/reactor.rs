@@ -101,12 +101,12 @@ struct Slot {
 
 /// Runs an operation that borrows what `lent` holds to its end, without the reactor.
 pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
-    // SAFETY: what the operation names is kept in `lent` until it has ended.
+    // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
     let completion = unsafe { ring.run(operation, NO_DEADLINE) };
     (completion, lent)
 }
 
-/// What the end of an operation leaves to be done when the reactor is no longer borrowed.
+/// The work that the end of an operation leaves for when the reactor is no longer borrowed.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// A task waits for it.
@@ -213,8 +213,8 @@ impl Reactor {
     fn has_room(&self, ring: &Ring, class: Class) -> bool {
         // The allocator calls the kernel at any time.
         let room = ring.completion_entries().saturating_sub(BLOCKING_ROOM);
-        // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches: what
-        // ends at once always finds a place.
+        // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches:
+        // operations that end at once always find a place.
         self.in_flight < room
             && match class {
                 Class::Prompt => true,
@@ -225,7 +225,7 @@ impl Reactor {
 
     #[inline(always)]
     fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
-        // SAFETY: what the entry names belongs to its operation, until its completion has been read.
+        // SAFETY: the memory that the entry names belongs to its operation, until its completion has been read.
         if !self.has_room(ring, class) || !unsafe { ring.push(entry) } {
             return false;
         }

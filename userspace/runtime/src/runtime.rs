@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
     turning: Cell<bool>,
 }
 
-/// What the rest of the crate looks up: capabilities that every process has, and where logs go.
+/// Facts that the rest of the crate looks up: capabilities that every process has, and where logs go.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) space: Option<AddressSpaceClient>,
@@ -101,7 +101,7 @@ impl Runtime {
         self.released.borrow_mut().push(cap);
     }
 
-    /// Cancels an operation. What it held is dropped now if it had ended already.
+    /// Cancels an operation. If it had ended already, its memory is dropped now.
     pub(crate) fn abandon(&self, key: Key) {
         let Some((lent, completion, receives)) = self.reactor(|reactor, ring| reactor.abandon(ring, key)) else {
             return;
@@ -153,7 +153,7 @@ impl Runtime {
     /// One turn: submits what is queued, waits as asked, reads what has completed.
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
-        // Whoever waits for what has already completed comes before waiting for more.
+        // A waiter for a completion that has already come precedes waiters for more.
         let mut woken = self.ring.unread() > 0 && self.collect();
         while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
             let taken = self.ring.enter(0, 0);

@@ -64,7 +64,7 @@ impl Default for ServeOptions {
 type Factory = Box<dyn Fn(&ClientInfo) -> Rc<dyn Dispatch>>;
 type Finder = Box<dyn Fn(u64) -> Option<Rc<dyn Dispatch>>>;
 
-/// What answers for one provided interface.
+/// The handler of one provided interface.
 enum Provided {
     One(Rc<dyn Dispatch>),
     PerClient { make: Factory, made: BTreeMap<u16, Rc<dyn Dispatch>> },
@@ -468,8 +468,8 @@ struct Received {
 /// Bytes of an answer that are kept until the next call comes; a larger one is given by itself.
 const GOES_ALONG: usize = 4 << 10;
 
-/// Whether an answer can be given by the entry that offers a buffer again. What it holds is held until the next call, which
-/// may be long: so it is small and has no capabilities.
+/// Whether an answer can be given by the entry that offers a buffer again. Its data are kept until the next call, which
+/// may be long: so they are small and contain no capabilities.
 fn goes_along(results: &Message) -> bool {
     results.caps.is_empty() && results.words.len() <= GOES_ALONG / 8
 }
@@ -535,8 +535,8 @@ async fn answer_and_receive(
         reply.unused = false;
         return Some(received(&completion, lent));
     }
-    // One of the two was refused. A call that was answered already refuses another answer; what keeps this process from
-    // receiving does so again.
+    // One of the two was refused. A call that was answered already rejects another answer; an error that keeps this
+    // process from receiving does so again.
     give_back(lent);
     reply.send(Ok(Message { words, caps: Vec::new() })).await;
     None
@@ -557,7 +557,7 @@ impl Drop for Reply {
 }
 
 impl Reply {
-    /// Answers the call. What keeps the answer from arriving is the caller's to learn.
+    /// Answers the call. The caller learns of an error that keeps the answer from arriving.
     async fn send(self, result: Result<Message, Exception>) {
         let result = result.and_then(|message| {
             let bytes = message.words.len().saturating_mul(8);

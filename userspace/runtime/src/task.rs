@@ -56,7 +56,7 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Ends the task where it waits: what it awaits is dropped, and so cancelled.
+    /// Ends the task where it waits: the future that it awaits is dropped, and so cancelled.
     pub fn cancel(&self) {
         if let Some(id) = self.id {
             runtime::with(|rt| rt.executor.cancel(id));

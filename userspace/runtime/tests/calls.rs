@@ -275,7 +275,7 @@ fn durable_capabilities_find_their_objects_again() {
         let client: LogReaderClient = Client::from_cap(env.server().durable(7, LogReaderClient::INTERFACE_ID).unwrap());
         let error = client.read("", LogLevel::Debug, 0, 9).await.unwrap_err();
         assert!(error.is_disconnected(), "{error}");
-        // What a new instance would say.
+        // The answer of a new instance.
         env.server().serve_durable(|key| {
             let reader = OneReader(Rc::new(RefCell::new(vec![format!("number {key}")])));
             Some(Rc::new(LogReaderService(Rc::new(reader))))
@@ -401,7 +401,7 @@ fn a_group_is_joined_when_the_last_has_ended() {
             group.spawn(async move {
                 clock.sleep(step).await;
                 count.set(count.get() + 1);
-                // What joins while it is waited for is waited for as well.
+                // A task that joins during the wait is waited for as well.
                 let (clock, count) = (clock.clone(), count.clone());
                 if let Some(group) = within.upgrade() {
                     group.spawn(async move {

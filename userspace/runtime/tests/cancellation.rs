@@ -1,4 +1,4 @@
-//! What a server's handlers learn of callers that do not wait any more, against the simulated kernel.
+//! How a server's handlers learn that callers no longer wait, against the simulated kernel.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

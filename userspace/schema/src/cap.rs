@@ -84,7 +84,7 @@ impl CallError {
         }
     }
 
-    /// What a server that failed with this answers to its own caller.
+    /// The answer of a server that failed with this to its own caller.
     #[must_use]
     pub fn into_exception(self) -> Exception {
         match self {
@@ -114,7 +114,7 @@ impl fmt::Display for CallError {
 
 impl core::error::Error for CallError {}
 
-/// What is wrong with a message that a client makes or gets: one that is too long does not get through.
+/// An error in a message that a client makes or gets: one that is too long is not delivered.
 impl From<WireError> for CallError {
     fn from(error: WireError) -> Self {
         if error.is_too_long() { Self::Transport(Status::TooLarge) } else { Self::Protocol(error) }
@@ -166,7 +166,7 @@ pub struct CapArg {
 pub struct IncomingMessage {
     /// The segment; the root pointer is its first word.
     pub words: Vec<Word>,
-    /// The capability array. What is not taken out of it is released when it is dropped.
+    /// The capability array. Capabilities that are not taken out of it are released when it is dropped.
     pub caps: Vec<Cap>,
 }
 
@@ -198,7 +198,7 @@ pub enum Begun {
     Future(LocalBoxFuture<'static, CallResult>),
 }
 
-/// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
+/// A transport of calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
     /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. If the call is
     /// [kept](Begun::Kept), `context` is woken when it ends.
@@ -381,7 +381,7 @@ impl PartialEq for Cap {
 
 impl Eq for Cap {}
 
-/// What can be sent as a capability: every typed client, and [`Cap`].
+/// Values that can be sent as a capability: every typed client, and [`Cap`].
 pub trait AsCap {
     /// The capability.
     fn as_cap(&self) -> &Cap;
@@ -424,7 +424,7 @@ pub trait Client: AsCap + Sized {
     }
 }
 
-/// What a server knows about a call besides its arguments.
+/// A server's information about a call besides its arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// The badge of the capability that was invoked: all that is known of the caller.
@@ -494,7 +494,7 @@ impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'sta
     }
 }
 
-/// What makes capabilities to own objects: the runtime, at its endpoint.
+/// A maker of capabilities to own objects: the runtime, at its endpoint.
 pub trait Export {
     /// A capability that leads to the object. The object lives as long as anyone holds it.
     ///

@@ -30,7 +30,7 @@ const BYTES: u64 = 2;
 const POINTERS: u64 = 6;
 const COMPOSITE: u64 = 7;
 
-/// Bytes of a text that is long: what a shorter one takes besides itself is more than that.
+/// Bytes of a long text: a shorter one has more overhead than content.
 const LONG: usize = 64;
 
 /// A number of the data section, of a fixed size.

@@ -1,4 +1,4 @@
-//! What the schema says about interfaces and methods, for programs that look at it while they run.
+//! The schema's information about interfaces and methods, for programs that inspect it at run time.
 
 use alloc::string::{String, ToString};
 
@@ -6,7 +6,7 @@ use capnp::introspect::Type;
 
 use crate::models::{PermissionMode, ToolDescriptor};
 
-/// What a method does to the world.
+/// The effect of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// Looks, changes nothing.
@@ -52,7 +52,7 @@ impl Category {
     }
 }
 
-/// What a list of the schema holds, or a struct that holds itself.
+/// The element of a list of the schema, or of a struct that holds itself.
 #[derive(Debug)]
 pub struct ElementInfo {
     /// The field, as errors name it.
@@ -88,7 +88,7 @@ pub struct MethodInfo {
     pub doc: &'static str,
     /// The tool's name, if a model may be offered it.
     pub tool: Option<&'static str>,
-    /// What it does to the world.
+    /// Its effect.
     pub category: Option<Category>,
     /// Whether it may be cancelled while it runs.
     pub abortable: bool,
@@ -160,7 +160,7 @@ impl InterfaceInfo {
         self.methods.iter().find(|method| method.name == name)
     }
 
-    /// The labels that results of its methods carry: what is made with such a capability may carry all of them.
+    /// The labels that results of its methods carry: data made with such a capability may carry all of them.
     pub fn labels(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }

@@ -24,7 +24,7 @@ pub enum Completion {
     Pending,
 }
 
-/// What a call made.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Answer {
     /// Whether the results are there.

@@ -38,7 +38,7 @@ pub struct WireError {
     reason: Reason,
 }
 
-/// What is wrong: as large as its words alone, since it is part of how each call can end.
+/// The error: as large as its text alone, since it is part of how each call can end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Words(Cow<'static, str>),
@@ -49,7 +49,7 @@ enum Reason {
 const _: () = assert!(size_of::<Reason>() == size_of::<Cow<'static, str>>(), "words leave a number free");
 
 impl WireError {
-    /// What is wrong, and in which field.
+    /// The error, and its field.
     pub fn new(path: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { path, reason: Reason::Words(reason.into()) }
     }
@@ -141,7 +141,7 @@ pub struct CapWriter {
 }
 
 impl CapWriter {
-    /// Appends a capability; what is returned must be set into the message at once.
+    /// Appends a capability; its index must be set into the message at once.
     pub fn put<C: FromClientHook>(&mut self, cap: &Cap) -> C {
         let slot = Slot(self.caps.len());
         self.caps.push(cap.to_arg());
@@ -163,7 +163,7 @@ pub fn encode<T: Owned>(
 /// Fills the root of a message.
 type WriteRoot<'w> = &'w dyn for<'a> Fn(any_pointer::Builder<'a>, &mut CapWriter) -> Result<(), WireError>;
 
-/// What is the same for every type, so that a program has it once and not for each method.
+/// The part that is the same for every type, so that a program has it once and not for each method.
 fn encode_root(mut size: usize, write: WriteRoot<'_>) -> Result<Message, WireError> {
     loop {
         let first = u32::try_from(size.clamp(1, MAX_WORDS)).map_err(|_| WireError::new("message", "it is too long"))?;
@@ -341,7 +341,7 @@ pub(crate) fn words_to_read(words: usize) -> usize {
 pub const MEMORY_FACTOR: usize = 4;
 /// Bytes that it may take besides: no short message is refused, whatever its lists hold.
 pub const MEMORY_BESIDES: usize = 4 << 10;
-/// Bytes that are counted for each piece of memory besides its own: what it is rounded up by, and what the heap keeps of it.
+/// Bytes that are counted for each allocation besides its own: rounding, and the heap's overhead.
 pub const ALLOCATION: usize = 32;
 
 /// Bytes of memory that the values read from a message of `bytes` bytes may take: lists by the size that their elements

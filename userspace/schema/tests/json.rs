@@ -281,7 +281,7 @@ where
     let message = IncomingMessage { words, caps: Vec::new() };
     match (decode_value::<T>(&message), decode(<T::Capnp as Introspect>::introspect(), &message)) {
         (Ok(here), Ok(_)) => {
-            // capnp copies also what the schema does not know: what is damaged there keeps it from that.
+            // capnp also copies fields that the schema does not know: damage there keeps it from that.
             let copied = capos_schema::wire::decode::<T::Capnp, _>(&message, |reader, _| {
                 // With room for all of it, as one segment.
                 let room = capnp::message::HeapAllocator::new().first_segment_words(1 << 16);

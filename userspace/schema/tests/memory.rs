@@ -79,7 +79,7 @@ impl Held for Json {
     }
 }
 
-/// Reads it: what it holds is bounded, or an error names the field.
+/// Reads it: its values are bounded, or an error names the field.
 fn read<T: Wire + Held>(words: &[u64]) -> Result<T, String> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let value = from_bytes::<T>(&bytes).map_err(|error| error.to_string())?;
@@ -166,7 +166,7 @@ fn what_is_pointed_to_many_times_counts_many_times() {
     assert!(error.contains("Pointers.texts") && error.contains("more memory"), "{error}");
 }
 
-/// Fields that lead to the same long text: what is read is no longer than the message.
+/// Fields that lead to the same long text: the read values are no longer than the message.
 #[test]
 fn a_long_text_is_read_once() {
     let words = 4000_u64;

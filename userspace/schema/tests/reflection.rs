@@ -94,7 +94,7 @@ fn only_what_does_no_harm_is_abortable() {
     }
 }
 
-/// What the tables say and what the generated servers do come from one place and say the same.
+/// The tables and the generated servers come from one source and agree.
 #[test]
 fn generated_servers_know_what_is_abortable() {
     use capos_schema::cap::Dispatch;

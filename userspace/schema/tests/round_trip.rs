@@ -220,7 +220,8 @@ fn pointers_that_lead_elsewhere_are_refused() {
     assert_eq!(from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).as_deref(), Ok("abc"));
 }
 
-/// What capnp's own builders write is read, and what is written here capnp's own readers read, and copy to the same.
+/// Messages of capnp's own builders can be read, and capnp's own readers read those that are written here, and copy
+/// them to the same.
 #[test]
 fn capnp_reads_what_is_written_and_is_read() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -51,7 +51,7 @@ struct Process {
     ended: bool,
 }
 
-/// What a step of a revocation did.
+/// The result of one step of a revocation.
 pub enum Step {
     /// The capability with this mark is gone.
     Capability(usize),

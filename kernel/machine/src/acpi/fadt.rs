@@ -2,7 +2,7 @@
 
 use super::{Table, u8_at, u16_at, u32_at, u64_at};
 
-/// What the kernel takes from it. Ports of 0 are absent.
+/// The fields that the kernel uses. Ports of 0 are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Fadt {
     /// Physical address of the DSDT.

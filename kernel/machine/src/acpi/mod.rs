@@ -1,7 +1,7 @@
 //! Reading ACPI tables.
 //!
 //! Tables are bytes in firmware's memory. Each reader checks signature, length and checksum and
-//! looks at nothing outside the slice it was given; what does not fit gives `None`.
+//! looks at nothing outside the slice it was given; malformed data gives `None`.
 
 pub mod fadt;
 pub mod madt;

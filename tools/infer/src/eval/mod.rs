@@ -81,12 +81,12 @@ fn system_message(path: &Path) -> Result<Message> {
     Ok(Message::new(Role::System, text.trim_end()))
 }
 
-/// What a model is asked that is to give the message at `at`.
+/// The request for a model that is to give the message at `at`.
 fn messages(conversation: &Conversation, at: usize, system: Option<&Message>) -> Vec<Message> {
     system.into_iter().chain(conversation.messages.iter().take(at)).cloned().collect()
 }
 
-/// What the model answers in each of its turns, to all that comes before it as it should have been.
+/// The model's answer in each of its turns, each after the correct messages before it.
 fn answer(
     mut assistant: Assistant<'_>,
     conversations: &[Conversation],
@@ -149,7 +149,7 @@ fn turn_of(answer: Answer, decision: Decision) -> Turn {
         Decision::Forbidden { tool } => ("forbidden", tool),
     };
     let calls = answer.calls.into_iter().map(|call| {
-        // What is no JSON stays text, which no tool takes as its arguments.
+        // Invalid JSON stays text, which no tool takes as its arguments.
         let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
         (call.name, arguments)
     });

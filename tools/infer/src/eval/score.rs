@@ -1,4 +1,5 @@
-//! Scores: what a model answered against what is right, by class, with intervals. `tools/train` has the same in Python.
+//! Scores: a model's answers compared with the right ones, by class, with intervals. `tools/train` has the same in
+//! Python.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::set::{Conversation, Turn};
 
-/// What is counted, in the order in which it is shown.
+/// The counts, in the order in which they are printed.
 const MEASURES: [&str; 5] = ["decision", "tool", "calls", "exact", "wellFormed"];
 
 /// Two standard deviations of a normal distribution, for intervals of 95 %.

@@ -22,7 +22,7 @@ pub struct Conversation {
     pub turns: Vec<(usize, Turn)>,
 }
 
-/// What is answered in one turn.
+/// The answer in one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// `call`, `say`, `none` or `forbidden`.

@@ -1,5 +1,5 @@
-//! Example: fills in a template. The template is a file of the home directory that the program was granted; what it
-//! speaks of are the program's arguments.
+//! Example: fills in a template. The template is a file of the home directory that the program was granted; the
+//! program's arguments are its values.
 //!
 //! ```text
 //! template /home/letter.txt name=Ada plants=fern,rose
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use minijinja::{Environment, UndefinedBehavior, Value};
 
-/// What the arguments say: a name and its value.
+/// The arguments: a name and its value.
 fn values(arguments: impl Iterator<Item = String>) -> Result<BTreeMap<String, Value>, String> {
     arguments
         .map(|argument| {

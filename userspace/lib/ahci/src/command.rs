@@ -1,4 +1,5 @@
-//! What a driver lays into memory for the controller: the head of a command, and the list of memory that its data go to.
+//! The structures that a driver writes to memory for the controller: the head of a command, and the list of memory for
+//! its data.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -33,7 +34,7 @@ pub struct Piece {
     pub bytes: u64,
 }
 
-/// What a command is, apart from what is asked of the drive.
+/// The kind of a command, apart from the request to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kind {
     /// Whether it has a packet.

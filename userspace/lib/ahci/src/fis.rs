@@ -42,13 +42,13 @@ impl Fis {
         Self(bytes)
     }
 
-    /// What a disk is.
+    /// Asks a disk to identify itself.
     #[must_use]
     pub fn identify_device() -> Self {
         Self::command(code::IDENTIFY_DEVICE, 0, 0)
     }
 
-    /// What a drive is that takes packets.
+    /// Asks a drive that takes packets to identify itself.
     #[must_use]
     pub fn identify_packet_device() -> Self {
         Self::command(code::IDENTIFY_PACKET_DEVICE, 0, 0)

@@ -1,4 +1,4 @@
-//! What a drive says of itself.
+//! A drive's description of itself.
 
 use alloc::string::String;
 

@@ -53,7 +53,7 @@ pub const PX_CLBU: u64 = 0x04;
 pub const PX_FB: u64 = 0x08;
 /// Its upper half.
 pub const PX_FBU: u64 = 0x0c;
-/// What has happened; cleared by writing ones.
+/// Events; cleared by writing ones.
 pub const PX_IS: u64 = 0x10;
 /// Which of that interrupts.
 pub const PX_IE: u64 = 0x14;
@@ -81,7 +81,7 @@ pub const PX_CMD_ICC_ACTIVE: u32 = 1 << 28;
 pub const PX_CMD_CR: u32 = 1 << 15;
 /// PxCMD: receiving runs.
 pub const PX_CMD_FR: u32 = 1 << 14;
-/// PxCMD: what the drive sends is received.
+/// PxCMD: data from the drive are received.
 pub const PX_CMD_FRE: u32 = 1 << 4;
 /// PxCMD: the drive has power.
 pub const PX_CMD_POD: u32 = 1 << 2;
@@ -99,7 +99,7 @@ pub const PX_TFD_DF: u32 = 1 << 5;
 pub const PX_TFD_DRQ: u32 = 1 << 3;
 /// PxTFD: an error, or a packet command that has more to say.
 pub const PX_TFD_ERR: u32 = 1;
-/// What kind of drive there is.
+/// The kind of drive.
 pub const PX_SIG: u64 = 0x24;
 /// PxSIG: a disk.
 pub const PX_SIG_ATA: u32 = 0x0000_0101;

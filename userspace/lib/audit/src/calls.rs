@@ -51,7 +51,7 @@ impl Calls {
         self.states.entry(call).or_default().told = Some(sequence);
     }
 
-    /// What was decided on a call.
+    /// The decision on a call.
     pub(crate) fn decision(&self, call: &Key) -> Option<Decision> {
         self.states.get(call).and_then(|state| state.decision)
     }

@@ -32,7 +32,7 @@ pub struct Chain {
     calls: Calls,
     /// The maximum for the records of one session, or of one service about no session.
     share: usize,
-    /// What only the beginnings and ends of sessions take, and ends of effects that have begun.
+    /// Room that only the beginnings and ends of sessions use, and ends of effects that have begun.
     spared: usize,
     /// Bytes of records and of what is kept for ends, by session or service.
     taken: BTreeMap<String, usize>,
@@ -75,8 +75,8 @@ pub const ERROR_LIMIT: usize = 2048;
 /// the length and the hash, so that a model's mere proposals cannot fill the log.
 pub const ARGUMENTS_LIMIT: usize = 2048;
 
-/// What a record after an effect may have in bytes more than the one before it: outcome, hash, link, a longer label,
-/// and longer `reason` and `error`. A character may need six bytes in JSON.
+/// The most bytes by which a record after an effect may be longer than the one before it: outcome, hash, link, a longer
+/// label, and longer `reason` and `error`. A character may need six bytes in JSON.
 const GROWTH: usize = 1024 + 6 * (2 * ERROR_LIMIT + LABEL_LIMIT);
 
 impl Chain {

@@ -4,7 +4,7 @@
 //! before it. So [`verify_lines`] finds every change, removal, reordering and repetition, and with the [`Head`] a cut
 //! at the end as well. A chain that is full refuses; it never forgets.
 //!
-//! What is recorded is the schema's `ToolEvent` and `GeneralEvent`.
+//! Records are the schema's `ToolEvent` and `GeneralEvent`.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

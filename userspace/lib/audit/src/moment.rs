@@ -48,7 +48,7 @@ pub fn since(text: &str, now: u64) -> Result<u64, String> {
                 moment(now).checked_sub(span.abs()).map_err(|_| wrong())?
             }
         };
-        // What is later than every stamp is later than every record.
+        // A time later than every stamp is later than every record.
         TimeZone::UTC.to_timestamp(point).unwrap_or(Timestamp::MAX)
     };
     // Before 1970 there is nothing, so everything is later than that.

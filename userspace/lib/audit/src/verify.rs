@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::canonical;
 use crate::record::Head;
 
-/// What an unbroken chain holds.
+/// The facts of an unbroken chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub records: u64,

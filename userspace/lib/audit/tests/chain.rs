@@ -1,4 +1,4 @@
-//! The chain: what it takes, what it refuses, and what it finds out.
+//! The chain: what it accepts, rejects and detects.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -376,7 +376,7 @@ fn a_read_is_no_change_and_a_failure_neither() {
     assert_eq!(Tally::of(&deeds).to_string(), "2 calls: 1 only read, 1 failed or broke off");
     assert_eq!(Tally::of(&deeds[..1]).to_string(), "1 call: 1 only read");
     assert_eq!(Tally::default().to_string(), "0 calls");
-    // What a program did is not in the log, whoever ran it.
+    // The actions of a program are not in the log, whoever ran it.
     let program = capos_audit::Deed { tool: "run_program".into(), category: "mutating".into(), ..deeds[0].clone() };
     assert_eq!(Tally::of(&[program, deeds[0].clone()]).to_string(), "2 calls: 1 only read, 1 ran a program");
 }
@@ -631,7 +631,7 @@ fn an_effect_that_began_within_its_share_has_its_end() {
     assert!(matches!(chain.append_tool(1, next.clone()), Err(AppendError::Share { .. })));
     let end = ToolEvent { phase: Phase::After, before: head.sequence, ..begun };
     chain.append_tool(2, end).unwrap();
-    // What was kept for it and not needed is the session's again.
+    // The unused part of its reservation returns to the session.
     assert!(chain.append_general(2, message()).is_ok());
     assert!(chain.append_tool(2, ToolEvent { session: "two".into(), ..next }).is_ok());
 }

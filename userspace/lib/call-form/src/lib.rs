@@ -75,7 +75,7 @@ impl CallForm {
         (has("<|python_tag|>") || has("<|start_header_id|>") && has("\"parameters\": ")).then_some(Self::Llama3)
     }
 
-    /// What calls begin with.
+    /// The mark at the start of calls.
     pub fn open(self) -> &'static str {
         match self {
             Self::Hermes => "<tool_call>",
@@ -87,7 +87,7 @@ impl CallForm {
         }
     }
 
-    /// What calls end with.
+    /// The mark at the end of calls.
     pub fn close(self) -> Option<&'static str> {
         match self {
             Self::Hermes => Some("</tool_call>"),

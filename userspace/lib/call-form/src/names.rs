@@ -17,7 +17,7 @@ pub fn reads(template: &str, name: &str) -> bool {
     false
 }
 
-/// What the next code or comment begins with, and what follows.
+/// The start of the next code or comment, and the text after it.
 fn next_tag(text: &str) -> Option<(&str, &str)> {
     let at = text.match_indices('{').map(|(at, _)| at).find(|at| {
         let next = text.as_bytes().get(at.saturating_add(1));

@@ -35,7 +35,7 @@ const ROUND: u64 = OPEN << 1;
 /// Threads at most: as many as [`JOINED`] can count.
 const MOST: usize = 1 << 15;
 
-/// What the threads run.
+/// The function that the threads run.
 type Work<'w> = dyn Fn() + Sync + 'w;
 
 /// The threads and what they share.
@@ -185,7 +185,7 @@ impl Drop for Threads {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.shared.next_round(0);
         for handle in self.handles.drain(..) {
-            // What panicked there was said when the work ended.
+            // A panic there was reported when the work ended.
             let _ = handle.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What each architecture differs in, as data.
+//! The differences between architectures, as data.
 
 use alloc::string::String;
 
@@ -57,7 +57,7 @@ pub enum WindowPattern {
     AllButLastOf(usize),
 }
 
-/// What the scale of attention is one over the square root of.
+/// The scale of attention is one over the square root of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionScale {
     /// The size of a head.
@@ -69,7 +69,7 @@ pub enum AttentionScale {
 /// An architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Architecture {
-    /// What `general.architecture` says.
+    /// The value of `general.architecture`.
     pub name: &'static str,
     /// Layout of the rotary embedding.
     pub rope: RopeLayout,
@@ -145,7 +145,7 @@ const GEMMA2: Architecture = Architecture {
     ..LLAMA
 };
 
-/// What embedders such as bge and all-MiniLM say that they are.
+/// The value in embedders such as bge and all-MiniLM.
 const BERT: Architecture = Architecture {
     name: "bert",
     rope: RopeLayout::None,

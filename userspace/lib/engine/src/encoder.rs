@@ -2,7 +2,7 @@
 //!
 //! If tokens attend to later ones, no token passes a layer before the keys of all are there. So texts go through the
 //! model layer by layer, and each half of a layer, that of keys and that of what is found with them, in pieces of some
-//! tokens. Whoever cancels between two pieces waits for one only, however long the texts are.
+//! tokens. A cancellation between two pieces waits for one piece only, however long the texts are.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -31,7 +31,7 @@ pub struct Encoder<'m> {
     texts: Option<Texts<'m>>,
 }
 
-/// What is done to the tokens, one after the other.
+/// The steps for the tokens, in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Their embeddings are read.
@@ -149,7 +149,7 @@ impl<'m> Encoder<'m> {
     }
 }
 
-/// What there is no room for if a text is too long.
+/// Part of the error message for a text that is too long.
 const BETWEEN: &str = "what passes between the layers; embed shorter texts";
 
 /// Room for some numbers of each token.

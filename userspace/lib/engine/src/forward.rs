@@ -49,8 +49,8 @@ impl Forward {
         rows.saturating_add(self.feed_forward.bytes()).saturating_add(self.experts.bytes())
     }
 
-    /// Runs the batch. Its tokens are added to their caches. What comes back has a row of logits for
-    /// each token that asks for them.
+    /// Runs the batch. Its tokens are added to their caches. The result has a row of logits for each
+    /// token that asks for them.
     ///
     /// # Errors
     /// [`EngineError`] if the batch cannot be run, or the model writes nothing; the caches are then as they were.
@@ -186,7 +186,7 @@ impl Forward {
         }
     }
 
-    /// The second half: what the queries find in the caches is added to the state.
+    /// The second half: the attention's result is added to the state.
     pub(crate) fn mix(
         &mut self,
         machine: Machine<'_>,

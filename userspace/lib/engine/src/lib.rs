@@ -73,7 +73,7 @@ pub use product::{Machine, Product, multiply};
 pub use sampler::{Sampler, Sampling, greedy};
 pub use tensor::Tensor;
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Width of the state between layers.
     pub const WIDTH: usize = 1 << 17;

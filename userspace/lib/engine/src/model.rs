@@ -61,7 +61,7 @@ impl<'a> Model<'a> {
         Ok(Self { config, weights, rope, window_rope, context, unused: tensors.unused().collect() })
     }
 
-    /// What it is like.
+    /// Its shape.
     pub fn config(&self) -> &Config {
         &self.config
     }

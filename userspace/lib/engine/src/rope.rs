@@ -33,7 +33,7 @@ pub struct Yarn {
     pub log_multiplier: f32,
 }
 
-/// What the metadata says of a rotary embedding.
+/// The metadata of a rotary embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeConfig {
     /// Which values are turned together.
@@ -44,7 +44,7 @@ pub struct RopeConfig {
     pub base: f32,
     /// Scaling.
     pub scaling: Scaling,
-    /// What the turned values are multiplied by.
+    /// The factor of the turned values.
     pub magnitude: f32,
     /// Tokens that the model was trained with before its context was made longer, or 0.
     pub original: usize,

@@ -9,14 +9,14 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::EngineError;
 use crate::mask::Mask;
 
-/// The token with the largest logit, of equals the first. What is not a number is never chosen,
-/// except if nothing is one: then the first token is.
+/// The token with the largest logit, of equals the first. NaN is never chosen, except if there is
+/// no other number: then the first token is.
 pub fn greedy(logits: &[f32]) -> u32 {
     largest(candidates(logits, None)).map_or(0, |candidate| candidate.id)
 }
 
-/// How tokens are chosen. What is not set (see [`Sampling::default`]) changes nothing; by default the likeliest token
-/// is taken each time.
+/// How tokens are chosen. Settings at their default (see [`Sampling::default`]) change nothing; by default the
+/// likeliest token is taken each time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by it; at 0 the likeliest token is taken.
@@ -48,7 +48,7 @@ impl Sampling {
     /// # Errors
     /// [`EngineError::Sampling`] with the setting.
     pub fn check(&self) -> Result<(), EngineError> {
-        // What is not a number is in no range.
+        // NaN is in no range.
         let within = |setting, value: f32, range: core::ops::RangeInclusive<f32>| match range.contains(&value) {
             true => Ok(()),
             false => Err(EngineError::Sampling { setting, value, least: *range.start(), most: *range.end() }),

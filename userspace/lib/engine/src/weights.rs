@@ -93,7 +93,7 @@ pub(crate) struct Layer<'a> {
     pub feed_forward: FeedForward<'a>,
 }
 
-/// What an encoder adds to the embedding of a token.
+/// An encoder's additions to the embedding of a token.
 pub(crate) struct Input<'a> {
     /// For the one type of tokens that texts are made of.
     pub kind: Option<Vec<f32>>,
@@ -112,12 +112,12 @@ pub(crate) struct Head<'a> {
 /// All of them.
 pub(crate) struct Weights<'a> {
     pub embedding: Tensor<'a>,
-    /// What is added to it, in an encoder.
+    /// The additions to it, in an encoder.
     pub input: Option<Input<'a>>,
     pub layers: Vec<Layer<'a>>,
     /// None in an encoder.
     pub head: Option<Head<'a>>,
-    /// What divides the angles of the rotary embedding, for the trained context and for a longer one.
+    /// Divisors of the rotary embedding's angles, for the trained context and for a longer one.
     pub rope_factors: RopeFactors,
 }
 

@@ -21,7 +21,7 @@ fn request(prompt: &[u32], limit: usize) -> Request {
     Request { prompt: prompt.to_vec(), limit, ..Request::default() }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Outcome {
     tokens: Vec<u32>,
@@ -332,7 +332,7 @@ fn a_request_is_cancelled_between_two_pieces_of_its_prompt() {
     let usage = Usage { prompt: 21, reused: 0, new: 0 };
     assert_eq!(generation.step(), [(id, Event::Finish { reason: Finish::Cancelled, usage })]);
     assert!(generation.idle());
-    // What had been read is of use to the next.
+    // The tokens that had been read are useful for the next request.
     let again = run_one(&mut generation, request(&expected.ids, 8), None);
     assert_eq!(again.usage().reused, 12);
     assert_eq!(again.tokens, expected.greedy);

@@ -409,7 +409,7 @@ fn rows_are_laid_out_as_near_as_they_have_to_be() {
     for kernels in kernels() {
         for (rows, columns) in [(1usize, 32usize), (16, 64), (7, 1), (16, 100), (3, 31)] {
             let values: Vec<f32> = (0..rows * columns).map(|_| random.number() * 1e3).collect();
-            // What was there before is written over.
+            // Earlier content is overwritten.
             let old = vec![FloatTile([[[0x7fff; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]); columns.div_ceil(TILE_COLUMNS)];
             let (mut tiles, mut rests) = (old.clone(), old);
             kernels.lay_out(values.chunks_exact(columns), &mut tiles, &mut rests);
@@ -505,7 +505,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
                 let same = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 2e-4 * most);
                 assert!(same, "{} with {heads} heads of {length}: {found:?}, not {expected:?}", kernels.name());
             }
-            // What is not a number stays none.
+            // NaN stays NaN.
             let (mut odd, mut odd_weights) = (vectors.clone(), weights.clone());
             odd[length - 1] = f32::NAN;
             odd_weights[0] = f32::INFINITY;

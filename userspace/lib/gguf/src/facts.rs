@@ -1,4 +1,4 @@
-//! What a catalogue shows of a model.
+//! A catalogue's facts about a model.
 
 use alloc::format;
 

@@ -14,7 +14,7 @@ const PARTS: &str = "split.count";
 
 /// Key of the entry with the kind of model.
 const ARCHITECTURE: &str = "general.architecture";
-/// What the keys of vocabularies begin with, and those of the system's own entries.
+/// The prefixes of the keys of vocabularies, and of the system's own entries.
 const NEEDED: [&str; 2] = ["tokenizer.ggml.", "capos."];
 
 /// Everything before the tensor data of a file; borrows the bytes it was read from.
@@ -192,7 +192,7 @@ impl<'a> Header<'a> {
         self.data_offset
     }
 
-    /// What a catalogue shows of the model.
+    /// A catalogue's facts about the model.
     pub fn facts(&self) -> Facts<'a> {
         Facts::of(self)
     }

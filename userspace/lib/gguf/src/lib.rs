@@ -58,7 +58,7 @@ pub const VERSION: u32 = 3;
 /// Alignment of tensor data if the metadata names none, in bytes.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Metadata entries.
     pub const ENTRIES: u64 = 65_536;

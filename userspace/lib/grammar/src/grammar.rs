@@ -26,7 +26,7 @@ use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
-/// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
+/// Bytes of the longest token in a constrained answer: the library's limit.
 const LONGEST: usize = 1024;
 
 /// Makes grammars for answers in a model's vocabulary.
@@ -38,7 +38,7 @@ pub struct Grammars {
     lines: Option<Arc<LineTokens>>,
 }
 
-/// What an answer is held to.
+/// The constraints of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules<'a> {
     /// The form of its calls.
@@ -116,7 +116,7 @@ impl Grammars {
         {
             return objects(matcher, Vec::new());
         }
-        // What the answer itself is to be is never held less closely.
+        // The schema of the answer itself is never relaxed.
         if schema.is_some() || form.is_none() {
             self.matcher(None, &[], schema.as_ref()).map_err(|why| wrong(&why))?;
         }
@@ -149,7 +149,7 @@ impl Grammars {
             .unwrap_or_else(|_| HeldTool::loose(tool))
     }
 
-    /// What the library makes of a grammar; why it cannot.
+    /// The library's form of a grammar, or the error.
     fn matcher(
         &self,
         form: Option<CallForm>,
@@ -241,7 +241,7 @@ impl Grammars {
     }
 }
 
-/// What the library says of a grammar, without the grammar and where in itself it found that.
+/// The library's message about a grammar, without the grammar and the place in it.
 fn in_short(why: &str) -> String {
     let line = why.lines().next().unwrap_or("");
     match line.split_once("failed to compile JSON schema: ") {
@@ -286,7 +286,7 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
 fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
-    // What ends a call, what parts calls, and what begins one. Counted spaces would be states for each tool here.
+    // The marks that end a call, separate calls, and begin one. Counted spaces would be states for each tool here.
     let before = format!(
         r#"[ \t\r\n\]}}]*(```{any}({close}{any})?|{close}{any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
     );
@@ -340,7 +340,7 @@ pub fn wrong(why: &str) -> ChatError {
     ChatError::Grammar { why: why.into() }
 }
 
-/// What can follow in an answer, step by step.
+/// The permitted continuation of an answer, step by step.
 pub struct Grammar {
     held: Held,
     loose: Vec<Loose>,
@@ -351,7 +351,7 @@ pub struct Grammar {
 pub struct Loose {
     /// Its name.
     pub tool: String,
-    /// What calls cannot be held to.
+    /// Constraints of calls that cannot be enforced.
     pub why: String,
 }
 

@@ -60,7 +60,7 @@ impl<'t> HeldTool<'t> {
         self.document(self.object(), json!({ "whitespace_flexible": true, "whitespace_pattern": space }))
     }
 
-    /// What arguments are held to: an object, whatever else the schema says.
+    /// The constraints of arguments: an object, whatever else the schema says.
     fn object(&self) -> Value {
         match &self.arguments.schema {
             Value::Object(schema) => {

@@ -1,8 +1,8 @@
 //! Holding an answer of the built-in model to the lines of its request, token by token.
 //!
-//! What the answer can be is a choice between sequences of tokens, over and over: lines, names of parameters, fixed
-//! values. Between them lie text, strings and numbers, which have rules of their own. Sequences are in the tokens that
-//! the tokenizer makes of them, so that what has one continuation is one token at a time.
+//! An answer is a choice between sequences of tokens, over and over: lines, names of parameters, fixed values. Between
+//! them lie text, strings and numbers, which have rules of their own. Sequences are in the tokens that the tokenizer
+//! makes of them, so that what has one continuation is one token at a time.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ pub struct LineTokens {
     /// All that a string can contain without escapes.
     plain: SimpleVob,
     backslash: Option<u32>,
-    /// What can follow a backslash.
+    /// The tokens that can follow a backslash.
     escapes: Vec<u32>,
-    /// What numbers are made of.
+    /// The tokens of numbers.
     digits: Vec<(char, u32)>,
 }
 
@@ -82,7 +82,7 @@ impl LineTokens {
 
 /// A tool's line in tokens.
 struct LineProgram {
-    /// What the tool does, and its name with the brace after it; only what it does if it is forbidden.
+    /// The tool's description, and its name with the brace after it; only the description if it is forbidden.
     begin: Vec<u32>,
     forbidden: bool,
     parameters: Vec<Member>,
@@ -112,14 +112,14 @@ struct Punctuation {
     close_list: Vec<u32>,
 }
 
-/// What can follow in an answer of the built-in model.
+/// The permitted continuation of the built-in model's answer.
 pub struct LineGrammar {
     tokens: Arc<LineTokens>,
     punctuation: Punctuation,
     lines: Vec<LineProgram>,
-    /// What strings are held to, if they are.
+    /// The texts that strings have to repeat, if any.
     said: Option<Arc<Said>>,
-    /// What holds text to a schema.
+    /// The schema's constraint on text.
     schema: Option<Grammar>,
     place: Place,
     /// The call that is being made.
@@ -409,7 +409,7 @@ impl LineGrammar {
         }
     }
 
-    /// What can follow a value.
+    /// The tokens that can follow a value.
     fn after_value(&self, next: Next) -> Vec<Branch> {
         if !next.in_list {
             return self.members(next.member.saturating_add(1), false);
@@ -435,7 +435,7 @@ fn may_follow(number: &str, character: char, whole: bool) -> bool {
     match character {
         '-' => number.is_empty(),
         '.' => !whole && !last_room && is_number(number) && !number.contains('.'),
-        // What is minus zero is no whole number to all who read it.
+        // Some readers do not take minus zero for a whole number.
         '0' if whole && number == "-" => false,
         _ => digits != "0" && number.len() < NUMBER_CHARACTERS,
     }

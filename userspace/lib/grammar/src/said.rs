@@ -1,4 +1,5 @@
-//! What was said, to hold strings to: each is found there, from the beginning of a word to the end of one.
+//! The texts of the conversation that strings have to repeat: each is found there, from the beginning of a word to the
+//! end of one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ pub struct Said {
     tokens: Vec<u32>,
     /// Whether a word, or what is none by itself, begins here or ended before.
     borders: Vec<bool>,
-    /// What joins two strings.
+    /// The text that joins two strings.
     slash: Option<u32>,
     /// The folder that one is in.
     dot: Option<u32>,
 }
 
 impl Said {
-    /// What these texts say, as they are and, if they are JSON, as what its strings mean.
+    /// These texts, literally and, if they are JSON, as the values of its strings.
     pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
         let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
             [id] => Some(id),

@@ -17,7 +17,7 @@ pub struct Assistant<'m> {
     model: &'m LanguageModel<'m>,
     generation: Generation<'m>,
     answers: BTreeMap<RequestId, Answer<'m>>,
-    /// What the next step reports.
+    /// The reports of the next step.
     untold: Vec<(RequestId, Event)>,
 }
 
@@ -73,7 +73,7 @@ impl<'m> Assistant<'m> {
         Ok(id)
     }
 
-    /// What an answer is held to.
+    /// The constraints of an answer.
     fn grammar(&self, request: &Request, prompt: &Prompt) -> Result<Option<capos_grammar::Grammar>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
         // An answer of the built-in model has a form without calls, too. Others are free if there are no tools, and no
@@ -134,7 +134,7 @@ impl<'m> Assistant<'m> {
 
     fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
         let Some(Answer { reader, repetition, endless }) = self.answers.get_mut(&id) else { return };
-        // What a call is given may repeat itself because a person wants it so. A call starts a new text.
+        // The arguments of a call may repeat themselves because a person wants it so. A call starts a new text.
         if reader.in_call() {
             *repetition = repetition.take().map(|_| Repetition::default());
         } else if let Some(repetition) = repetition {

@@ -8,7 +8,7 @@ use capos_tokenizer::{Marks, Tokenizer};
 
 use crate::InferenceError;
 
-/// Bytes of a text for each token that fits into the context; what has more of them would hardly fit, and is not read.
+/// Bytes of a text for each token of the context; a text with more would hardly fit, and is not read.
 const BYTES_OF_TOKEN: usize = 16;
 /// Bytes of a text that are accepted whatever the context.
 const LEAST_BYTES: usize = 1 << 10;
@@ -80,7 +80,7 @@ impl<'m> Embedder<'m> {
         self.context.saturating_mul(BYTES_OF_TOKEN).clamp(LEAST_BYTES, MOST_BYTES)
     }
 
-    /// Takes texts. None is cut: what does not fit is refused, here or by a step.
+    /// Takes texts. None is cut: a text that does not fit is rejected, here or by a step.
     ///
     /// # Errors
     /// [`InferenceError::TextBytes`] if a text has too many of them.

@@ -97,7 +97,7 @@ fn sampling(header: &Header<'_>) -> Sampling {
         repetition_penalty: number("penalty_repeat", default.repetition_penalty),
         ..default
     };
-    // What cannot be meant is not taken for an answer.
+    // Impossible values are not taken for an answer.
     if found.check().is_ok() { found } else { default }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let (temperature, top_k) = (("temp", WriterValue::F32(0.5)), ("top_k", WriterValue::U32(20)));
         let expected = Sampling { temperature: 0.5, top_k: 20, ..Sampling::default() };
         assert_eq!(sampling_of(&[temperature.clone(), top_k]), expected);
-        // What cannot be meant counts as nothing said.
+        // Impossible values count as absent.
         assert_eq!(sampling_of(&[temperature, ("top_p", WriterValue::F32(7.0))]), Sampling::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What a model reads of a conversation: as much of it as fits.
+//! The part of a conversation that a model reads: as much of it as fits.
 
 use capos_chat::{Conversation, Message, Prompt, Role};
 
@@ -7,8 +7,8 @@ use crate::{InferenceError, LanguageModel, Request};
 /// The part of a context that is kept for an answer whose length is not bounded otherwise.
 const ANSWER_PART: usize = 4;
 
-/// Renders a conversation. If it is too long, its oldest turns are left out: what a person said with all that followed.
-/// Instructions and the latest turn stay.
+/// Renders a conversation. If it is too long, its oldest turns are left out: a person's message with everything after
+/// it. Instructions and the latest turn stay.
 pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, Vec<u32>), InferenceError> {
     let context = model.model().context();
     let part = context.checked_div(ANSWER_PART).unwrap_or(0);

@@ -69,7 +69,7 @@ fn filled(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// What a file says, or why it says nothing.
+/// A file's answer, or its error.
 fn said(file: &[u8]) -> Result<String, String> {
     let model = LanguageModel::open(file, None).map_err(|error| error.to_string())?;
     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
@@ -93,7 +93,7 @@ fn plain() -> Vec<u8> {
     filled(Parts::talking().file().unwrap())
 }
 
-/// What is in a file besides, and where its tensors lie, changes nothing.
+/// Additional entries of a file, and the places of its tensors, change nothing.
 #[test]
 fn harmless_oddities_change_nothing() {
     let file = plain();
@@ -183,7 +183,7 @@ fn filled_as_plain(parts: &Parts) -> Vec<u8> {
     file
 }
 
-/// What is needed to run a model is refused if it is not UTF-8, with the entry's name; in a list as well.
+/// An entry that running a model needs is rejected if it is not UTF-8, with the entry's name; in a list as well.
 #[test]
 fn text_that_is_needed_has_to_be_utf8() {
     let file = plain();

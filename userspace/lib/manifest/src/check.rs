@@ -24,7 +24,7 @@ const MOST_LOSS: usize = 200;
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
 
-/// What the kernel knows as priorities of threads (`Thread.setPriority`).
+/// The kernel's priorities of threads (`Thread.setPriority`).
 const PRIORITIES: RangeInclusive<i8> = -1..=2;
 
 pub(crate) type Result<T> = std::result::Result<T, ManifestError>;

@@ -9,7 +9,7 @@ use capos_service_graph::FIRST;
 
 use crate::source::{ISSUER, READ_ONLY};
 
-/// What nearly every process holds and nothing follows from: left out of the picture.
+/// Capabilities that nearly every process holds and that say nothing: left out of the picture.
 const EVERYWHERE: &[&str] = &["kernel.timer", "kernel.entropy", "log.Logger"];
 
 /// Whether a capability is drawn.
@@ -18,7 +18,7 @@ fn is_drawn(grant: &Grant) -> bool {
     !only_writes && !EVERYWHERE.contains(&grant.from.as_str())
 }
 
-/// What is drawn of a process: processes with the same are drawn as one.
+/// The drawn part of a process: processes with the same are drawn as one.
 fn drawn(process: &Service) -> Vec<(&str, bool, u32, Option<&GrantSource>)> {
     let drawn = process.grants.iter().filter(|grant| is_drawn(grant));
     drawn

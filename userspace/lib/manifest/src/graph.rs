@@ -24,7 +24,7 @@ pub fn describe(manifest: &Manifest) -> String {
     out
 }
 
-/// What the sessions of a profile hold, and the tools in it with the modes of their categories.
+/// The capabilities of a profile's sessions, and the tools with the modes of their categories.
 fn profile(out: &mut String, profile: &SessionProfile) {
     let modes: Vec<String> =
         profile.modes.iter().map(|found| format!("{} {}", found.category, found.mode.name())).collect();

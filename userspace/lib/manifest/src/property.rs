@@ -166,8 +166,8 @@ impl<'a> Graph<'a> {
         more.map(|more| format!("{verb} {more} too"))
     }
 
-    /// What is held, and with `far` what the services that are called for it hold, and so on. The first process is not
-    /// followed: it holds everything, and what it does for others is its own decision.
+    /// The held capabilities and, with `far`, those that the called services hold for them, and so on. The first
+    /// process is not followed: it holds everything, and what it does for others is its own decision.
     fn reached(&self, held: &[Held], far: bool) -> Vec<Reached> {
         let mut all: Vec<Reached> =
             held.iter().map(|held| Reached { held: held.clone(), through: Vec::new() }).collect();

@@ -1,4 +1,4 @@
-//! What the first process passes on by itself.
+//! Capabilities that the first process passes on by itself.
 
 use capos_abi::Rights;
 
@@ -9,13 +9,13 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
     ("entropy", "Entropy", Rights::ALL),
     ("dma", "DmaDomain", Rights::ALL),
     ("machine", "Machine", Rights::CALL),
-    // What the boot loader loaded, to be compared with.
+    // The files that the boot loader loaded, for comparison.
     ("boot", "MemoryObject", Rights::READ.union(Rights::CALL)),
     // Reading the log takes the right to receive, which must be asked for.
     ("log", "DebugLog", Rights::CALL),
 ];
 
-/// What is granted with arguments, or made when it is asked for: name after `kernel.` and name of the interface.
+/// Grants with arguments, or made on request: name after `kernel.` and name of the interface.
 pub const HARDWARE: &[(&str, &str)] = &[("ports", "IoPorts"), ("interrupts", "Interrupt"), ("power-off", "IoPorts")];
 
 /// The interface of a device that the first process found: granted with arguments.

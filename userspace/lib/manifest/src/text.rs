@@ -13,13 +13,13 @@ pub struct Document {
     /// `SERVICE.INTERFACE` that is the boot medium's root directory.
     #[serde(default)]
     pub medium: Option<String>,
-    /// What is started and supervised.
+    /// Services: started and supervised.
     #[serde(default)]
     pub service: Vec<Process>,
-    /// What the launcher may start.
+    /// Programs that the launcher may start.
     #[serde(default)]
     pub program: Vec<Process>,
-    /// What sessions hold, by name of the profile.
+    /// The capabilities of sessions, by name of the profile.
     #[serde(default)]
     pub profile: BTreeMap<String, Profile>,
     /// What must stay true of each process's capabilities.
@@ -57,8 +57,8 @@ impl Document {
 pub struct Property {
     /// Its meaning, for people.
     pub says: String,
-    /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, if it is left
-    /// out.
+    /// The holders that it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, if it
+    /// is left out.
     pub of: Option<Vec<String>>,
     /// Those that are left out of these.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub struct Property {
     pub among: Option<Vec<String>>,
 }
 
-/// What the sessions of a profile hold.
+/// The capabilities of a profile's sessions.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -108,13 +108,13 @@ pub struct Process {
     /// Interfaces that it serves, by name.
     #[serde(default)]
     pub provides: Vec<String>,
-    /// What it holds.
+    /// Its capabilities.
     #[serde(default)]
     pub grants: Vec<Grant>,
     /// How often it may be restarted.
     #[serde(default)]
     pub restarts: Option<Restarts>,
-    /// What it may use.
+    /// Its limits.
     #[serde(default)]
     pub limits: Limits,
     /// Path on the medium without which it is not started.

@@ -4,8 +4,8 @@ use capos_schema::manifest::{CategoryMode, SessionGrant, SessionProfile};
 use capos_schema::models::{PermissionMode, ToolDescriptor};
 use capos_schema::reflection::interface;
 
-/// What a session of this profile shows a model, in the order in which it does: each tool with the mode of its category.
-/// The configuration's rules may change modes further; handles are each session's own, so there are none here.
+/// The tools that a session of this profile shows a model, in the same order: each with the mode of its category. The
+/// configuration's rules may change modes further; handles are each session's own, so there are none here.
 #[must_use]
 pub fn profile_tools(profile: &SessionProfile) -> Vec<ToolDescriptor> {
     profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect()

@@ -178,7 +178,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
     assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
     assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
-    // What the read-only form refuses is no tool.
+    // Methods that the read-only form rejects are no tools.
     assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
     assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");
@@ -186,7 +186,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");
 }
 
-/// What the broker gave sessions when that was part of its program.
+/// The sessions' capabilities from when they were part of the broker's program.
 #[test]
 fn the_shipped_profiles_are_those_of_before() {
     let manifest = read("manifest.toml", SHIPPED).unwrap();
@@ -512,7 +512,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     }
 }
 
-/// What is lost with a service is said of those that sessions may restart, on one line that is read before a yes.
+/// The loss is stated for services that sessions may restart, on one line that is read before a yes.
 #[test]
 fn a_service_says_what_is_lost_with_it() {
     let manifest = read("manifest.toml", SHIPPED).unwrap();

@@ -58,7 +58,7 @@ pub fn compute(steps: u64) -> u64 {
     })
 }
 
-/// What counting itself costs.
+/// The cost of counting itself.
 #[must_use]
 pub fn overhead() -> u64 {
     (0..100).map(|_| (count(), count())).map(|(from, to)| to.saturating_sub(from)).min().unwrap_or(0)

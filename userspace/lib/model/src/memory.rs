@@ -29,7 +29,7 @@ pub fn kept(bytes: u64) -> u64 {
     (bytes / KEPT_PART).max(LEAST_KEPT)
 }
 
-/// What memory a model needs, by its shape.
+/// The memory that a model needs, by its shape.
 #[derive(Clone, Debug)]
 pub struct Need {
     config: Config,

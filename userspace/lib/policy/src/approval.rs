@@ -1,4 +1,4 @@
-//! What a person has agreed to, and for how long.
+//! A person's consents, and how long they are valid.
 
 use alloc::string::String;
 
@@ -19,7 +19,7 @@ pub enum Span {
     Session,
 }
 
-/// What a person answered to "may this run?".
+/// A person's answer to "may this run?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     No,

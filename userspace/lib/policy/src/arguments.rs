@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// What a tree of values says of the same.
+    /// The same from a tree of values.
     fn by_tree(text: &str, name: &str) -> Option<Option<Option<String>>> {
         let tree: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
         Some(tree.get(name).map(|value| value.as_str().map(String::from)))

@@ -13,7 +13,7 @@ pub struct Budgets {
     principals: HashMap<String, Used>,
 }
 
-/// What one of them has used.
+/// The usage of one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     tokens: u64,
@@ -126,13 +126,14 @@ impl Budgets {
         Ok(())
     }
 
-    /// Whether one more principal can use something, or this one is known already. What is kept over a restart has its bound.
+    /// Whether one more principal can use something, or this one is known already. The counts kept over a restart are
+    /// bounded.
     #[must_use]
     pub fn has_place_for(&self, principal: &str) -> bool {
         self.principals.len() < PRINCIPALS || self.principals.contains_key(principal)
     }
 
-    /// What each principal has used, for keeping over a restart of whoever counts.
+    /// The usage of each principal, for a restart of the counting process.
     pub fn principals(&self) -> impl Iterator<Item = (&str, Used)> {
         self.principals.iter().map(|(name, used)| (name.as_str(), *used))
     }
@@ -142,7 +143,7 @@ impl Budgets {
         self.principals.insert(String::from(principal), used);
     }
 
-    /// Forgets a session that has ended; what it used still counts for its principal.
+    /// Forgets a session that has ended; its usage still counts for its principal.
     pub fn end_session(&mut self, session: &str) {
         self.sessions.remove(session);
     }

@@ -1,4 +1,4 @@
-//! What a method does to the world.
+//! The effect of a method.
 
 /// The categories of the schema's annotation, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

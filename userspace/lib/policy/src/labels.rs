@@ -24,7 +24,7 @@ fn is_class(class: &str) -> bool {
     (1..=CLASS_LIMIT).contains(&class.len()) && class.bytes().all(is_letter)
 }
 
-/// What is held to [`LABEL_LIMIT`].
+/// The size of a label, which [`LABEL_LIMIT`] bounds.
 #[must_use]
 pub fn label_size(label: &Label) -> usize {
     label.classes.iter().fold(0, |sum, class| class.len().saturating_add(4).saturating_add(sum))
@@ -91,7 +91,7 @@ pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
     if one == Provenance::Untrusted { one } else { other }
 }
 
-/// The most confidential label that may leave by each way. What stays on this machine is not checked here.
+/// The most confidential label that may leave by each way. Data that stay on this machine are not checked here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// By an outbound tool.

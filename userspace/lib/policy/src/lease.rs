@@ -7,7 +7,8 @@ use capos_schema::authority::ToolQuestion;
 
 use crate::binding::ExactCall;
 
-/// What a step-up gives: it is good for one tool, arguments, conversation, turn and call, until it expires or is used.
+/// The result of a step-up: it is good for one tool, arguments, conversation, turn and call, until it expires or is
+/// used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     session: String,

@@ -18,7 +18,7 @@ pub struct Passphrase {
     hash: [u8; 32],
 }
 
-/// What is wrong with the text of a kept passphrase, or with a new one.
+/// An error in the text of a kept passphrase, or in a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassphraseError(&'static str);
 

@@ -1,4 +1,4 @@
-//! What a profile gives a session, apart from its tools.
+//! A profile's values for a session, apart from its tools.
 
 use alloc::string::{String, ToString};
 

@@ -1,4 +1,4 @@
-//! What a tool may be called with.
+//! The permitted arguments of a tool.
 
 use alloc::format;
 use alloc::string::String;

@@ -10,14 +10,14 @@ use capos_schema::authority::ToolQuestion;
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::system::ServiceSupervisorClient;
 
-/// What the manifest says of a service with which nothing is lost.
+/// The manifest's entry of a service with which nothing is lost.
 const NOTHING: &str = "nothing";
 
-/// What the manifest says of restarting and stopping each service.
+/// The manifest's statements about restarting and stopping each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceEnds(BTreeMap<String, ServiceEnd>);
 
-/// What the end of one service means.
+/// The consequences of the end of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// No session may bring it about; why.
@@ -30,7 +30,7 @@ pub(crate) enum Ending {
 }
 
 impl ServiceEnds {
-    /// What the manifest says of its services.
+    /// The manifest's statements about its services.
     pub fn new(services: impl IntoIterator<Item = ServiceEnd>) -> Self {
         Self(services.into_iter().map(|service| (service.name.clone(), service)).collect())
     }

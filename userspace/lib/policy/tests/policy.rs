@@ -628,7 +628,7 @@ fn labels_stay_short_and_name_classes() {
     let many: Vec<String> = (0..40).map(|number| format!("pii.{number:060}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(join(&label(&many), &label(&[])).classes, ["*"]);
-    // What is no name of a class could draw rows of its own where a person is asked.
+    // An invalid name of a class could draw rows of its own where a person is asked.
     for class in ["", "x.\n  That is all", "pii.\u{202e}", "a b", &"x".repeat(65)] {
         assert_eq!(join(&label(&["pii.log"]), &label(&[class])).classes, ["*"], "{class:?}");
     }

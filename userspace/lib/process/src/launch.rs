@@ -46,7 +46,7 @@ impl Granted {
     }
 }
 
-/// What to start.
+/// The program to start.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The process's name, for reports and logs.
@@ -60,7 +60,7 @@ pub struct Launch<'a> {
     /// All that it gets, besides its own `account`, `space` and `table`, and, where `limits` allow it
     /// more than one thread, `process`: itself, to start threads and no more.
     pub grants: Vec<Granted>,
-    /// What it may hold at most, carved from `account`.
+    /// Its limits, carved from `account`.
     pub limits: Limits,
     /// Who pays.
     pub account: &'a ResourceAccountClient,

@@ -1,4 +1,4 @@
-//! What a handbook answers to a request.
+//! A handbook's answer to a request.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,8 +13,8 @@ use crate::handbook::{Entry, Handbook};
 const TOLD: usize = 8;
 
 impl Handbook {
-    /// The answer to a request. What the tools said in this turn is passed on; otherwise the entry nearest to what the
-    /// person said last answers.
+    /// The answer to a request. The tools' results of this turn are passed on; otherwise the entry nearest to the
+    /// person's last message answers.
     #[must_use]
     pub fn respond(&self, request: &RequestView<'_>) -> Response {
         Response::new(Arc::new(Turn::of(self.steps(request))), request)

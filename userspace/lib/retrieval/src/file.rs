@@ -19,7 +19,7 @@ const ANSWERS: &str = "retrieval.answers";
 /// looked at.
 const CONTEXT: u32 = 65_536;
 
-/// What a file says of itself besides its entries.
+/// A file's facts besides its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Title<'a> {
     /// `general.name`.

@@ -18,9 +18,9 @@ pub struct Call {
 pub struct Entry {
     /// At least one.
     pub questions: Vec<String>,
-    /// What is said.
+    /// The text.
     pub text: String,
-    /// What is called then.
+    /// The calls after it.
     pub calls: Vec<Call>,
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 
 use crate::handbook::{Call, Entry, Handbook};
 
-/// What is wrong with a handbook, and on which line.
+/// An error in a handbook, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandbookError {
     /// From 1.

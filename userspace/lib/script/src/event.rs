@@ -1,4 +1,4 @@
-//! What a response is made of, in the order in which the worker carries it out.
+//! The parts of a response, in the order in which the worker carries it out.
 
 use alloc::format;
 use alloc::string::String;
@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-/// What the worker says for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
+/// The worker's text for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
 /// cut to what is.
 #[must_use]
 pub fn weights_text(weights: &[u8], offset: u64, bytes: u64) -> String {

@@ -16,7 +16,7 @@ use crate::condition::Condition;
 use crate::event::{Crash, ErrorKind, Finish};
 use crate::turn::{Arguments, Handle, Id, Script, Selection, Step, Turn};
 
-/// What is wrong with a script, and on which line.
+/// An error in a script, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
     /// From 1.

@@ -1,4 +1,4 @@
-//! What a script may look at in an inference request.
+//! The parts of an inference request that a script may use.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ pub struct RequestView<'a> {
     pub temperature: f32,
     /// JSON Schema of the final answer; empty if none is asked for.
     pub response_schema: &'a str,
-    /// What the audit log calls the request.
+    /// The audit log's name of the request.
     pub nonce: &'a [u8],
 }
 

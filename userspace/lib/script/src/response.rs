@@ -20,13 +20,13 @@ const COMPARED_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Response {
     turn: Arc<Turn>,
-    /// What the turn's steps say of the request, in order.
+    /// The request's values in the turn's steps, in order.
     resolved: Vec<Resolved>,
     prompt_tokens: u64,
     budget: Budget,
     text: TextGate,
     arguments: ArgumentGate,
-    /// What the answer is compared with if it ends by itself.
+    /// The schema that the answer is checked against if it ends by itself.
     form: Option<Form>,
     step: usize,
     /// Progress within the step: repetitions done, or bytes said.
@@ -61,7 +61,7 @@ impl Form {
     }
 }
 
-/// What a step says that depends on the request.
+/// A step's text that depends on the request.
 #[derive(Clone, Debug, Default)]
 struct Resolved {
     handle: Option<String>,

@@ -410,7 +410,7 @@ mod tests {
         assert!(check("true", "Warm.").is_err_and(|why| why.starts_with("it is no JSON: ")));
     }
 
-    /// B18: what is not compared is refused, so that nothing passes for checked.
+    /// B18: keywords that are not checked are rejected, so that nothing passes for checked.
     #[test]
     fn what_is_not_compared_is_refused() {
         for (schema, why) in [

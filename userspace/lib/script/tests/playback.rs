@@ -1,4 +1,4 @@
-//! Playing scripts: what is said, in which order, and how it ends.
+//! Playing scripts: the output, its order, and how it ends.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
@@ -226,7 +226,7 @@ fn the_demonstration_answers_what_it_is_told() {
         let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
         assert!(told.contains(answer), "{content}: {told}");
     }
-    // Ctrl-C at the question ends the turn; what the person says then is answered, and not the call that was cancelled.
+    // Ctrl-C at the question ends the turn; the person's next message is answered, and not the call that was cancelled.
     let messages = [user("write"), call, result("cancelled: cancelled by the person at the prompt"), user("hello")];
     let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
     assert!(told.starts_with("I am the scripted model"), "{told}");

@@ -18,5 +18,5 @@ pub use error::GraphError;
 pub const FIRST: &str = "init";
 /// How many interfaces the first process provides.
 pub const FIRST_INTERFACES: u16 = 7;
-/// What the program of a service begins with when it comes out of the boot package.
+/// The path of a service's program that comes out of the boot package.
 pub const BOOT: &str = "boot:";

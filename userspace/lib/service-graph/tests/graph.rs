@@ -29,7 +29,7 @@ fn source<'m>(
     }
 }
 
-/// What is said of the shipped manifest after a change.
+/// The error for the shipped manifest after a change.
 fn refused(change: impl FnOnce(&mut Manifest)) -> String {
     let mut manifest = shipped();
     change(&mut manifest);

@@ -23,7 +23,7 @@ type Part = u32;
 /// No neighbour.
 const NONE: usize = usize::MAX;
 
-/// What a merge makes, and how early it comes.
+/// The result of a merge, and its rank.
 #[derive(Clone, Copy)]
 struct Merge {
     rank: u32,

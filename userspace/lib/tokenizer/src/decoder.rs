@@ -33,7 +33,7 @@ impl<'a> Decoder<'a> {
         self
     }
 
-    /// Takes a token and gives the text that is complete now. What is no UTF-8 becomes U+FFFD.
+    /// Takes a token and gives the text that is complete now. Bytes that are not UTF-8 become U+FFFD.
     pub fn push(&mut self, id: u32) -> String {
         self.take(id);
         let (mut text, mut read) = (String::new(), 0usize);

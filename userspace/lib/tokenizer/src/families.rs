@@ -13,7 +13,7 @@ pub enum Step {
     Trailing,
 }
 
-/// What sets a family apart.
+/// The particulars of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The names that files use.

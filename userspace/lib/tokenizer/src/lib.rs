@@ -51,7 +51,7 @@ pub use tokenizer::Tokenizer;
 use vocabulary::flag;
 pub use vocabulary::{TokenKind, Vocabulary};
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Tokens of a vocabulary.
     pub const TOKENS: u64 = 1 << 20;

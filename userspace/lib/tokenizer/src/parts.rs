@@ -1,4 +1,4 @@
-//! Text without end, in parts: what is merged takes memory for each of its bytes, many times over.
+//! Text without end, in parts: merging takes memory many times its bytes.
 
 use crate::limits::MERGED_BYTES;
 

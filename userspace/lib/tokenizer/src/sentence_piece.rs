@@ -1,5 +1,5 @@
 //! SentencePiece with scores: of all neighbours that make a token together those with the highest score are merged,
-//! until there are none. Spaces are written `▁`; what has no token becomes the tokens of its bytes.
+//! until there are none. Spaces are written `▁`; characters without a token become the tokens of their bytes.
 
 use alloc::collections::BinaryHeap;
 use alloc::format;
@@ -10,7 +10,7 @@ use core::cmp::Ordering;
 use crate::parts::parts;
 use crate::vocabulary::Vocabulary;
 
-/// What a space is written as.
+/// The character for a space.
 pub const SPACE: char = '▁';
 
 /// No neighbour.

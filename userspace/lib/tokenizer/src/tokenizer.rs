@@ -98,7 +98,7 @@ impl Tokenizer {
         let space_prefix = is_sentence_piece && flag(header, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let roles = vocabulary.roles();
         let (begin, end) = match model {
-            // What surrounds texts of these models is no choice.
+            // The tokens around texts of these models are fixed.
             Model::WordPiece(_) => (roles.begin, roles.separator),
             _ => (
                 added(header, "tokenizer.ggml.add_bos_token", add_begin, roles.begin)?,

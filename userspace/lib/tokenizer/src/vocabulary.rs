@@ -14,7 +14,7 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
 const KINDS: &str = "tokenizer.ggml.token_type";
 
-/// What a token is for.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A piece of text.
@@ -242,7 +242,7 @@ impl Vocabulary {
         self.by_text.find(self.hasher.hash_one(text), |id| self.text(*id) == Some(text)).copied()
     }
 
-    /// What a token is for.
+    /// The kind of a token.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }

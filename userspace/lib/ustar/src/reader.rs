@@ -56,7 +56,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What is wrong with an archive. Places are bytes from its start.
+/// An error in an archive. Places are bytes from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArchiveError {
     /// No bytes at all.
@@ -82,7 +82,7 @@ pub enum ArchiveError {
     Size(u64),
     /// The header at this place has no name that can be read.
     BadName(u64),
-    /// What the header at this place describes is no regular file.
+    /// The header at this place does not describe a regular file.
     NoFile(u64),
 }
 

@@ -110,7 +110,7 @@ impl BlockVerifier {
             return Err(VerityError::DataLength { block, expected, found: data.len() });
         }
         let path = self.geometry.path(block)?;
-        // What the next block down must hash to; `None` is the root hash, which is known only
+        // The expected hash of the next block down; `None` is the root hash, which is known only
         // through the file's digest.
         let mut wanted: Option<Hash> = None;
         for step in path.steps() {

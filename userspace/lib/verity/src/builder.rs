@@ -8,7 +8,7 @@ use crate::{BLOCK_SIZE, FileDigest, HASH_SIZE, Hash, TreeGeometry, VerityError, 
 
 /// Where a [`TreeBuilder`] puts the tree's blocks.
 pub trait TreeSink {
-    /// What can go wrong there.
+    /// Errors of the sink.
     type Error;
 
     /// Takes block `tree_block` of the tree file, which begins at byte
@@ -65,7 +65,7 @@ pub struct TreeBuilder {
     root: Hash,
 }
 
-/// What stops a builder: the file's bytes, or the sink.
+/// The error that stops a builder: of the file's bytes, or of the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError<E> {
     /// The bytes given do not have the length that was announced.

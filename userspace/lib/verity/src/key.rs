@@ -133,7 +133,7 @@ impl SigningKey {
         text
     }
 
-    /// What the key is for.
+    /// The purpose of the key.
     pub fn purpose(&self) -> &str {
         &self.purpose
     }

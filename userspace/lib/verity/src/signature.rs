@@ -42,10 +42,10 @@ pub struct FileSignature {
     signature: [u8; 64],
 }
 
-/// What the caller wants of a file before it believes a signature.
+/// The caller's requirements for a file before a signature is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// What the file will be used for.
+    /// The intended use of the file.
     pub purpose: &'a str,
     /// The file's name, without directories.
     pub name: &'a str,
@@ -197,7 +197,7 @@ impl VerifiedFile {
         &self.facts.name
     }
 
-    /// What the file may be used for.
+    /// The permitted use of the file.
     pub fn purpose(&self) -> &str {
         &self.facts.purpose
     }

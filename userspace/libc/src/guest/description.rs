@@ -12,7 +12,7 @@ use crate::guest::output::Writer;
 use crate::guest::pipe::{Counter, PipeReader, PipeWriter};
 use crate::guest::stream::Input;
 
-/// What is open.
+/// The open object.
 #[derive(Debug)]
 pub enum Object {
     /// Standard input.

@@ -19,7 +19,7 @@ type Table = DescriptorTable<Arc<Description>>;
 /// Most pieces of one vectored call.
 const MAX_PIECES: usize = 1024;
 
-/// The process's descriptors. Held for looking only: what is done with a file, closing it too, is done outside.
+/// The process's descriptors. Held for lookups only: operations on a file, closing included, happen outside.
 fn table() -> &'static Mutex<Table> {
     static TABLE: Once<Mutex<Table>> = Once::new();
     TABLE.call_once(|| {
@@ -35,7 +35,7 @@ fn table() -> &'static Mutex<Table> {
     })
 }
 
-/// What a descriptor stands for.
+/// The object of a descriptor.
 pub fn get(number: c_int) -> Result<Arc<Description>> {
     table().lock().get(number).ok_or(Errno(libc::EBADF))
 }
@@ -47,7 +47,7 @@ pub fn add(open: Arc<Description>, close_on_exec: bool) -> Result<c_int> {
 
 fn add_from(open: Arc<Description>, from: c_int, close_on_exec: bool) -> Result<c_int> {
     let from = usize::try_from(from).ok().filter(|from| *from < MAX_DESCRIPTORS).ok_or(Errno(libc::EINVAL))?;
-    // What finds no number is closed after the table was let go of.
+    // An object without a free number is closed after the table was released.
     let kept = open.clone();
     let added = table().lock().add(open, from, close_on_exec);
     drop(kept);

@@ -44,7 +44,7 @@ pub struct EntryStream {
     /// The last name from the server, and whether it has more.
     after: String,
     more: bool,
-    /// What the last call gave.
+    /// The result of the last call.
     place: libc::dirent64,
 }
 

@@ -11,7 +11,7 @@ use crate::guest::thread_block;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub c_int);
 
-/// What most of the library answers.
+/// The result type of most of the library.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl From<CallError> for Errno {

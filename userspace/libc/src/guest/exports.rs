@@ -1,4 +1,4 @@
-//! What the library offers, besides C, to a runtime of the program's own: what both of them must agree on.
+//! The library's interface, besides C, for a program's own runtime: what both of them must agree on.
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 

@@ -223,7 +223,7 @@ fn open(place: Result<Place>, flags: c_int) -> Result<c_int> {
     descriptor::add(Description::new(object, flags), flags & libc::O_CLOEXEC != 0)
 }
 
-/// The mode that C may give for a new file is not read: what may be done with a file, capabilities say.
+/// The mode that C may give for a new file is ignored: capabilities decide what may be done with a file.
 ///
 /// # Safety
 /// As in C.

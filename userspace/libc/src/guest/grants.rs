@@ -1,4 +1,4 @@
-//! What the process was given.
+//! The process's grants.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -47,7 +47,7 @@ pub fn keep(record: LaunchRecord) {
     });
 }
 
-/// What the process was given; `None` before its start has read it.
+/// The process's grants; `None` before its start has read it.
 pub fn grants() -> Option<&'static Grants> {
     GRANTS.get()
 }

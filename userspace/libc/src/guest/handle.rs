@@ -21,7 +21,7 @@ impl Handle {
         Self { id: BlockingCap::into_id(&client.into_cap()), owned: true }
     }
 
-    /// What the process was started with.
+    /// A capability that the process was started with.
     pub fn granted(id: u64) -> Self {
         Self { id, owned: false }
     }
@@ -83,7 +83,7 @@ pub fn not_written(error: CallError) -> Errno {
     }
 }
 
-/// What a server says of a path.
+/// A server's errors for a path.
 pub fn told(error: FileError) -> Result<()> {
     Err(Errno(match error {
         FileError::None => return Ok(()),

@@ -171,8 +171,8 @@ extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     answer(pages.ok_or(Errno(libc::EINVAL)).and_then(|pages| unmap(address.addr() as u64, pages)).map(|()| 0))
 }
 
-/// What a mapping allows stays: asking for just that succeeds, for anything else fails. Guard pages of stacks are ranges
-/// that were never mapped.
+/// The permissions of a mapping stay: asking for just those succeeds, anything else fails. Guard pages of stacks are
+/// ranges that were never mapped.
 #[unsafe(no_mangle)]
 extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int {
     let start = address.addr() as u64;

@@ -143,7 +143,7 @@ unsafe fn give(metadata: Result<Metadata>, out: *mut libc::stat64) -> c_int {
             (*out).st_size = metadata.bytes;
             (*out).st_blksize = BLOCK;
             (*out).st_blocks = metadata.blocks();
-            // What was last done to it is all that is known.
+            // Only its last change is known.
             ((*out).st_atime, (*out).st_atime_nsec) = (seconds, nanoseconds);
             ((*out).st_mtime, (*out).st_mtime_nsec) = (seconds, nanoseconds);
             ((*out).st_ctime, (*out).st_ctime_nsec) = (seconds, nanoseconds);

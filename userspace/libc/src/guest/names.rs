@@ -1,4 +1,4 @@
-//! What is done with names: making, removing and renaming them, and where the program works.
+//! Operations on names: making, removing and renaming them, and the working directory.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ fn make_directory(place: Result<Place>) -> Result<c_int> {
     change(&place, |directory, path| wait(directory.create_directory(path)))
 }
 
-/// The mode is not read: what may be done with a directory, capabilities say.
+/// The mode is ignored: capabilities decide what may be done with a directory.
 ///
 /// # Safety
 /// As in C.

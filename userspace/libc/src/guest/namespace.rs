@@ -1,4 +1,4 @@
-//! What the process's paths lead to: the directories and files that it was granted, each under its name, and nothing
+//! The targets of the process's paths: the directories and files that it was granted, each under its name, and nothing
 //! else.
 
 use alloc::string::String;
@@ -20,7 +20,7 @@ use crate::path::{self, Path, PathError};
 /// The program's own file, which the launcher may grant.
 const PROGRAM: &str = "program";
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Where the names of all grants are.
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether it is the name of a grant itself, or the top: what only the launcher may change.
+    /// Whether it is the name of a grant itself, or the top, which only the launcher may change.
     pub fn is_granted_name(&self) -> bool {
         !matches!(&self.target, Target::Inside { path, .. } if path != ".")
     }
@@ -137,7 +137,7 @@ unsafe fn text(path: *const c_char) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Errno(libc::EILSEQ))
 }
 
-/// What a path of C leads to, from the working directory.
+/// The target of a path of C, from the working directory.
 ///
 /// # Safety
 /// `path` is null or a string.
@@ -146,7 +146,7 @@ pub unsafe fn place(path: *const c_char) -> Result<Place> {
     unsafe { place_at(libc::AT_FDCWD, path) }
 }
 
-/// What a path of C leads to, from an open directory: through the directory that was opened, wherever it is by now,
+/// The target of a path of C, from an open directory: through the directory that was opened, wherever it is by now,
 /// unless the path leaves it.
 ///
 /// # Safety

@@ -29,7 +29,7 @@ impl Stream {
         self.given().is_none()
     }
 
-    /// What the launcher gave for it, if anything.
+    /// The launcher's grant for it, if any.
     fn given(self) -> Option<Output> {
         match self {
             Self::Output => Output::granted("out", "err"),
@@ -97,7 +97,7 @@ fn write_lines(stream: Stream, bytes: &[u8]) -> Result<()> {
     let lines = ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut written = Ok(());
     for line in lines {
-        // What one line meets does not keep the others from the log.
+        // An error with one line does not keep the others from the log.
         written = written.and(log(stream, &String::from_utf8_lossy(line)));
     }
     written

@@ -37,7 +37,7 @@ pub fn changed() {
     }
 }
 
-/// What can be done with something that is open without waiting.
+/// The operations on an open object that would not block.
 fn events(object: &Object) -> i16 {
     match object {
         Object::PipeReader(pipe) => pipe.events(),

@@ -1,5 +1,5 @@
-//! Signals. There are none: what would be one on Linux, a bad address or an illegal instruction, ends the process with
-//! a report. So a signal may be ignored or left at its default; asking for a handler fails.
+//! Signals. There are none: a signal of Linux, such as a bad address or an illegal instruction, ends the process with a
+//! report. So a signal may be ignored or left at its default; asking for a handler fails.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU32;

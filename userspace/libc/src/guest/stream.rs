@@ -23,7 +23,7 @@ const ANSWER_ROOM: u32 = 512;
 /// Columns and rows of a terminal.
 pub type Size = (u16, u16);
 
-/// What a call to a stream's server says if that is gone: for the program it is as if the other side were.
+/// The error of a stream whose server is gone: for the program the other side is gone.
 fn gone(error: CallError) -> Errno {
     if error.is_disconnected() { Errno(libc::EPIPE) } else { Errno::from(error) }
 }
@@ -133,7 +133,7 @@ impl Drop for Input {
     }
 }
 
-/// What the launcher gave to write to.
+/// The launcher's grant to write to.
 #[derive(Debug)]
 pub struct Output {
     id: u64,

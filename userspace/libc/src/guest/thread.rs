@@ -32,7 +32,7 @@ const COMPLETION_ENTRIES: u32 = 64;
 /// The least stack of a thread, in bytes.
 const LEAST_STACK: u64 = 16 << 10;
 
-/// What others know of a thread.
+/// The record of a thread for others.
 pub struct Thread {
     /// Its number in the process: the first thread's is 1.
     number: u32,
@@ -70,7 +70,7 @@ unsafe impl Send for Detached {}
 
 static LEFT: Mutex<Detached> = Mutex::new(Detached(Vec::new()));
 
-/// What `pthread_attr_t` holds here.
+/// The fields of `pthread_attr_t` here.
 #[repr(C)]
 struct Attributes {
     /// Lowest address of the stack; 0 if it is not made yet.
@@ -91,7 +91,7 @@ unsafe extern "C" fn first() -> ! {
 
 extern "C" fn body() -> ! {
     let block = thread_block::current();
-    // SAFETY: whoever made the thread has put this in place, and keeps it until the thread has ended.
+    // SAFETY: the creator of the thread has put this in place, and keeps it until the thread has ended.
     if let Some(thread) = unsafe { block.thread.get().as_ref() } {
         let result = (thread.routine)(thread.argument);
         thread_key::run_destructors();
@@ -189,7 +189,7 @@ fn client(thread: &Thread) -> ThreadClient {
 
 /// The calling thread's number in the process.
 pub fn number() -> u32 {
-    // SAFETY: what is known of a thread stays while it runs.
+    // SAFETY: the record of a thread stays while it runs.
     unsafe { thread_block::current().thread.get().as_ref() }.map_or(1, |thread| thread.number)
 }
 
@@ -264,7 +264,7 @@ unsafe extern "C" fn pthread_create(
     }
 }
 
-/// What is known of a thread; null for the first one.
+/// The record of a thread; null for the first one.
 fn known(thread: libc::pthread_t) -> *const Thread {
     let address = usize::try_from(thread).unwrap_or(0);
     if address == (&raw const FIRST).addr() { core::ptr::null() } else { core::ptr::with_exposed_provenance(address) }
@@ -285,7 +285,7 @@ unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void
         // SAFETY: it has ended, and the caller alone may join it.
         unsafe { bury(thread) }
     } else {
-        // The kernel has no memory for the answer. What the thread has left is taken away when it has.
+        // The kernel has no memory for the answer. The thread's memory is freed once it has ended.
         other.ended.wait(&Kernel);
         let result = other.result.load(Ordering::Acquire);
         LEFT.lock().0.push(thread);
@@ -324,7 +324,7 @@ unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_
     let (thread, name) = unsafe { (known(thread).as_ref(), CStr::from_ptr(name)) };
     let Some(thread) = thread else { return libc::ENOSYS };
     let Ok(name) = name.to_str() else { return libc::EINVAL };
-    // A name is for reports only; what does not fit them is left out.
+    // A name is for reports only; the part that does not fit them is left out.
     drop(wait(client(thread).set_name(name)));
     0
 }

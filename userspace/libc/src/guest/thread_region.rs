@@ -54,7 +54,7 @@ pub fn give(start: u64, bytes: u64) {
             return;
         }
     }
-    // What cannot be unmapped stays until the process ends.
+    // Memory that cannot be unmapped stays until the process ends.
     let _ = memory_map::unmap(start, bytes);
 }
 

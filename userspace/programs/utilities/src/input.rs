@@ -1,4 +1,4 @@
-//! What the programs read: files, or standard input.
+//! The input of the programs: files, or standard input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -20,7 +20,7 @@ use crate::program::MainFuture;
 use crate::runtime::{self, Runtime};
 
 unsafe extern "Rust" {
-    /// What [`crate::program!`] makes of the program's `main`.
+    /// The code that [`crate::program!`] makes of the program's `main`.
     safe fn capos_program_main(env: Env) -> MainFuture;
 }
 

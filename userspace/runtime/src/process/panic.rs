@@ -1,5 +1,6 @@
-//! What a panic does: it says what happened and where, and ends the process. Where memory was needed that there is none for,
-//! which the language's library takes for a panic too, no place in the program is to blame: it says how much was needed.
+//! The panic handler: it logs what happened and where, and ends the process. Where memory was needed that there is none
+//! for, which the language's library takes for a panic too, no place in the program is to blame: it says how much was
+//! needed.
 
 use core::fmt::Write;
 use core::panic::PanicInfo;
@@ -9,7 +10,7 @@ use capos_ring::{MAX_TEXT, write_line};
 use super::heap;
 use crate::{exit_code, runtime};
 
-/// Text on the stack; what does not fit is cut off.
+/// Text on the stack; the part that does not fit is cut off.
 struct Line {
     bytes: [u8; MAX_TEXT],
     length: usize,

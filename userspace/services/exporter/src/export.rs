@@ -1,4 +1,4 @@
-//! What is exported: the audit log and the home directory, as one archive.
+//! The exported data: the audit log and the home directory, as one archive.
 
 use crate::wire::Wire;
 use alloc::format;
@@ -8,7 +8,7 @@ use capos_rt::{Context, Error};
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::storage::{DirectoryClient, EntryKind};
 
-/// What the archive begins with, so that the reader finds it.
+/// The archive's first bytes, by which the reader finds it.
 const MARK: &[u8] = b"CAPOS-EXPORT 1\n";
 /// Bytes of one read.
 const PIECE: u32 = 32 * 1024;
@@ -80,7 +80,7 @@ impl<'a> Archive<'a> {
         let mut records = Records { reader, from: Some(0) };
         while left > 0 {
             let lines = records.next().await?.context("the audit log began anew while it was exported")?;
-            // What was recorded since the first reading stays out.
+            // Records after the first reading stay out.
             let most = usize::try_from(left).unwrap_or(usize::MAX);
             let part = lines.as_bytes().get(..most).unwrap_or(lines.as_bytes());
             self.wire.send(part).await?;

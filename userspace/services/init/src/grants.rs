@@ -21,7 +21,7 @@ use capos_service_graph::FIRST;
 use crate::pci_function::Function;
 use crate::system::System;
 
-/// What a process is given: capabilities, and lines of its environment that belong to them.
+/// A process's grants: capabilities, and lines of its environment that belong to them.
 #[derive(Debug, Default)]
 pub struct Given {
     /// The capabilities.

@@ -36,7 +36,7 @@ const MAX_RUNNING: u32 = 32;
 /// Names that a process holds whatever it is granted.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
 
-/// What a program wrote whose output is kept.
+/// The kept output of a program.
 #[derive(Default)]
 struct Output {
     bytes: RefCell<Vec<u8>>,
@@ -49,7 +49,7 @@ impl Output {
         kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// What was kept, as text that takes no more bytes than it may.
+    /// The kept output, as text within the permitted bytes.
     fn text(&self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes.take()).into_owned();
         let mut end = text.len().min(MAX_OUTPUT.saturating_sub(ANSWER_ROOM));
@@ -75,7 +75,7 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// What an account holds. One that does not answer holds nothing.
+    /// The usage of an account. One that does not answer holds nothing.
     async fn held(account: &ResourceAccountClient) -> Usage {
         account.usage().await.map(|found| found.usage).unwrap_or_default()
     }
@@ -126,7 +126,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a program is started with besides what its manifest entry says.
+/// Additions to a program's manifest entry at its start.
 struct Start {
     arguments: Vec<String>,
     environment: Vec<String>,
@@ -313,7 +313,7 @@ impl LauncherServer for ProgramLauncher {
                 rights: Rights(grant.rights),
             })
             .collect();
-        // What the launcher gives by itself has no directories.
+        // The launcher's own grants contain no directories.
         let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
         let running = self.running(entry, started, None, "its launcher does not wait for it any more");

@@ -30,7 +30,7 @@ impl Restarts {
         self.deaths.len() <= self.most
     }
 
-    /// Forgets the deaths: whoever restarts it by hand gives it a new chance.
+    /// Forgets the deaths: a restart by hand is a new chance.
     pub fn forgive(&mut self) {
         self.deaths.clear();
     }

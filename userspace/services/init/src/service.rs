@@ -1,4 +1,4 @@
-//! One service: what the manifest says of it, and how it is.
+//! One service: its manifest entry, and its state.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ use capos_schema::system::{ServiceInfo, ServiceState};
 use crate::restarts::Restarts;
 use crate::signal::Signal;
 
-/// What is wanted of a service.
+/// The requested state of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// That it runs.
@@ -33,7 +33,7 @@ pub struct Service {
     pub image: RefCell<Option<Rc<Image>>>,
     /// Its process, while it runs.
     pub running: RefCell<Option<Started>>,
-    /// What is wanted.
+    /// The requested state.
     pub wish: Cell<Wish>,
     /// Whether its next death was requested.
     pub expected: Cell<bool>,
@@ -112,7 +112,7 @@ impl Service {
         self.restarts.borrow_mut().may_follow(now)
     }
 
-    /// Forgets its deaths: whoever restarts it by hand gives it a new chance.
+    /// Forgets its deaths: a restart by hand is a new chance.
     pub fn forgive(&self) {
         self.restarts.borrow_mut().forgive();
     }

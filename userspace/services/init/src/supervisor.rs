@@ -28,8 +28,8 @@ impl System {
             }
             None => Image::open(&self.medium, program).await?,
         });
-        // What comes from the medium is opened again at each start: its capabilities do not outlive
-        // the file system's process.
+        // Capabilities of the medium are opened again at each start: they do not outlive the file
+        // system's process.
         if program.starts_with("boot:") {
             *service.image.borrow_mut() = Some(image.clone());
         }
@@ -82,7 +82,7 @@ impl System {
         };
         service.set_state(ServiceState::Running);
         if service.wish.get() == Wish::Stop {
-            // Whoever stopped it while it was started had nothing to end.
+            // A client that stopped it while it was started had nothing to end.
             end(service, "stopped on request").await;
         }
         let end = match process.wait().await {
@@ -233,7 +233,7 @@ impl ServiceSupervisorServer for Supervisor {
     }
 }
 
-/// What the system serves to programs that test supervision.
+/// The interface for programs that test supervision.
 pub struct Faults(pub Rc<System>);
 
 impl FaultInjectorServer for Faults {

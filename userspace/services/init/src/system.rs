@@ -1,4 +1,4 @@
-//! The system: what the first process holds, and the order in which it starts.
+//! The system: the first process's capabilities, and the order in which it starts others.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -33,7 +33,7 @@ use crate::spawner::Spawner;
 use crate::status::Status;
 use crate::supervisor::{Faults, Supervisor};
 
-/// What to do about a medium that nothing can be started from.
+/// The advice for a medium from which nothing can be started.
 const UNREADABLE: &str = "write the image to it again, and attach it as a virtio disk (with QEMU: -drive \
                           file=IMAGE,format=raw,if=virtio,readonly=on) or to a SATA controller that speaks AHCI (with \
                           QEMU: -machine q35 -cdrom IMAGE)";
@@ -58,13 +58,13 @@ pub struct Hardware {
 
 /// Everything that the first process has to do with.
 pub struct System {
-    /// What it was given.
+    /// Its grants.
     pub env: Env,
-    /// Who pays for everything.
+    /// The account that pays for everything.
     pub account: ResourceAccountClient,
     /// Its own endpoint.
     pub endpoint: EndpointClient,
-    /// What it serves there.
+    /// The server at that endpoint.
     pub server: Rc<Server>,
     /// The time.
     pub clock: Clock,
@@ -78,11 +78,11 @@ pub struct System {
     pub services: Vec<Rc<Service>>,
     /// The device of each driver, by the driver's name.
     pub devices: BTreeMap<String, Found>,
-    /// What can be launched.
+    /// The programs that can be launched.
     pub programs: Vec<Entry>,
-    /// What sessions hold.
+    /// The capabilities of sessions.
     pub profiles: Vec<SessionProfile>,
-    /// What is kept for services over their restarts, by name.
+    /// The data kept for services over their restarts, by name.
     pub kept: RefCell<BTreeMap<String, Vec<u8>>>,
     medium_name: String,
 }

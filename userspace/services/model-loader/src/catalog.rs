@@ -97,7 +97,7 @@ impl Catalog {
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
         let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
         let (mut info, need) = weights.info(threads()).await?;
-        // What is said of a model is said of its file.
+        // The description of a model is that of its file.
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
             return Err(Error::new(format!("{}: {difference}", weights.path)));
         }

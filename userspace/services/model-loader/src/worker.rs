@@ -50,7 +50,7 @@ const BYTES_PER_FRAME: u64 = 8 * FRAME;
 pub const FRAME: u64 = 4096;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// What it takes to start workers.
+/// The means to start workers.
 pub struct Forge {
     /// Starts processes with exact grants.
     pub spawner: ProcessSpawnerClient,
@@ -66,7 +66,7 @@ pub struct Forge {
     pub script: Option<(MemoryObjectClient, u64)>,
     /// Bytes of the machine's memory.
     pub machine: u64,
-    /// What workers may be, and how much they may say.
+    /// The limits of workers and of their answers.
     pub policy: RefCell<BackendPolicy>,
     /// Where events go.
     pub report: Rc<Report>,
@@ -357,7 +357,7 @@ pub fn threads() -> u32 {
     capos_rt::processors().min(MOST_THREADS)
 }
 
-/// What the worker of a model may use at least.
+/// The minimum for the worker of a model.
 fn limits(info: &ModelInfo) -> Limits {
     let more = if capos_model::embeds(info) { info.bytes / BYTES_PER_FRAME } else { 0 };
     let threads = threads();

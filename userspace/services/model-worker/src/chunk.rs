@@ -1,4 +1,4 @@
-//! What an event is to a caller.
+//! An event's form for a caller.
 
 use capos_schema::cap::{CallError, Message};
 use capos_schema::models::{
@@ -40,7 +40,7 @@ fn call(delta: CallDelta) -> StreamChunk {
     })
 }
 
-/// What one event is to a caller.
+/// One event's form for a caller.
 pub enum Said {
     /// A chunk.
     Chunk(StreamChunk),
@@ -50,7 +50,7 @@ pub enum Said {
     Finish(u16, TokenUsage),
 }
 
-/// What an event that says something is to a caller; others, which [`crate::stage::Stage::play`] has carried out, are
+/// The form of an event with output for a caller; others, which [`crate::stage::Stage::play`] has carried out, are
 /// silence.
 pub fn of(event: Event) -> Said {
     match event {

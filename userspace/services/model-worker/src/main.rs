@@ -38,7 +38,7 @@ const MESSAGE_BYTES: u32 = 1 << 20;
 const FRAME: u64 = 4096;
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: MESSAGE_BYTES, concurrent: 16 };
 
-/// The budget of one call, enforced here: what is asked beyond it is cut to it.
+/// The budget of one call, enforced here: a larger request is cut to it.
 fn within_budget(mut request: InferenceRequest, max_tokens: u32) -> InferenceRequest {
     if request.max_tokens == 0 || request.max_tokens > max_tokens {
         request.max_tokens = max_tokens;

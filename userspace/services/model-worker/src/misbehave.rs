@@ -1,5 +1,5 @@
-//! What a script may make the worker do that no worker should. The system must not mind: what it reaches for it does not
-//! get, and what it does to itself ends the process.
+//! Misbehaviour that a script may order, and that no worker should show. The system must be unaffected: the worker gets
+//! nothing that it tries to reach, and harm to itself ends the process.
 
 use capnp::Word;
 use capos_schema::authority::{ApprovalClientClient, AuthorityBrokerClient, UserSessionClient};

@@ -1,4 +1,4 @@
-//! What a response does besides saying something.
+//! The actions of a response besides output.
 
 use capos_rt::CancelToken;
 use capos_schema::cap::CallError;
@@ -13,7 +13,7 @@ const MILLISECOND: u64 = 1_000_000;
 /// Steps of a computation between two looks at the clock and at who cancels.
 const SLICE: u32 = 50_000;
 
-/// What the events of a response act on.
+/// The objects that the events of a response act on.
 pub struct Stage {
     /// The model's file.
     pub weights: Weights,

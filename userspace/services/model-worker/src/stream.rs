@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Sends a message that no value represents. What is returned is not sent.
+    /// Sends a message that no value represents. The returned part is not sent.
     fn forge(&self, message: Message) -> Result<TokenStreamNextResults, CallError> {
         self.forged.replace(Some(message));
         Ok(TokenStreamNextResults { chunk: StreamChunk::TextDelta(String::new()), done: false })

@@ -29,7 +29,7 @@ impl Written {
     }
 }
 
-/// What a backend looks at in a request.
+/// The parts of a request that a backend reads.
 fn view(request: &InferenceRequest) -> RequestView<'_> {
     RequestView {
         messages: request.messages.iter().map(message).collect(),

@@ -304,7 +304,7 @@ const _: fn() = || {
     <GreeterClient as FitsOnce<_>>::fits();
 };
 
-/// What a call has given stays on its thread. Other threads have it used there: they send what is to be done.
+/// The results of a call stay on its thread. Other threads have it used there: they send what is to be done.
 fn a_received_capability_serves_other_threads() -> Outcome {
     std::fs::write("/home/shared", "0123456789").map_err(io)?;
     let file = call(env()?.cap::<DirectoryClient>("home")?.open("shared"))?;
@@ -331,7 +331,7 @@ fn a_received_capability_serves_other_threads() -> Outcome {
     std::fs::remove_file("/home/shared").map_err(io)
 }
 
-/// What the kernel says that the process holds, and by which names it knows of that.
+/// The kernel's list of the process's capabilities, and the names by which the process knows them.
 fn holds() -> Outcome {
     let env = env()?;
     let table: CapabilityTableClient = env.cap("table")?;

@@ -1,4 +1,4 @@
-//! A service on `std`: greets, and reports what happened to its callers. What is done for a call depends on the name.
+//! A service on `std`: greets, and reports what happened to its callers. The work for a call depends on the name.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -102,7 +102,7 @@ fn export_elsewhere() -> Result<u64, Error> {
 }
 
 impl Greeter {
-    /// What becomes of calls to an object of this thread and of another, and of an export by a thread that does not
+    /// The results of calls to an object of this thread and of another, and of an export by a thread that does not
     /// answer.
     async fn compare_exports(&self) -> Result<String, CallError> {
         let own = GreeterClient::from_cap(export()?);

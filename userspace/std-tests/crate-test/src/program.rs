@@ -1,4 +1,4 @@
-//! What a program's own surface is made of: command line, errors, logs, screen, network stack.
+//! Crates for a program's own surface: command line, errors, logs, screen, network stack.
 
 use std::sync::{Arc, Mutex};
 

@@ -21,7 +21,7 @@ fn made(value: u32, flags: i32) -> Result<File, String> {
     counter.map_err(told("making"))
 }
 
-/// What a counter of `eventfd` gives, or the number of its error.
+/// The value of an `eventfd` counter, or the number of its error.
 fn taken(counter: &mut File) -> Result<u64, i32> {
     let mut value = [0; 8];
     counter.read_exact(&mut value).map_err(|error| error.raw_os_error().unwrap_or(0))?;

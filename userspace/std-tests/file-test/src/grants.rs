@@ -1,4 +1,4 @@
-//! What only capOS has: a program sees what it was granted, under the names of the grants.
+//! Specific to capOS: a program sees its grants, under their names.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};

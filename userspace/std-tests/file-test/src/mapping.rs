@@ -49,7 +49,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and not used any more. What cannot be unmapped stays.
+        // SAFETY: mapped by `new`, and not used any more. Memory that cannot be unmapped stays.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }

@@ -13,7 +13,7 @@ const STACK: usize = 64 << 10;
 
 /// All of it is taken whole or refused; nothing is cut in silence but what is only a name.
 pub fn huge() -> Outcome {
-    // What the launcher gave, if it gave many: each of them is what the one before it says.
+    // The launcher's many arguments: each of them is what the one before it says.
     for (at, argument) in env::args().skip(3).enumerate() {
         let wanted = at.to_string();
         check(argument.starts_with(&wanted) && argument.len() >= 1000, || format!("argument {at} was cut"))?;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_int, c_long, c_void};
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a function answered, or the error that it left.
+/// A function's result, or the error that it left.
 fn answer(answered: impl Into<i64>) -> io::Result<i64> {
     let answered = answered.into();
     if answered == -1 { Err(io::Error::last_os_error()) } else { Ok(answered) }
@@ -180,7 +180,7 @@ pub fn map(length: usize, protection: c_int, flags: c_int, number: c_int, offset
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start.expose_provenance()) }
 }
 
-/// `poll` without time: what it says of one descriptor.
+/// `poll` without time: its result for one descriptor.
 pub fn poll(number: c_int) -> io::Result<i16> {
     let mut watched = libc::pollfd { fd: number, events: libc::POLLIN | libc::POLLOUT, revents: 0 };
     // SAFETY: one that lives until it has answered.
@@ -189,7 +189,7 @@ pub fn poll(number: c_int) -> io::Result<i16> {
 
 /// `malloc`, given back at once.
 pub fn allocate(size: usize) -> io::Result<i64> {
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     unsafe {
         // The compiler must not see that the memory is unused.
         let place = std::hint::black_box(libc::malloc(size));
@@ -201,7 +201,7 @@ pub fn allocate(size: usize) -> io::Result<i64> {
 
 /// `calloc`, given back at once.
 pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     unsafe {
         // The compiler must not see that the memory is unused.
         let place = std::hint::black_box(libc::calloc(count, size));
@@ -214,7 +214,7 @@ pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
 /// `posix_memalign`, given back at once. Its error is its answer.
 pub fn allocate_aligned(alignment: usize, size: usize) -> io::Result<i64> {
     let mut place = std::ptr::null_mut();
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     let error = unsafe {
         let error = libc::posix_memalign(&raw mut place, alignment, size);
         libc::free(std::hint::black_box(place));

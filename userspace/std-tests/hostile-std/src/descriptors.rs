@@ -9,7 +9,7 @@ use crate::{Outcome, c, check, refused, told};
 
 type Use = fn(i32) -> io::Result<i64>;
 
-/// What can be done with a descriptor alone, by name.
+/// The operations on a descriptor alone, by name.
 const USES: &[(&str, Use)] = &[
     ("reading", |number| c::read(number, 16)),
     ("writing", |number| c::write(number, b"x")),
@@ -107,7 +107,7 @@ pub fn wrong() -> Outcome {
     check(fs::read("/home/mine").is_ok_and(|bytes| bytes == b"0123456789"), || "the file changed".into())
 }
 
-/// What is right for another kind of file.
+/// Operations that are valid for another kind of file.
 pub fn of_the_wrong_kind() -> Outcome {
     let file = mine()?;
     let directory = File::open("/home").map_err(told("opening a directory"))?;
@@ -180,7 +180,7 @@ pub fn reused() -> Outcome {
     let read = waiting.join().map_err(|_| "a thread panicked".to_owned())?.map_err(told("reading"))?;
     match written {
         Ok(_) => check(read == *b"pipe" || read == *b"0123", || format!("it read {read:?}"))?,
-        // Who waited had not begun: the pipe had no reader any more.
+        // The waiting thread had not begun: the pipe had no reader any more.
         Err(error) => refused(Err::<(), _>(error), libc::EPIPE, "writing")?,
     }
     c::close(number).map_err(told("closing"))?;

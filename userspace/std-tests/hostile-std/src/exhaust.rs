@@ -136,7 +136,7 @@ pub fn threads() -> Outcome {
     };
     let made = until_refused("threads", libc::EAGAIN, || start(16 << 10))?;
     check((4..1000).contains(&made), || format!("{made} threads were given"))?;
-    // Stacks that take all memory first: what the library then needs itself is refused in the same way.
+    // Stacks that take all memory first: then the library's own needs are rejected in the same way.
     for _ in 0..TIMES {
         let (mut threads, mut refusal) = (Vec::with_capacity(made), None);
         while refusal.is_none() && threads.len() < made {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::{Outcome, c, check, refused, told};
 
-/// What the program was granted, besides what everybody has.
+/// The program's own grants, besides the common ones.
 pub fn granted() -> &'static [&'static str] {
     if fs::metadata("/letter").is_ok() { &["books", "home", "letter"] } else { &["books", "home"] }
 }

@@ -11,7 +11,8 @@ use crate::{Outcome, c, check, refused, told};
 /// Looks of each kind.
 const ROUNDS: u32 = 200;
 
-/// What an operation may answer while names move: that it was done, or that just then nothing fitting was there.
+/// The permitted results of an operation while names move: that it was done, or that just then nothing fitting was
+/// there.
 fn moved<T>(result: io::Result<T>, what: &str) -> Result<Option<T>, String> {
     const FITTING: [i32; 5] = [libc::ENOENT, libc::ENOTDIR, libc::EISDIR, libc::EEXIST, libc::ENOTEMPTY];
     match result {

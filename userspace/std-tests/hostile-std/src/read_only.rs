@@ -60,7 +60,7 @@ pub fn grants() -> Outcome {
     check(fs::read(book).is_ok_and(|after| after == before), || "it changed".into())
 }
 
-/// What an open file refuses that was opened to read.
+/// Operations that an open file rejects if it was opened to read.
 fn descriptor_to_read(file: &File) -> Outcome {
     let number = file.as_raw_fd();
     refused(c::write(number, b"x"), libc::EBADF, "writing what is open to read")?;

@@ -55,7 +55,8 @@ fn index(ring: &Ring, offset: usize) -> &AtomicU32 {
 
 /// Queues an unchecked entry, submits it to the kernel, and waits for its answer.
 fn answered(ring: &Ring, entry: &RawEntry) -> Result<Completion, String> {
-    // SAFETY: what the entries name is memory that nothing relies on, or is not this process's: then the kernel refuses.
+    // SAFETY: the entries name memory that nothing relies on, or that is not this process's: then the kernel rejects
+    // them.
     let queued = unsafe { ring.push_raw(entry) };
     check(queued, || "the ring is full".into())?;
     ring.enter(1, NO_DEADLINE);
@@ -188,7 +189,7 @@ pub fn stolen_answers() -> Outcome {
     let ring = ring()?;
     for round in 0..50 {
         let entry = Entry { user_data: LIBRARY_TAG, operation: Operation::Nop };
-        // SAFETY: it names no memory. What the library makes of it is this program's own loss.
+        // SAFETY: it names no memory. The library's reaction harms this program only.
         if unsafe { ring.push(&entry) } {
             ring.enter(0, 0);
         }
@@ -218,7 +219,7 @@ pub fn random_entries(seed: &str) -> Outcome {
             if let Some(tag) = entry.get_mut(15) {
                 *tag = 0;
             }
-            // SAFETY: the kernel may write where the bytes say; what then breaks is this program.
+            // SAFETY: the kernel may write where the bytes say; that harms this program only.
             unsafe { ring.push_raw(&entry) };
         }
         ring.enter(0, 0);
@@ -257,7 +258,7 @@ pub fn code_in_data() -> Outcome {
     let (both, alone) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let start = c::map(4096, both, alone, -1, 0).map_err(told("mapping"))?;
     let place: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: `ret`, written to memory that was just mapped. Whoever calls it returns at once, or dies.
+    // SAFETY: `ret`, written to memory that was just mapped. The caller returns at once, or dies.
     unsafe {
         place.write_volatile(0xc3);
         asm!("call {}", in(reg) place, clobber_abi("C"));

@@ -1,4 +1,4 @@
-//! What a program finds its standard streams to be, and ways for it to end. The first argument says what to do.
+//! The kinds of a program's standard streams, and ways for it to end. The first argument says what to do.
 #![forbid(unsafe_code)]
 
 use std::fs::File;

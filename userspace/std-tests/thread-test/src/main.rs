@@ -285,7 +285,7 @@ fn what_ended_threads_left_is_given_up() -> Outcome {
     }
     check(largest_stack()? >= 61, "a thread was refused memory that nobody uses")?;
     largest_stack()?;
-    // What the heap has grown by it keeps: nothing that needs much may follow.
+    // The heap keeps its growth: nothing that needs much may follow.
     let mut bytes: Vec<u8> = Vec::new();
     check(bytes.try_reserve_exact(60 << 20).is_ok(), "an allocation was refused memory that nobody uses")
 }

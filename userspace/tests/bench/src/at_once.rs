@@ -93,7 +93,7 @@ pub fn call_two(env: &Env) -> Result<(), Error> {
             under_way -= 1;
             let found = calls.iter().find(|(tag, ..)| *tag == completion.user_data & !raw::TAG);
             let Some((_, call, memory)) = found else { capos_rt::exit(WRONG) };
-            // What is there must not do for the next answer.
+            // Its content must not suffice for the next answer.
             right += i32::from(throughput::is_answered(*memory));
             entries::write(memory + RESULTS, 0);
             queued += make(call, *memory);
@@ -131,10 +131,10 @@ const SIGNALS: u64 = 0x5a5a_0000_a5a5;
 /// Which of them are ended.
 const ENDED: [usize; 2] = [1, 4];
 
-/// What is done to processes that call, before their capability is revoked.
+/// The disturbance of calling processes, before their capability is revoked.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
-    /// Who answers is ended.
+    /// The server is ended.
     ServerEnded,
     /// One of those that call is ended.
     CallerEnded,
@@ -247,7 +247,7 @@ impl Bench {
             undisturbed.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
             servers.push(server);
         }
-        // Who answers these waits for both of them at once.
+        // The server of these waits for both of them at once.
         let (one, other): (EndpointClient, EndpointClient) =
             (self.account.create_endpoint().await?, self.account.create_endpoint().await?);
         let both = self.launch("echo-at-two", vec![Granted::new("serve", &one), Granted::new("other", &other)]).await?;

@@ -52,12 +52,12 @@ const FEW_ROUNDS: usize = 101;
 /// Entries of one ENTER.
 const BATCHES: [u32; 3] = [1, 8, 32];
 
-/// What all measurements work with.
+/// The common state of all measurements.
 struct Bench {
     env: Env,
     account: ResourceAccountClient,
     image: Image,
-    /// What calls send.
+    /// The data that calls send.
     given: NotificationClient,
 }
 
@@ -161,7 +161,8 @@ impl Bench {
         self.call_reply_in_turns(&series).await?;
         self.call_reply_cap(&series).await?;
         self.switches(&series).await?;
-        // What generated clients take is what the compiler makes of them in a function of their own, as in a program.
+        // The cost of generated clients is that of the compiler's code for them in a function of their own, as in a
+        // program.
         Box::pin(self.null_call_typed(&series)).await?;
         Box::pin(self.typed_calls(&series)).await?;
         self.paging(&series).await?;

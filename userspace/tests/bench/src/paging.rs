@@ -67,7 +67,7 @@ impl Bench {
     }
 
     /// Touches all pages that are in, but not mapped yet, each once: in their order, and in one in which hardly any is followed
-    /// by a neighbour. What a page costs, with the touches that find it mapped.
+    /// by a neighbour. The cost of a page, with the touches that find it mapped.
     fn cached_orders(series: &Series, memory: &MemoryObjectClient) -> Result<(), Error> {
         // Not a multiple of anything that divides the number of pages.
         const STRIDE: u64 = 1237;

@@ -28,7 +28,7 @@ impl GreeterServer for Echo {
     }
 }
 
-/// What becomes of a capability that came with a call.
+/// The fate of a capability that came with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Received {
     /// There is none.

@@ -20,7 +20,7 @@ const BYTES: u64 = 64 << 10;
 const HALF: u64 = BYTES / 2;
 /// Entries of its rings.
 const RINGS: (u32, u32) = (8, 16);
-/// What it may have.
+/// Its limits.
 const LIMITS: Limits =
     Limits { frames: 128, capabilities: 8, threads: 1, processes: 0, objects: 8, priority: 0, cpu_nanoseconds: 0 };
 

@@ -1,6 +1,5 @@
-//! What several processors do at once: processes that have nothing to do with each other, one, two and four of them, each
-//! with the same work. Time is what it takes until the last is done, by the machine's clock; nothing here counts
-//! instructions.
+//! The throughput of several processors: independent processes, one, two and four of them, each with the same work.
+//! Time is what it takes until the last is done, by the machine's clock; nothing here counts instructions.
 
 use alloc::format;
 use alloc::vec;
@@ -32,7 +31,7 @@ pub fn work() -> ! {
     capos_rt::exit(code(compute(STEPS)))
 }
 
-/// What an exit code holds of a result.
+/// The part of a result that an exit code holds.
 fn code(result: u64) -> i32 {
     i32::try_from(result >> 33).unwrap_or(0)
 }

@@ -24,14 +24,14 @@ const WHILE: u64 = 200_000_000;
 const STEPS: u64 = 1000;
 /// A turn of a thread while others wait.
 const SLICE: u64 = 10_000_000;
-/// What a process may use, and by how much more it may have used when it ends.
+/// The limit of a process, and by how much it may exceed it when it ends.
 const LIMIT: u64 = 50_000_000;
 const OVER: u64 = 100_000;
 /// How often a process that uses up such a limit may be interrupted: at the end of each of its turns, and whenever it
 /// has to ask for more.
 const FOR_LIMIT: u64 = 40;
 
-/// What else it may have.
+/// Its other limits.
 const LIMITS: Limits =
     Limits { frames: 2048, capabilities: 64, threads: 1, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 

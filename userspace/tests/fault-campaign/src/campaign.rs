@@ -24,7 +24,7 @@ const INSTANTS: u64 = 10;
 const POINTS: u64 = USES as u64 * INSTANTS;
 /// A service without clients is killed this often for each point: to restart it, and during its start.
 const KILLS: u32 = 2;
-/// How often it is measured how long a use takes. The first time is longer: what it needs is not in memory yet.
+/// How often it is measured how long a use takes. The first time is longer: its pages are not in memory yet.
 const MEASURED: u32 = 3;
 /// The machine's figures are compared after this many points of each service, and at the end.
 const PART: u64 = POINTS.div_ceil(3);

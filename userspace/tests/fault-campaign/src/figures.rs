@@ -1,4 +1,4 @@
-//! What the machine holds.
+//! The machine's usage.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,20 +23,20 @@ const BLOCK: u64 = 16;
 /// One lost unit per this many kills counts as a leak. The first process is not killed. What it has in flight may
 /// differ by 19 frames and 5 KiB of the kernel's heap, up or down.
 const SHARE: u64 = 3;
-/// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
+/// The most bytes that a kept page of a file takes there: a group of pages, and two nodes above it.
 const RECORD: u64 = 2 << 10;
 
-/// What was found at rest.
+/// The figures at rest.
 pub struct Rest {
-    /// What the machine holds.
+    /// The usage of the machine.
     figures: Figures,
-    /// Frames of each service that is killed. A process may have more of its own memory in one life than in another, by what
-    /// it did at the same time; what was its ends with it.
+    /// Frames of each service that is killed. A process may have more of its own memory in one instance than in
+    /// another, by concurrent events; that ends with it.
     services: Vec<(String, u64)>,
 }
 
 impl Rest {
-    /// What is held once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
+    /// The usage once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
     ///
     /// The service `own` is the one that kills.
     ///
@@ -108,7 +108,7 @@ impl fmt::Display for Rest {
     }
 }
 
-/// What was found at rest before a campaign, in it, and after it.
+/// The figures at rest before a campaign, in it, and after it.
 pub struct Ledger {
     before: Rest,
     /// With how often each service was killed since the one before.
@@ -126,8 +126,8 @@ impl Ledger {
         self.later.push((rest, kills));
     }
 
-    /// Whether the machine holds at the end what it held before. What is lost is lost with each kill, so that it shows in
-    /// every part of the campaign; what a process that is not killed keeps for later, it keeps once.
+    /// Whether the machine holds at the end what it held before. A leak occurs with each kill, so that it shows in
+    /// every part of the campaign; memory that a surviving process keeps for later, it keeps once.
     pub fn agrees(&self) -> bool {
         let rests = core::iter::once(&self.before).chain(self.later.iter().map(|(rest, _)| rest));
         let in_every_part = |lost: fn(&Rest, &Rest, u64) -> bool| {
@@ -153,7 +153,7 @@ impl fmt::Display for Ledger {
     }
 }
 
-/// What the machine holds. It is at rest when this stays the same.
+/// The machine's usage. It is at rest when this stays the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Figures {
     /// Frames that are neither free nor pages of files, without those of the kernel's heap: how many these are depends on

@@ -33,7 +33,7 @@ const READ: u32 = 128 << 10;
 /// A number that no method has.
 const NO_METHOD: u16 = 999;
 
-/// What the campaign holds of the services.
+/// The campaign's capabilities to the services.
 #[derive(Clone)]
 pub struct Uses {
     disk: BlockDeviceClient,
@@ -67,7 +67,7 @@ async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     }
 }
 
-/// What the model is asked.
+/// The question to the model.
 fn question() -> InferenceRequest {
     let message = ChatMessage { role: Role::User, content: "Say it.".into(), ..ChatMessage::default() };
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }

@@ -17,7 +17,7 @@ const TOKENS: u32 = 12;
 /// Rounds that are measured, after one that is not. An odd number, so that one is in the middle.
 const ROUNDS: usize = 11;
 
-/// What all workers are asked. Tokens are drawn, always in the same way: the likeliest ones of random weights soon
+/// The question to all workers. Tokens are drawn, always in the same way: the likeliest ones of random weights soon
 /// repeat, and then an answer says little about the computation.
 fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, temperature: 0.05, nonce: Vec::from([4]), ..request("Say a sentence.") }

@@ -18,7 +18,7 @@ use crate::{Report, ensure};
 /// Tokens of the answers that are compared.
 const TOKENS: u32 = 24;
 
-/// What the model is asked, on the host too (`userspace/lib/inference/tests/guest.rs`).
+/// The question to the model, on the host too (`userspace/lib/inference/tests/guest.rs`).
 fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..request("Say a sentence.") }
 }
@@ -214,7 +214,7 @@ pub async fn named(env: &Env, titles: &[&str]) -> Result<Vec<ModelInfo>, Error> 
     titles.iter().map(find).collect()
 }
 
-/// What a model answers, and how its file is described.
+/// A model's answer, and the description of its file.
 ///
 /// # Errors
 /// What does not hold.
@@ -232,7 +232,7 @@ pub async fn answers(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What two workers of a model share.
+/// The shared part of two workers of a model.
 ///
 /// # Errors
 /// What does not hold.
@@ -243,8 +243,8 @@ pub async fn weights(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a token costs: instructions, on a machine that counts those. `capos bench-token` compares them with what the same
-/// answers cost on Linux (`tools/infer/src/token_cost.rs`).
+/// The cost of a token: instructions, on a machine that counts those. `capos bench-token` compares them with what the
+/// same answers cost on Linux (`tools/infer/src/token_cost.rs`).
 ///
 /// # Errors
 /// What does not hold.

@@ -14,7 +14,7 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 
 use crate::{Report, ensure};
 
-/// What a person says alone.
+/// A request with one message of a person.
 pub fn request(text: &str) -> InferenceRequest {
     let message = ChatMessage { role: Role::User, content: text.to_string(), ..ChatMessage::default() };
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
@@ -23,7 +23,7 @@ pub fn request(text: &str) -> InferenceRequest {
 /// A stream put together again.
 #[derive(Default)]
 pub struct Whole {
-    /// What was said.
+    /// The text.
     pub text: String,
     calls: Vec<(String, String, String)>,
     /// How it ended.
@@ -70,7 +70,7 @@ fn with_tools(text: &str, names: &[&str]) -> InferenceRequest {
     InferenceRequest { tools: names.iter().map(tool).collect(), ..request(text) }
 }
 
-/// B01, B08, B09, B15: what is streamed adds up to the response, and the same request gives the same again.
+/// B01, B08, B09, B15: the streamed pieces add up to the response, and the same request gives the same again.
 async fn streams_add_up(model: &LanguageModelClient) -> Result<(), Error> {
     let cases = [
         (request("Say a sentence."), FinishReason::Stop),
@@ -194,7 +194,7 @@ async fn readers_may_be_slow(model: &LanguageModelClient, words: usize) -> Resul
     ensure(text == model.complete(&request).await?.message.content, "the words came in another order")
 }
 
-/// What every backend keeps to; `words` is how long its long answer is.
+/// The contract of every backend; `words` is how long its long answer is.
 async fn contract(model: &LanguageModelClient, words: usize) -> Result<(), Error> {
     streams_add_up(model).await?;
     requests_are_heeded(model).await?;
@@ -222,7 +222,7 @@ async fn backends_are_alike(one: &LanguageModelClient, other: &LanguageModelClie
 /// Where the second model is.
 const SECOND: &str = "boot/models/second.gguf";
 
-/// What it takes to load a model.
+/// The parts of a model for loading it.
 struct Parts {
     source: ReadOnlyFileClient,
     tree: ReadOnlyFileClient,
@@ -323,7 +323,8 @@ async fn policies_are_heeded(
     ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")
 }
 
-/// B06: what is said while a worker is starting holds for it too, and a model that two open at once has one worker.
+/// B06: a policy that is set while a worker is starting holds for it too, and a model that two open at once has one
+/// worker.
 async fn starting_workers_heed_too(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,

@@ -164,7 +164,7 @@ async fn conversations_are_their_own(broker: &AuthorityBrokerClient, model: &Mod
     neither_waits(&mut one, &mut two).await?;
     one.session.end().await?;
     let of_grace = alone(&mut two, &GRACE).await?;
-    // What was said before makes a difference.
+    // Earlier messages make a difference.
     let forgotten = two.ask(GRACE.then).await?;
     two.session.end().await?;
     let mut one = Talk::begin(broker, &ADA, model).await?;

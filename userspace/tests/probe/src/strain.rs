@@ -183,7 +183,7 @@ async fn a_deaf_worker_keeps_nobody(
     let again = one.model.stream(&request("Go deaf.")).await?;
     ensure(matches!(again.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so again")?;
     let read = begin(again.next()).ok_or_else(|| Error::new("a deaf worker answers"))?;
-    // What waits for it may be as long as a request can be: it takes no more of the broker than leaves room to others.
+    // A waiting request may have the greatest length: it leaves room in the broker for others.
     let longest = request(&"Hear me. ".repeat(LONGEST / 9));
     let waits = begin(one.model.stream(&longest)).ok_or_else(|| Error::new("a deaf worker answers"))?;
     let mortal = two.session.model(&answering.id).await?.model;
@@ -261,7 +261,7 @@ async fn a_worker_that_is_gone_is_replaced(
     Ok(one.session.end().await?)
 }
 
-/// Who changes to another model reads on what the last one says, and asks both.
+/// A session that changes to another model reads on the answer of the last one, and asks both.
 async fn an_answer_outlasts_a_change_of_models(
     broker: &AuthorityBrokerClient,
     first: &ModelInfo,

@@ -26,11 +26,11 @@ pub const OWN: u64 = 1024;
 const BATCH: u32 = 512;
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// What a worker may hold.
+/// A worker's permitted capabilities.
 const LIMITS: Limits =
     Limits { frames: 8192, capabilities: 128, threads: 2, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 
-/// What workers of a model are started with.
+/// The means to start workers of a model.
 pub struct Forge {
     spawner: ProcessSpawnerClient,
     account: ResourceAccountClient,
@@ -47,11 +47,11 @@ pub struct Forge {
 pub struct Worker {
     /// The process.
     pub process: ProcessClient,
-    /// What it may use.
+    /// Its account.
     pub account: ResourceAccountClient,
-    /// What it serves.
+    /// The model that it serves.
     pub model: LanguageModelClient,
-    /// What the model's capability derives from.
+    /// The source of the model's capability.
     _endpoint: EndpointClient,
 }
 
@@ -65,7 +65,7 @@ fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
 }
 
 impl Forge {
-    /// What it takes for workers of this model.
+    /// The means to start workers of this model.
     pub async fn of(env: &Env, model: &str) -> Result<Self, Error> {
         let weights = env.cap::<ModelAdminClient>("admin")?.weights(model).await?;
         Ok(Self {

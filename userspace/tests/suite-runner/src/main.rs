@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 use output::Output;
 
-/// What is to be run, on the boot medium: a JSON object in each line.
+/// The programs to run, on the boot medium: a JSON object in each line.
 const PLAN: &str = "suites.jsonl";
 /// Bytes of one read of it.
 const PIECE: u32 = 32 << 10;
@@ -56,7 +56,7 @@ struct Runner {
     clock: Clock,
     log: DebugLogClient,
     medium: DirectoryClient,
-    /// What every test program is given besides its output and its own file.
+    /// The grants of every test program besides its output and its own file.
     timer: TimerClient,
     entropy: EntropyClient,
     tmp: DirectoryClient,

@@ -16,7 +16,7 @@ use capos_schema::@file@::{@Type@Server, @Type@Service};
 
 use crate::notes::Notes;
 
-/// What clients call: one list for all of them.
+/// The server's object: one list for all clients.
 struct Keeper(RefCell<Notes>);
 
 impl @Type@Server for Keeper {

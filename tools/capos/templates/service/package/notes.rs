@@ -1,4 +1,4 @@
-//! What the service keeps. Nothing here knows of capabilities, so all of it is tested on the host.
+//! The service's data. Nothing here knows of capabilities, so all of it is tested on the host.
 
 use alloc::format;
 use alloc::string::String;

@@ -48,7 +48,7 @@ pub struct Activations {
     laid_out: bool,
     /// For sixteen rows after the other, all their columns.
     floats: Vec<FloatTile>,
-    /// What these leave of the numbers.
+    /// The remainders of the numbers.
     rests: Vec<FloatTile>,
 }
 
@@ -156,7 +156,7 @@ impl Activations {
     fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
         let (padded, count) = (self.padded.max(CHUNK), self.rows());
         let groups = padded / GROUP;
-        // What is after the columns has to be zero, and may be left of other rows.
+        // The columns' padding has to be zero, but may hold values of other rows.
         self.quants.refill(padded.saturating_mul(count));
         self.scales.refill(groups.saturating_mul(count));
         self.sums.refill(groups.saturating_mul(count));

@@ -55,8 +55,8 @@ pub const FLOAT_ROWS: usize = 16;
 /// Columns of a [`FloatTile`].
 pub const TILE_COLUMNS: usize = 32;
 
-/// Columns of sixteen rows as BF16, the upper half of 32 bits: for every two columns the numbers of each row. What is not
-/// there is zero.
+/// Columns of sixteen rows as BF16, the upper half of 32 bits: for every two columns the numbers of each row. Missing
+/// values are zero.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatTile(pub [[[u16; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]);

@@ -1,9 +1,9 @@
 //! The layout of a tensor's numbers in the file, one file for each family of types.
 //!
 //! A quantised row is a sequence of blocks. A block's values fall into groups that share a scale
-//! and, in some types, a minimum; every value is `scale × (quant − OFFSET) − minimum`. What the
-//! kernels need of a type is only [`Block::unpack`]: the quants as bytes, the scales, the minima.
-//! A value of a float type has no block ([`Float`]).
+//! and, in some types, a minimum; every value is `scale × (quant − OFFSET) − minimum`. The kernels
+//! need only [`Block::unpack`] of a type: the quants as bytes, the scales, the minima. A value of a
+//! float type has no block ([`Float`]).
 
 mod float;
 mod iq4;
@@ -35,7 +35,7 @@ pub trait Block: Pod + Send + Sync {
     const VALUES: usize;
     /// Values that share a scale: 16 or 32.
     const GROUP: usize;
-    /// What is taken off every quant.
+    /// The offset that is subtracted from every quant.
     const OFFSET: u8;
     /// Whether groups have a minimum.
     const MINIMA: bool;
@@ -76,7 +76,7 @@ impl Unpacked {
         minima: [0.0; MOST_VALUES / LEAST_GROUP],
     };
 
-    /// What a type has of it: quants, scales and minima.
+    /// The parts of a type: quants, scales and minima.
     #[inline(always)]
     pub fn parts<B: Block>(&mut self) -> (&mut [u8], &mut [f32], &mut [f32]) {
         let groups = B::VALUES / B::GROUP;

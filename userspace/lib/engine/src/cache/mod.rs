@@ -11,8 +11,7 @@ use rows::Rows;
 
 /// Tokens by which the memory of a cache grows at least.
 const STEP: usize = 256;
-/// The part of its tokens by which it grows, if that is more: what it holds is copied then, and what is not used is
-/// little.
+/// The part of its tokens by which it grows, if that is more: growing copies its content, so the unused part is small.
 const PART: usize = 8;
 
 /// How keys and values are kept.

@@ -202,7 +202,7 @@ impl<'m> Generation<'m> {
             return 0;
         }
         let mut room = cache.reserve(count);
-        // What is kept has no use until then; what runs does.
+        // Kept sequences have no use until then; running ones do.
         if room.is_err() && self.prefixes.clear() {
             room = cache.reserve(count);
         }

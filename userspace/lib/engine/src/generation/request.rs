@@ -1,4 +1,4 @@
-//! What is asked of a model, and what comes back.
+//! A request to a model, and its results.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
-/// What the new tokens have to be like, such as a grammar.
+/// A constraint on the new tokens, such as a grammar.
 pub trait Constraint {
     /// Leaves in `allowed`, in which all tokens are when it comes, those that may be next. If one alone is left it is
     /// taken without the model, and several in a row go through the model together.
@@ -55,7 +55,7 @@ pub enum Event {
     Finish {
         /// Why.
         reason: Finish,
-        /// What it took.
+        /// Its usage.
         usage: Usage,
     },
 }

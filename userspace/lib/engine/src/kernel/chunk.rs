@@ -1,4 +1,4 @@
-//! A piece of a quantised row, unpacked: what all kernels but the reference compute with.
+//! A piece of a quantised row, unpacked: the input of all kernels except the reference.
 
 use crate::activations::{CHUNK, Row};
 use crate::block::{Block, LEAST_GROUP};

@@ -1,4 +1,4 @@
-//! What the processor has, and the system lets programs use.
+//! The features that the processor has and that the system permits.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -75,7 +75,7 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-/// What tiles of activations are made of.
+/// The sources of activation tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// [Quants](crate::activations::Tile) of eight rows, with 128 added to each.
@@ -97,7 +97,7 @@ pub(crate) const USUAL_MANY: usize = 16;
 /// Rows of activations that are few at most.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// A set of kernels. What a set has no better loop for is in plain Rust.
+/// A set of kernels. Operations without a better loop in a set use plain Rust.
 pub trait Kernels: Sync {
     /// Its name.
     fn name(&self) -> &'static str;

@@ -87,7 +87,7 @@ fn joined(mut numbers: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
 pub fn softmax(scores: &mut [f32]) {
     let larger = |one: f32, other: f32| if other > one { other } else { one };
     let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-    // What there is no score for counts for nothing.
+    // Missing scores count for nothing.
     let mut last = [f32::NEG_INFINITY; LANES];
     last.iter_mut().zip(&*rest).for_each(|(last, score)| *last = *score);
     let mut most = last;
@@ -287,7 +287,7 @@ pub fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut 
 fn nearest(value: f32) -> f32 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
     let bits = value.to_bits();
-    // What is infinite or not a number stays so.
+    // Infinite numbers and NaN are kept.
     let rounded = if bits & INFINITY == INFINITY { bits } else { bits.wrapping_add(0x8000) };
     f32::from_bits(rounded & 0xffff_0000)
 }

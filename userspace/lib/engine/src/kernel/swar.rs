@@ -75,7 +75,7 @@ const WORDS: usize = 2;
 const WEIGHT_SCALE: f32 = 1_048_576.0;
 const VALUE_SCALE: f32 = 1_048_576.0;
 
-/// The largest size of numbers, by their bits: what is not a number is larger than all.
+/// The largest size of numbers, by their bits: NaN is larger than all.
 #[inline(always)]
 fn largest_of(numbers: impl Iterator<Item = f32>) -> f32 {
     f32::from_bits(numbers.map(|number| number.abs().to_bits()).fold(0, u32::max))
@@ -219,7 +219,7 @@ impl<const W: usize, const L: usize> Packed<W, L> {
     }
 }
 
-/// What is of a row.
+/// One element of a row.
 fn lane_of<T, const W: usize, const L: usize>(words: &mut [[T; L]; W], word: usize, lane: usize) -> Option<&mut T> {
     words.get_mut(word)?.get_mut(lane)
 }
@@ -414,7 +414,7 @@ fn dot_pair(vectors: [&[f32]; 2], rows: Parts<'_, Q8_0>, out: [&mut [f32]; 2]) {
     }
 }
 
-/// What the whole numbers that weights become add up to: products of bytes with them fit into 32 bits.
+/// The sum of the integers that weights become: products of bytes with them fit into 32 bits.
 const WHOLE: f32 = 4_000_000.0;
 
 /// Columns whose sums are kept at a time: as many as there are registers for.

@@ -20,7 +20,7 @@ pub fn kernels() -> Vec<&'static dyn Kernels> {
     TOLD.call_once(|| {
         let names: Vec<&str> = found.iter().map(|kernels| kernels.name()).collect();
         for line in left_out(&names) {
-            // What is printed by macros is shown of tests that fail only. The line must not stand after a test's name.
+            // Output of macros is shown for failed tests only. The line must not stand after a test's name.
             std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
         }
     });

@@ -47,7 +47,8 @@ fn characters_appear_when_they_are_complete() {
     let mut decoder = Decoder::new(&tokenizer);
     let shown: Vec<String> = parts.iter().map(|id| decoder.push(*id)).collect();
     assert_eq!(shown, ["", "", "", "\u{10ffff}"]);
-    // What cannot become a character any more is shown as soon as that is known, and what follows is kept.
+    // Bytes that cannot become a character any more are shown as soon as that is known, and the following ones are
+    // kept.
     let cut: Vec<u32> = parts[..2].iter().copied().chain([byte(b'x'), parts[0]]).collect();
     let mut decoder = Decoder::new(&tokenizer);
     let shown: Vec<String> = cut.iter().map(|id| decoder.push(*id)).collect();

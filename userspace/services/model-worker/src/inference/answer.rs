@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// Ends the work on it. What was said before can be read on, up to the end.
+    /// Ends the work on it. Earlier output can be read on, up to the end.
     pub fn cancel(&self) {
         self.requests.cancel(self.id);
     }
@@ -53,8 +53,8 @@ impl Drop for Answer {
     }
 }
 
-/// What an event is to a caller. What a tool's calls are not held to is no piece of an answer: whoever makes a call checks
-/// what it is given, all of it.
+/// An event's form for a caller. The constraints that a tool's calls lack are not part of an answer: the caller checks
+/// all arguments of a call.
 fn chunk(event: Event) -> Result<Option<StreamChunk>, CallError> {
     Ok(Some(match event {
         Event::Loose(_) => return Ok(None),

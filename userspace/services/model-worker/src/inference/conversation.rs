@@ -79,7 +79,7 @@ fn json(text: &str, what: impl FnOnce() -> String) -> Result<Value, CallError> {
     serde_json::from_str(text).map_err(|error| CallError::invalid_argument(format!("{} is no JSON: {error}", what())))
 }
 
-/// What chance begins with: requests with the same nonce, or none, are answered alike.
+/// The seed: requests with the same nonce, or none, are answered alike.
 fn seed(nonce: &[u8]) -> u64 {
     nonce.iter().fold(0, |seed: u64, byte| seed.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte))
 }

@@ -19,7 +19,7 @@ const TEXTS: usize = 256;
 const AROUND: usize = 4096;
 const AROUND_VECTOR: usize = 24;
 
-/// What came of requests that have ended.
+/// The results of requests that have ended.
 type Ended = BTreeMap<EmbeddingId, Result<Vec<Vec<f32>>, InferenceError>>;
 
 /// The model that texts are embedded with.
@@ -105,7 +105,7 @@ impl TextEmbedderServer for Embeddings {
     }
 
     async fn embed(&self, _cx: &CallContext, texts: Vec<String>) -> Result<Vec<Vector>, CallError> {
-        // Whoever cancels the call drops the request, which then is worked on no more.
+        // Cancelling the call drops the request and ends the work on it.
         let vectors = self.submit(texts)?.vectors().await?;
         Ok(vectors.into_iter().map(|values| Vector { values }).collect())
     }

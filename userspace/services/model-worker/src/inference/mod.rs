@@ -46,7 +46,7 @@ impl Inference {
     }
 }
 
-/// What is said of a file that the engine refuses.
+/// The error for a file that the engine rejects.
 fn cannot_be_run(why: &str) -> CallError {
     CallError::failed(format!("this model cannot be run: {why}"))
 }
@@ -57,7 +57,7 @@ impl LanguageModelServer for Inference {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        // Whoever cancels the call drops the answer, which then is worked on no more.
+        // Cancelling the call drops the answer and ends the work on it.
         let answer = self.requests.submit(&within_budget(req, self.max_tokens))?;
         let mut whole = Whole::default();
         loop {

@@ -19,7 +19,7 @@ pub struct Ready {
     options: Options<'static>,
 }
 
-/// What a file is opened as.
+/// The use for which a file is opened.
 enum ModelOf {
     Language(&'static LanguageModel<'static>),
     Texts(&'static EmbeddingModel<'static>),
@@ -59,7 +59,7 @@ impl Ready {
         Ok(Self { model, machine: Machine { kernels, pool: Box::leak(Box::new(pool)) }, options })
     }
 
-    /// What answers conversations; none if the model writes nothing.
+    /// The engine for conversations; none if the model writes nothing.
     pub fn assistant(&self) -> Option<Assistant<'static>> {
         match self.model {
             ModelOf::Language(model) => Some(Assistant::new(model, self.machine, self.options)),
@@ -67,7 +67,7 @@ impl Ready {
         }
     }
 
-    /// What embeds texts.
+    /// The engine for texts' embeddings.
     ///
     /// # Errors
     /// The model is not for that; says why.

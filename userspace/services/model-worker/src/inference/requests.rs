@@ -40,7 +40,7 @@ impl Requests {
         Ok(Answer::new(self.clone(), id))
     }
 
-    /// What was said next to a request; none if the engine has not got there.
+    /// The next output of a request; none if the engine has not got there.
     pub fn take(&self, id: RequestId) -> Option<Event> {
         self.unread.borrow_mut().get_mut(&id)?.pop_front()
     }

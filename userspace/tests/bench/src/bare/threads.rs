@@ -19,7 +19,7 @@ const RING_STEP: u64 = 0x100_0000;
 const ENTRIES: u32 = 8;
 const STACK: usize = 16 << 10;
 
-/// What a thread does.
+/// The part of a thread.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Part {
@@ -35,13 +35,13 @@ enum Part {
     Notify,
 }
 
-/// What two threads share.
+/// The shared state of two threads.
 struct Shared {
     /// Whose turn it is.
     turn: AtomicU32,
     /// The notifications of each.
     notifications: [u64; 2],
-    /// What was counted, round by round.
+    /// The counts, round by round.
     counts: Vec<AtomicU64>,
 }
 
@@ -139,7 +139,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Has two threads play these parts against each other; what the first has counted.
+    /// Has two threads play these parts against each other; returns the counts of the first.
     async fn play(&self, parts: [Part; 2], rounds: usize) -> Result<Samples, Error> {
         let notifications: [NotificationClient; 2] =
             [self.account.create_notification().await?, self.account.create_notification().await?];
@@ -149,7 +149,7 @@ impl Crew {
             counts: (0..rounds).map(|_| AtomicU64::new(0)).collect(),
         };
         let mut threads = Vec::new();
-        // Who counts comes last: the other is there already.
+        // The counting thread comes last: the other is there already.
         for (at, part) in parts.into_iter().enumerate().rev() {
             threads.push(self.start(at, part, (&raw const shared).expose_provenance() as u64).await?);
         }

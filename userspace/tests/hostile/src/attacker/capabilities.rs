@@ -123,7 +123,7 @@ pub async fn rights(kit: &Kit) -> Result<(), Error> {
         let after = kit.table.info(more).await?.rights;
         kit::ensure(before == after, || format!("rights {before:#x} became {after:#x} by deriving"))?;
     }
-    // What may not be passed on is not passed on, neither by copy nor by move.
+    // Capabilities that may not be passed on are not, neither by copy nor by move.
     let kept = kit.table.derive(account, without(Rights::GRANT)).await?;
     for mode in [TransferMode::Copy, TransferMode::Move] {
         kit.put_slot(0, CapSlot::send(kept, Rights::ALL, mode));

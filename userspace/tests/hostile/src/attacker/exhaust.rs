@@ -20,7 +20,7 @@ const LITTLE_TIME: u64 = 300_000_000;
 /// No attack gets this many of anything.
 const TOO_MANY: usize = 1_000_000;
 
-/// Asks until it is refused; what it got.
+/// Asks until it is rejected; returns what it got.
 async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
@@ -214,12 +214,12 @@ pub async fn child_spends(kit: &Kit, time: u64) -> Result<(), Error> {
         format!("it ended by {:?} with {spent} ns used: {}", exit.cause, exit.report)
     })?;
     kit.still_served()?;
-    // What is left is used here.
+    // The rest is used here.
     crate::noise::spin()
 }
 
-/// Cuts an account: what it may hold shrinks to what it holds, and its parent has the rest; its threads end when they have
-/// used what time it is left.
+/// Cuts an account: its limits shrink to its usage, and its parent has the rest; its threads end when they have used
+/// their remaining time.
 pub async fn cut_account(kit: &Kit) -> Result<(), Error> {
     // The first time this process's own heap may grow.
     cut_one(kit).await?;

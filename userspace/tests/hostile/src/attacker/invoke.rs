@@ -1,4 +1,4 @@
-//! Calls in registers, by INVOKE: what it gives back, what it refuses, and that it never does what a call by the rings would not.
+//! Calls in registers, by INVOKE: its results and errors, and that it never does what a call by the rings would not.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -17,8 +17,8 @@ const POLL: u16 = 0;
 /// Bits that are there to be polled.
 const BITS: u64 = 0x8000_0001_0000_5a5a;
 
-/// What the registers hold after an INVOKE with values of its own in those that it must preserve: `rax` and `rdx`, those that
-/// it clears, and what differs of the others.
+/// The registers after an INVOKE with values of its own in those that it must preserve: `rax` and `rdx`, those that it
+/// clears, and what differs of the others.
 struct After {
     outcome: u64,
     number: u64,
@@ -87,7 +87,7 @@ pub async fn registers(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// What a call by the rings would refuse is not done, and what it would do is done once.
+/// A call that the rings would reject is not done, and one that they would do is done once.
 pub async fn refusals(kit: &Kit) -> Result<(), Error> {
     let own = kit::id(&kit.notification);
     let without = |right: Rights| Rights(!right.0).0;
@@ -125,7 +125,7 @@ pub async fn refusals(kit: &Kit) -> Result<(), Error> {
         let wide = invoke([own, interface, method], 0x1000, 0);
         kit::ensure(wide.outcome == INVOKE_NOT, || format!("method {method:#x} was called"))?;
     }
-    // Nothing of that took the bits; who polls takes them, and finds none then.
+    // Nothing of that took the bits; the poller takes them, and finds none then.
     let seen = [poll(lent), poll(own)];
     kit::ensure(seen == [Some(BITS), Some(0)], || format!("polled {seen:x?}"))?;
     kit.table.revoke(own).await?;

@@ -1,5 +1,5 @@
-//! What every attack starts from: identifiers of the process's capabilities, entries, and a way to
-//! send them exactly as they are.
+//! The tools of every attack: identifiers of the process's capabilities, entries, and a way to send
+//! them exactly as they are.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

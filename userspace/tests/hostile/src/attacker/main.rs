@@ -55,7 +55,7 @@ fn huge_arguments(env: &Env) -> Result<(), Error> {
 }
 
 async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
-    // What needs nothing comes first, so that an attack is as plain as it can be.
+    // Attacks that need nothing come first, so that an attack is as plain as it can be.
     match name {
         "canary" => return canary::sing(env).await,
         "call-with-few-frames" => return canary::ask(env).await,

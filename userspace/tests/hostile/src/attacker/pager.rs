@@ -16,7 +16,7 @@ use capos_schema::kernel::{AddressSpaceAccess, EndpointClient, MemoryObjectClien
 use crate::kit::{self, Answers, Kit};
 use crate::memory::{poke, touch};
 
-/// What an honest pager fills its pages with.
+/// The content of an honest pager's pages.
 pub const CONTENT: u8 = 0xa5;
 /// How long a late pager takes, in nanoseconds: longer than its client is let run.
 const LATE: u64 = 90_000_000;
@@ -114,7 +114,7 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
             }
             "never" => kit::sleep_for_ever(),
             "late" => {
-                // Who asked is gone by now.
+                // The requester is gone by now.
                 capos_rt::sleep(LATE).await?;
                 pager.fill(&request)?;
                 pager.answer(&request)?;

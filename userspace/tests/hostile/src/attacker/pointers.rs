@@ -51,8 +51,8 @@ fn read_only() -> [Bad; 2] {
     [("the launch record", LAUNCH_RECORD), ("the program's constants", PROGRAM_BASE)]
 }
 
-/// A conversation with the own endpoint: CALL, RECV and RETURN, one of which is bad. What each was
-/// answered with; `None` if it was not sent or had to be cancelled.
+/// A conversation with the own endpoint: CALL, RECV and RETURN, one of which is bad. The answer to
+/// each; `None` if it was not sent or had to be cancelled.
 struct Conversation {
     call: Option<i32>,
     receive: Option<i32>,

@@ -168,8 +168,8 @@ pub fn scribble() -> ! {
     }
 }
 
-/// Submits entries that another thread changes meanwhile. What comes of them is not looked at, and the runtime not used
-/// any more.
+/// Submits entries that another thread changes meanwhile. Their results are not checked, and the runtime not used any
+/// more.
 pub fn submit_changing() -> Result<(), Error> {
     let mut tail = get(SUBMISSION_TAIL);
     for _ in 0..20_000_u32 {

@@ -34,7 +34,7 @@ const WENT: u64 = 32;
 const PARAMS: u64 = 64;
 const RESULTS: u64 = 128;
 
-/// What a started thread does.
+/// The part of a started thread.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Part {
@@ -335,7 +335,7 @@ pub async fn storm(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// What a thread must not do to itself or get from its process's capability.
+/// Operations that a thread must not do to itself or get from its process's capability.
 pub async fn own(kit: &Kit) -> Result<(), Error> {
     let mut crew = Crew::new(kit)?;
     let own = crew.process.current_thread().await?;

@@ -76,7 +76,7 @@ pub async fn on_replies(kit: &Kit) -> Result<(), Error> {
         answers.send(&[kit::cancel(31, CALL), kit::release(32, next)]);
         answers.expect(WAIT, Status::Ok)?;
     }
-    // What has no end to wait for.
+    // Objects without an end to wait for.
     for cap in [kit::id(&kit.client), kit::id(&kit.endpoint), kit::id(&kit.account), kit::id(&kit.table)] {
         let found = kit::status_of(&wait(40, cap))?;
         let refused = [Status::WrongInterface, Status::MissingRight].map(|status| status as i32);

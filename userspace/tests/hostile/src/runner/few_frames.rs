@@ -74,7 +74,7 @@ async fn run_with(runner: &Runner, arguments: &[String], position: &mut u64) -> 
                 return if refused > 0 && ended > 0 { Ok(()) } else { Err("it lacked nothing".into()) };
             }
             ExitInfoCause::Fault if tells_of_lack(&exit.report) => ended += 1,
-            // Who started it learns of it by the code, and everybody by the log.
+            // Its starter learns of it by the code, and everyone by the log.
             ExitInfoCause::Exited
                 if [exit_code::OUT_OF_MEMORY, exit_code::FAILURE].contains(&exit.code)
                     && has_told(runner, position).await? =>

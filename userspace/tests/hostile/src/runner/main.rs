@@ -68,7 +68,7 @@ struct Runner {
     canary: GreeterClient,
 }
 
-/// What must be the same after an attack as before.
+/// The figures that an attack must leave unchanged.
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Measure {
     /// Free frames and those of the kernel's heap: how many of the heap's frames the same bytes take depends on
@@ -78,7 +78,7 @@ struct Measure {
     cached_frames: u64,
     processes: u32,
     threads: u32,
-    /// What the runner's account holds: frames, capabilities, threads, processes, objects.
+    /// The usage of the runner's account: frames, capabilities, threads, processes, objects.
     account: [u64; 5],
 }
 
@@ -196,7 +196,7 @@ impl Runner {
     }
 
     async fn measure(&self) -> Result<Measure, String> {
-        // A call first: what was dropped is released before its answer.
+        // A call first: dropped capabilities are released before its answer.
         self.sing_after_releases().await?;
         self.fill_log_readers().await;
         self.sing_after_releases().await?;
@@ -331,7 +331,7 @@ impl Runner {
         let result = if plan.attack == FEW_FRAMES { few_frames::run(self).await } else { self.attack(plan).await };
         let mut after = self.measure().await?;
         if plan.lingers() {
-            // What a device may still write to is kept for a second after its driver has died.
+            // Memory that a device may still write to is quarantined for a second after its driver has died.
             let until = self.clock.now().saturating_add(LINGER);
             while before != after && self.clock.now() < until {
                 after = self.measure().await?;

@@ -25,7 +25,7 @@ const FILES: &[(&str, &str)] = &[
     ("letter", "to whom it was given"),
     ("secret", "at the top"),
 ];
-/// Folders of the volume, and how many entries each has; what is in `home` is the attacker's.
+/// Folders of the volume, and how many entries each has; the content of `home` is the attacker's.
 const FOLDERS: &[(&str, usize)] = &[("other", 1), ("books", 2), ("books/shelf", 1)];
 /// Entries at the top: the folders, `home`, and two files.
 const AT_THE_TOP: usize = 5;
@@ -62,7 +62,7 @@ impl Neighbour {
         Ok(Self { server, volume, home, books, letter })
     }
 
-    /// What the attacker is given.
+    /// The attacker's grants.
     pub fn grants(&self) -> Vec<Granted> {
         vec![Granted::new("home", &self.home), Granted::new("books", &self.books), Granted::new("letter", &self.letter)]
     }

@@ -30,7 +30,7 @@ pub enum Size {
     ManyCapabilities,
     /// All memory that is left.
     Everything,
-    /// What the manifest gives a file server.
+    /// The limits that the manifest gives a file server.
     Server,
     /// Many processes and objects: random operations lose some of them.
     Many,
@@ -93,7 +93,7 @@ pub struct Plan {
     pub argument: &'static str,
     /// How it must end.
     pub expect: Expect,
-    /// What it may hold.
+    /// Its limits.
     pub size: Size,
     /// A process that supplies the pages of `weights`: its way, and how it must end.
     pub pager: Option<(&'static str, Expect)>,
@@ -137,7 +137,7 @@ const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way
     Plan { attacker: Bare, attack, argument, expect, size: Size::Ordinary, pager: Some((way, pager)) }
 }
 
-/// What a touch of a page says when its pager failed.
+/// The report of a touched page when its pager failed.
 const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
 
 /// 50,000 random operations on everything that a process can hold, with an honest pager.

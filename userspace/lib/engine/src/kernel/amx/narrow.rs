@@ -31,7 +31,7 @@ pub unsafe fn narrow([first, second]: Numbers) -> __m512i {
     narrowed
 }
 
-/// What BF16 leaves of the numbers that it was made of.
+/// The remainders of the numbers after BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 pub fn rest(narrowed: __m512i, [first, second]: Numbers) -> Numbers {

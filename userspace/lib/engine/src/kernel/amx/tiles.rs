@@ -32,7 +32,7 @@ impl Tiles {
         for ((rows, width), size) in all.rows.iter_mut().zip(&mut all.widths).zip(sizes) {
             (*rows, *width) = size;
         }
-        // SAFETY: 64 bytes are read; what they ask for is possible, as the caller says.
+        // SAFETY: 64 bytes are read; the caller guarantees that the sizes are valid.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const all, options(nostack, readonly, preserves_flags)) };
         Self { thread: PhantomData }
     }

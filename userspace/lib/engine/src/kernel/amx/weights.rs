@@ -29,7 +29,7 @@ pub type Strip = [WeightTile; ACROSS];
 pub struct Panel {
     /// The nearest numbers.
     pub nearest: Vec<Strip>,
-    /// What these leave; there are none if they leave nothing that counts.
+    /// The remainders; absent if they do not count.
     pub rests: Vec<Strip>,
 }
 
@@ -60,7 +60,7 @@ pub trait Weights {
     /// The processor has what the kernels of `avx512` need.
     unsafe fn chunk(bytes: &[u8]) -> Self::Chunk<'_>;
 
-    /// What a tile has of it, with zeros after the numbers.
+    /// A tile's part of it, with zeros after the numbers.
     ///
     /// # Safety
     /// The same.

@@ -191,7 +191,7 @@ unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -
     Registers { quants, scales, minima: unsafe { _mm512_mul_ps(scales, offset::<B>()) } }
 }
 
-/// What is taken off every quant, in all lanes.
+/// The offset that is subtracted from every quant, in all lanes.
 #[inline(always)]
 unsafe fn offset<B: Block>() -> __m512 {
     // SAFETY: the caller has AVX-512F.

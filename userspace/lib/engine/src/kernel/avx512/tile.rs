@@ -25,7 +25,7 @@ type Sums = [[f32; LANES]; TILE_ROWS];
 struct Group {
     scales: [f32; LANES],
     minima: [f32; LANES],
-    /// What the 128 in each quant of the activations adds to the products, with its sign turned.
+    /// The contribution of the 128 in each quant of the activations to the products, negated.
     excess: [i32; LANES],
 }
 

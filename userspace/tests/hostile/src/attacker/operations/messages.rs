@@ -1,6 +1,6 @@
 //! Parameters of any method, laid out as the schema says and filled with random values.
 //!
-//! What a struct looks like is read from the schema once, so that a message costs some hundred instructions.
+//! The layout of a struct is read from the schema once, so that a message costs some hundred instructions.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ pub struct Method {
     params: Shape,
 }
 
-/// What a message of a struct type holds.
+/// The content of a message of a struct type.
 struct Shape {
     data_words: u16,
     pointers: u16,
@@ -50,7 +50,7 @@ enum Target {
         bits: u64,
     },
     Capability,
-    /// What no method of the kernel takes.
+    /// Types that no method of the kernel takes.
     Other,
 }
 
@@ -85,7 +85,7 @@ fn width(ty: &TypeVariant) -> Option<u32> {
     }
 }
 
-/// What the schema says of a struct type.
+/// The schema's description of a struct type.
 fn shape(ty: Type, depth: u32) -> Option<Shape> {
     let TypeVariant::Struct(found) = ty.which() else { return None };
     let schema = StructSchema::from(found);

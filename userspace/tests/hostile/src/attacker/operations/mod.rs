@@ -79,7 +79,7 @@ struct World<'a> {
     held: Vec<Held>,
     /// Identifiers that random values may be.
     ids: Vec<u64>,
-    /// What the process was started with, and works with itself: random operations have copies of it.
+    /// The process's own capabilities, which it works with: random operations have copies of them.
     own: Vec<Held>,
     safe: Safe,
     flights: [Option<Flight>; SLOTS],
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
             if self.below(2) == 0
                 && let Some(id) = self.random.pick(&self.safe.0)
             {
-                // What most methods take.
+                // The parameters of most methods.
                 one = Held { id, interface: MemoryObjectClient::INTERFACE_ID };
             }
             let moved = one.loseable() && self.below(6) == 0;
@@ -479,7 +479,7 @@ impl<'a> World<'a> {
             kit::ensure(taken > 0 && taken <= queued, || format!("{taken} of {queued} entries were taken"))?;
             queued -= taken;
         }
-        // Others run: what they do changes what comes next.
+        // Others run: their effects change the following ones.
         if self.below(32) == 0 {
             raw::enter(0, 1, capos_rt::now()?.saturating_add(20_000));
         }

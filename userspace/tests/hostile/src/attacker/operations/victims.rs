@@ -1,4 +1,4 @@
-//! What the random operations begin with: objects of every kind, and processes that may be ended at any time.
+//! The start of the random operations: objects of every kind, and processes that may be ended at any time.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ const WAIT: [u8; 20] =
 /// Ends the process.
 const LEAVE: [u8; 13] = [0xb8, 1, 0, 0, 0, 0x31, 0xff, 0x31, 0xf6, 0x0f, 0x05, 0x0f, 0x0b];
 
-/// Keeps a capability beyond its client: what becomes of it is for random operations to say.
+/// Keeps a capability beyond its client: random operations decide its fate.
 fn keep<C: AsCap + Client>(client: C) -> Held {
     let held = Held { id: kit::id(&client), interface: C::INTERFACE_ID };
     core::mem::forget(client);

@@ -265,7 +265,7 @@ def prompts(vocabulary, count, seed=0):
 
 
 def expected(model, ids, count):
-    """What the reference computes behind a prompt."""
+    """The reference's results after a prompt."""
     logits = model.logits(ids)[-1]
     greedy, ahead = model.greedy(ids, count)
     return {

@@ -17,8 +17,8 @@ const NO_KERNEL: Refusal = Refusal("No kernel was loaded: the boot configuration
 const TOO_LITTLE: Refusal =
     Refusal("There is too little memory to start: the kernel does not fit below 4 GiB. capOS needs 256 MiB.");
 const TOO_MANY_MODULES: Refusal = Refusal("More than 32 modules were loaded.");
-const BAD_ENTRY: Refusal = Refusal("The kernel's entry point does not lie in its code.");
-const BAD_MODULE: Refusal = Refusal("A module does not lie on a page boundary below 4 GiB.");
+const BAD_ENTRY: Refusal = Refusal("The kernel's entry point is not in its code.");
+const BAD_MODULE: Refusal = Refusal("A module is not on a page boundary below 4 GiB.");
 
 /// Memory for the answers: 32 KiB and 40 bytes for every range of the memory map.
 const ARENA_SIZE: u64 = 128 << 10;

@@ -12,7 +12,7 @@ const CUT_OFF: Refusal = Refusal("The kernel file is cut off: a program header o
 const NOT_ELF: Refusal = Refusal("The kernel file is no ELF file for 64-bit x86.");
 const NOT_FIXED: Refusal = Refusal("The kernel file is not linked at a fixed address; link it without PIE.");
 const NO_SEGMENTS: Refusal = Refusal("The kernel file has nothing to load.");
-const TOO_LOW: Refusal = Refusal("A segment of the kernel lies below 0xffffffff80000000, where kernels must begin.");
+const TOO_LOW: Refusal = Refusal("A segment of the kernel is below 0xffffffff80000000, where kernels must begin.");
 const WRITABLE_CODE: Refusal = Refusal("A segment of the kernel is both writable and executable; that is not loaded.");
 
 /// One loadable segment.

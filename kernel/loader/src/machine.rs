@@ -42,7 +42,7 @@ impl Physical for LowMemory {
 pub unsafe fn writable<T>(address: u64, count: usize) -> Result<&'static mut [T]> {
     let length = count.checked_mul(size_of::<T>()).and_then(|length| address.checked_add(length as u64));
     if address == 0 || !address.is_multiple_of(align_of::<T>() as u64) || length.is_none_or(|end| end > REACHABLE) {
-        return Err(Refusal("Memory for the handover lies out of the loader's reach (a fault of the loader)."));
+        return Err(Refusal("Memory for the handover is out of the loader's reach (a fault of the loader)."));
     }
     // SAFETY: the range is mapped (see `LowMemory`), aligned, and the caller's alone.
     Ok(unsafe { core::slice::from_raw_parts_mut(address as *mut T, count) })

@@ -18,7 +18,7 @@ const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 const FULL: Refusal = Refusal("The loader reserved too little memory for the page tables (a fault of the loader).");
-const TWICE: Refusal = Refusal("Two segments of the kernel lie on one page; link it with page-aligned segments.");
+const TWICE: Refusal = Refusal("Two segments of the kernel are on one page; link it with page-aligned segments.");
 const OUTSIDE: Refusal = Refusal("A mapping reaches past the end of the address space.");
 
 /// The permitted accesses of a mapping, and its caching.

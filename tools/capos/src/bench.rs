@@ -109,7 +109,7 @@ fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     let iso = Figure::new(size(&image)?, "bytes", "size of target/capos.iso, built-in model included");
     let how = "size of the kernel's file on the image, without debugging information";
     let kernel = Figure::new(size(parts.kernel())?, "bytes", how);
-    let how = "size of the file of the smallest program on std as it lies on the image";
+    let how = "size of the file of the smallest program on std on the image";
     let hello = Figure::new(size(&parts.stage().join("bin/hello-std"))?, "bytes", how);
     let figures = [("iso_bytes", iso), ("kernel_bytes", kernel), ("std_hello_bytes", hello)];
     Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
@@ -188,8 +188,8 @@ fn history(commit: &str, date: &str, figures: &Figures) -> Result<String> {
 /// Instructions from the kernel's first to what the shell calls so in the log, without those when all wait.
 pub fn instructions_at(log: &str, what: &str) -> Result<u64> {
     let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
-    let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell does not tell of {what}"))?.1;
-    let (nanoseconds, told) = told.split_once(" ns after").context("the shell tells no time")?;
+    let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell's output lacks {what}"))?.1;
+    let (nanoseconds, told) = told.split_once(" ns after").context("the shell's output has no time")?;
     let idle = number_between(told, "the kernel began, ", " ns of which")?;
     let busy = nanoseconds.parse::<u64>()?.saturating_sub(idle);
     Ok(u64::try_from(u128::from(busy) * u128::from(hertz) / 1_000_000_000)?)

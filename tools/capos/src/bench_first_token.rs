@@ -97,7 +97,7 @@ fn figures(own: &str, linux: &str) -> Result<Figures> {
     let firmware = bench::number_between(own, "after the kernel, and that ", " after the machine")?;
     let answer = bench::instructions_at(own, "the first token")?;
     let prompt = bench::instructions_at(own, "the prompt")?;
-    let told = linux.split_once("first token ").context("the program on Linux tells of no token")?.1;
+    let told = linux.split_once("first token ").context("the program on Linux reported no token")?.1;
     let all = bench::number_between(told, " at ", ", ")?;
     let idle = bench::number_between(told, ", ", " of which it was idle")?;
     let said = [

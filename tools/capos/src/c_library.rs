@@ -90,7 +90,7 @@ fn link(archive: &Path, object: &Path) -> Result<()> {
     hide.args(["-R", ".eh_frame", "-R", ".gcc_except_table*", "-R", ".data.DW.ref*", "-R", ".llvm_addrsig"]);
     let new = object.with_extension("new.o");
     tool::run(hide.arg(&whole).arg(&new))?;
-    std::fs::remove_file(&whole).context("removing what is not needed any more")?;
+    std::fs::remove_file(&whole).context("removing files that are not needed any more")?;
     std::fs::rename(&new, object).with_context(|| format!("writing {}", object.display()))
 }
 

@@ -78,7 +78,7 @@ pub fn file(chain: &Chain, title: &str, folder: &Path) -> Result<Vec<u8>> {
         let (from_id, to_id) =
             (ids.get(from).context("a token is missing")?, ids.get(to).context("a token is missing")?);
         let other = follows.insert(*from_id, *to_id).filter(|other| other != to_id);
-        ensure!(other.is_none(), "the token {from:?} is followed by two others, and a chain goes on in one way only");
+        ensure!(other.is_none(), "the token {from:?} has two successors; a chain permits one");
     }
     write(title, &templates, texts, kinds, &follows)
 }

@@ -247,7 +247,7 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
     let found = told(records);
     for (at, call) in wanted.iter().enumerate() {
         let Some(told) = found.get(at) else {
-            failures.push(format!("the audit log tells of {} calls; {:?} is missing", found.len(), call.id));
+            failures.push(format!("the audit log has {} calls; {:?} is missing", found.len(), call.id));
             continue;
         };
         let id = member(told.first, "callId");
@@ -281,7 +281,7 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
     }
     for told in found.iter().skip(wanted.len()) {
         let (id, tool) = (member(told.first, "callId"), tool(told.first));
-        failures.push(format!("the audit log tells of a call {id:?} of {tool:?} that is not expected"));
+        failures.push(format!("the audit log has an unexpected call {id:?} of {tool:?}"));
     }
 }
 
@@ -360,7 +360,7 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     decisions(&records, wanted.restarted, wanted.untold, failures);
     epoch(&records, wanted.restarted, failures);
     for ((_, id), count) in seen.iter().filter(|(_, count)| **count > 1) {
-        failures.push(format!("the audit log tells of the call {id:?} {count} times"));
+        failures.push(format!("the audit log has the call {id:?} {count} times"));
     }
     if records.is_empty() && !wanted.restarted {
         failures.push("audit.jsonl is empty".to_owned());
@@ -413,7 +413,7 @@ fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut 
         }
     }
     for (_, id) in made.keys().skip(untold) {
-        failures.push(format!("the broker decided on a call {id:?} that the audit log does not tell of"));
+        failures.push(format!("the broker decided on a call {id:?} that is not in the audit log"));
     }
 }
 
@@ -581,9 +581,9 @@ mod tests {
             assert!(found.len() == 1 && found[0].contains(part), "{to}: {found:?}");
         }
         let two = CALLS.rsplit_once("[[calls]]").unwrap().0;
-        assert_eq!(failures(two), ["the audit log tells of a call \"c\" of \"read_file\" that is not expected"]);
+        assert_eq!(failures(two), ["the audit log has an unexpected call \"c\" of \"read_file\""]);
         let four = format!("{CALLS}\n[[calls]]\nid = \"d\"\ntool = \"t\"\noutcome = \"ok\"");
-        assert_eq!(failures(&four), ["the audit log tells of 3 calls; \"d\" is missing"]);
+        assert_eq!(failures(&four), ["the audit log has 3 calls; \"d\" is missing"]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn check(wanted: &Home, before: &Path, after: &Path, records: &[Record], fai
     }
     for path in &wanted.absent {
         if found.keys().any(|name| name == path || name.starts_with(&format!("{path}/"))) {
-            failures.push(format!("home/{path} is there and should not be"));
+            failures.push(format!("home/{path} exists and should not"));
         }
     }
     // Without files of its own a scenario starts with those that the system ships, which are not known here.
@@ -93,7 +93,7 @@ fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Ve
             (Some(_), None) => "is not there, but is",
             (None, _) => "is there, but is not",
         };
-        failures.push(format!("home/{name} {what} after the effects that the audit log tells of"));
+        failures.push(format!("home/{name} {what} after the effects in the audit log"));
     }
 }
 

@@ -151,7 +151,7 @@ pub const CASES: &[Case] = &[
             init(items)?.truncate(5000);
             Ok(())
         }),
-        says: r"cannot be loaded: segment \d+ lies outside the file",
+        says: r"cannot be loaded: segment \d+ is outside the file",
     },
     Case {
         name: "init-in-the-kernels-half",
@@ -160,7 +160,7 @@ pub const CASES: &[Case] = &[
             put(init, header + elf::ADDRESS, &0xffff_8000_0000_0000_u64.to_le_bytes())?;
             put(init, header + elf::OFFSET, &0_u64.to_le_bytes())
         }),
-        says: r"cannot be loaded: segment \d+ lies outside user memory",
+        says: r"cannot be loaded: segment \d+ is outside user memory",
     },
     Case {
         name: "init-with-writable-code",
@@ -316,7 +316,7 @@ pub const CASES: &[Case] = &[
 
 fn put(bytes: &mut [u8], at: usize, new: &[u8]) -> Result<()> {
     let place = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..new.len()));
-    place.context("what is to be changed is not there")?.copy_from_slice(new);
+    place.context("the part to change is missing")?.copy_from_slice(new);
     Ok(())
 }
 
@@ -442,7 +442,7 @@ impl Case {
                 *bytes.last_mut().context("the package is empty")? ^= 1;
                 std::fs::write(&package, bytes)?;
                 let recipe = Recipe { boot_package: &package, out: &beside, ..parts.recipe() };
-                image::build(&recipe).context("making the disk beside")?;
+                image::build(&recipe).context("making the second disk")?;
                 machine.beside = Some(beside);
             }
             _ => {}

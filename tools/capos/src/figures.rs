@@ -45,7 +45,7 @@ impl Tools {
         let said = qemu.arg("--version").output().context("asking QEMU for its version")?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let (kernel_compiler, program_compiler) = toolchain::compilers(root)?;
-        Ok(Self { kernel_compiler, program_compiler, qemu: series(&said).context("QEMU tells no version")? })
+        Ok(Self { kernel_compiler, program_compiler, qemu: series(&said).context("QEMU printed no version")? })
     }
 }
 
@@ -128,7 +128,7 @@ impl Baseline {
             let (seen, base) = (measured.get(name).map(|figure| figure.value), self.figures.get(name));
             let outcome = match (seen, base) {
                 (Some(seen), Some(base)) if self.tools == *tools => compare(name, seen, base),
-                (Some(seen), Some(base)) => Outcome::Told(format!("{seen}, not judged beside {}", base.value)),
+                (Some(seen), Some(base)) => Outcome::Told(format!("{seen}, not compared with {}", base.value)),
                 (Some(seen), None) => Outcome::Wrong(format!(
                     "it is {seen} and has no baseline in {BASELINE}; {}",
                     how_to_move(name, "first measured")
@@ -166,7 +166,7 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
     }
     let words = if u128::from(seen) * 100 < u128::from(value) * u128::from(100 - OVER) {
         let move_it = how_to_move(name, "why it costs less");
-        format!("{seen}, {percent} beside its baseline of {value}. So that it stays so, {move_it}")
+        format!("{seen}, {percent} against its baseline of {value}. To accept it, {move_it}")
     } else {
         format!("{seen}, baseline {value}")
     };
@@ -231,7 +231,7 @@ pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     let mut verdicts = baseline.judge(measured, &tools);
     if baseline.tools != tools {
         println!(
-            "the figures of {BASELINE} are of {:?}; here is {tools:?}, so they are told and not judged",
+            "the figures of {BASELINE} are of {:?}; here is {tools:?}, so they are printed and not judged",
             baseline.tools
         );
     }

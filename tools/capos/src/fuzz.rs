@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         parsers(&system, args, &folder)?;
     }
     if args.targets.is_empty() || args.targets.iter().any(|target| target == fuzz_kernel::TARGET) {
-        let clock = std::time::UNIX_EPOCH.elapsed().context("the clock stands before 1970")?.as_secs();
+        let clock = std::time::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
         let limit = Duration::from_secs(args.seconds.into());
         fuzz_kernel::run(&system, &folder, limit, args.seed.unwrap_or(clock), args.accel.as_deref())?;
     }

@@ -46,7 +46,7 @@ fn kernel(folder: &Path) -> Result<PathBuf> {
         return Ok(kernel);
     }
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let advice = "LINUX_KERNEL=FILE behind `make` takes a kernel that is there already";
+    let advice = "with LINUX_KERNEL=FILE, `make` uses an existing kernel";
     let asked = Command::new(tool::find(&["apt-cache"], "apt").context(advice)?).args(["depends", PACKAGE]).output()?;
     let package = dependency(&String::from_utf8_lossy(&asked.stdout));
     let package = package.with_context(|| format!("apt knows of no {PACKAGE} (`apt-get update`?); {advice}"))?;

@@ -59,7 +59,7 @@ fn empty(library: &mut [u8]) -> Result<()> {
     );
     for (place, bytes) in changes {
         let range = usize::try_from(place)?..usize::try_from(place)?.saturating_add(bytes.len());
-        library.get_mut(range).context("a section lies outside of its file")?.copy_from_slice(&bytes);
+        library.get_mut(range).context("a section is outside its file")?.copy_from_slice(&bytes);
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ fn changes_of(object: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
 /// Where a section's header has its size.
 fn size_field(table: u64, index: usize) -> Result<u64> {
     let place = index * size_of::<Section>() + offset_of!(Section, sh_size);
-    table.checked_add(place as u64).context("a section's header lies outside of its file")
+    table.checked_add(place as u64).context("a section's header is outside its file")
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub fn compilers(root: &Path) -> Result<(String, String)> {
     let version = |compiler: &str| -> Result<String> {
         let output = Command::new(compiler).arg("--version").current_dir(root).output();
         let output = output.with_context(|| format!("asking {compiler} for its version"))?;
-        ensure!(output.status.success(), "{compiler} tells no version");
+        ensure!(output.status.success(), "{compiler} printed no version");
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let kernel = if bare()? == Bare::Debian { DEBIAN_RUSTC } else { "rustc" };

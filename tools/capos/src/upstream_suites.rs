@@ -97,7 +97,7 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
         let name = &suite.name;
         ensure!(
             suite.path.is_none() || suite.rust_src.is_none(),
-            "suite `{name}`: its tests lie in a package or in the standard library's source, not in both"
+            "suite `{name}`: its tests are in a package or in the standard library's source, not in both"
         );
         ensure!(!list.suite.iter().take(place).any(|other| other.name == *name), "the suite `{name}` is there twice");
         for skip in &suite.skip {

@@ -259,7 +259,7 @@ fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result
                 collect(path, &format!("{pointer}.pointers({path:?})?"), "elements", &item)
             }
         },
-        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
+        scalar => anyhow::bail!("{path}: {scalar:?} is not reached through a pointer"),
     })
 }
 
@@ -378,7 +378,7 @@ fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &s
             code.line(&format!("builder.cap({at}, {CAP}::AsCap::as_cap({value}));"));
         }
         Type::List(inner) => write_list(code, schema, path, inner, at, value)?,
-        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
+        scalar => anyhow::bail!("{path}: {scalar:?} is not reached through a pointer"),
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-"""Tokens beside llama.cpp's: the texts of tests/infer/texts.json with each vocabulary of tests/infer, the byte-level one as
-each family that capos-infer knows."""
+"""Tokens compared with llama.cpp's: the texts of tests/infer/texts.json with each vocabulary of tests/infer, the
+byte-level one as each family that capos-infer knows."""
 
 import json
 import pathlib
@@ -32,7 +32,8 @@ LEFT_OUT = {"sentence_piece_without_bytes": [at for at, text in enumerate(TEXTS)
 
 
 def theirs(path, texts):
-    """What llama.cpp makes of the texts: without marks, with marks, and of one text with what surrounds texts."""
+    """The tokens of the texts by llama.cpp: without marks, with marks, and of one text with the tokens around
+    texts."""
     vocabulary = Vocabulary(path)
     plain = [vocabulary.tokens(text, special=False) for text in texts]
     marked = [vocabulary.tokens(text, special=True) for text in texts]

@@ -1,8 +1,9 @@
-"""Trained models beside llama.cpp: tokens of the texts of tests/infer, logits behind prose, and what follows greedily.
+"""Trained models compared with llama.cpp: tokens of the texts of tests/infer, logits after prose, and greedy
+continuations.
 
-Weights that were trained have what random ones lack: few tokens are likely, states have outliers, and layers lean on each
-other. Of models that are small enough the distances are those to the reference in 64 bits, as in `judge_models`; of others
-it is how far capos-infer and llama.cpp are from each other.
+Weights that were trained have what random ones lack: few tokens are likely, states have outliers, and layers lean on
+each other. For small models the distances are those to the reference in 64 bits, as in `judge_models`; for others
+they are those between capos-infer and llama.cpp.
 """
 
 import json
@@ -98,8 +99,8 @@ def logits_beside(infer, name, path):
 
 
 def greedy_beside(name, cases, ours, theirs, error):
-    """Greedy tokens up to the first that differs: how near to its own is capos-infer's there to llama.cpp? Its error is its
-    distance from the reference, or where there is none how far its two ways are apart."""
+    """Greedy tokens up to the first that differs: how near to its own is capos-infer's there to llama.cpp? Its error
+    is its distance from the reference or, without one, the distance between its two code paths."""
     same, ties, worse = 0, 0, 0
     for case in cases:
         our, their = ours.greedy(case), theirs.greedy(case)

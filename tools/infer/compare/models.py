@@ -3,7 +3,7 @@
     python3 models.py DIR [NAME …]
 
 What weights say does not change how long a product takes, so blocks are random bits under scales that keep numbers in
-range. A file that is there already is left as it is.
+range. An existing file is left unchanged.
 """
 
 import pathlib

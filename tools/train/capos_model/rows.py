@@ -1,4 +1,4 @@
-"""Rows of training: tokens, where they are, what they see, what is to follow them and how much that counts.
+"""Rows of training: tokens, their positions, which tokens they see, their targets and the targets' weights.
 
 Everything about a step follows from the seed and the number of the step.
 """
@@ -72,7 +72,7 @@ class Encoder:
         return self.tokenizer.encode(render.lines(tools))
 
     def samples(self, conversation):
-        """What follows the tools: for each sample its tokens and what each counts, nothing where it is not learnt."""
+        """The part after the tools: for each sample its tokens and their weights, zero if not learnt."""
         lines = self._lines(conversation.tools)
         for pieces in render.samples(conversation):
             tokens, weights = [], []
@@ -90,7 +90,7 @@ class Encoder:
         return self._found
 
     def _weights(self, tokens, lines):
-        """Of an answer, what its tokens count: those that decide more."""
+        """The weights of an answer's tokens: those that decide more weigh more."""
         weights = [1.0] * len(tokens)
         weights[0] = DECISION
         for start, token in enumerate(tokens):
@@ -109,7 +109,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Kind:
-    """What rows are made of."""
+    """The source of rows."""
 
     # Tokens of a row.
     length: int = LENGTH

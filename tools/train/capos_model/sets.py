@@ -49,5 +49,5 @@ def read(folder):
 
 
 def read_produced(path):
-    """What a model answered: for each conversation the messages of its turns."""
+    """A model's answers: for each conversation the messages of its turns."""
     return [[Message.from_json({"role": "assistant", **turn}) for turn in line["turns"]] for line in read_lines(path)]

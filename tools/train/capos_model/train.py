@@ -1,4 +1,4 @@
-"""Training: steps over rows of conversations, from a seed, with checkpoints from which it goes on."""
+"""Training: steps over rows of conversations, from a seed, with checkpoints from which it continues."""
 
 import os
 import time
@@ -28,7 +28,7 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training is. The same plan gives the same weights with the same library on the same processor."""
+    """The plan of a training. The same plan gives the same weights with the same library on the same processor."""
 
     # Shares of the full rates, each from its step on, with linear steps between them; the first is at the start of
     # training, the last at its end.
@@ -58,7 +58,7 @@ class Plan:
         return self.rates[-1][0]
 
     def kind(self, step):
-        """What the rows of a step are made of."""
+        """The kinds of rows in a step."""
         for first, name in reversed(self.kinds):
             if first <= step:
                 return KINDS[name]
@@ -76,7 +76,7 @@ class Plan:
         raise ValueError(f"the training has rates for the steps from {self.first} to {self.steps}, and this is step {step}")
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: what is planned for later ones may be changed."""
+        """Whether it proceeds as another plan did up to a step: the plan for later steps may be changed."""
         same = replace(self, rates=(), kinds=(), growth=()) == replace(other, rates=(), kinds=(), growth=())
         same = same and self.first == other.first
         return same and all(
@@ -140,7 +140,7 @@ def tensors(found, length):
 
 
 def save(path, network, optimizer, plan, step):
-    """Writes a checkpoint, whole or not at all. Without a plan, any goes on from it."""
+    """Writes a checkpoint, whole or not at all. Without a plan, any continues from it."""
     state = {
         "shape": network.shape.to_json(),
         "plan": plan and asdict(plan),
@@ -162,7 +162,8 @@ def load(path, precision="float32"):
 
 
 def _grown(network, optimizer, plan, step, compiled):
-    """The network as wide as the plan has it by a step, with an optimizer of its own; both as they are where they are."""
+    """The network as wide as the plan has it at a step, with an optimizer of its own; both unchanged if they have
+    that size."""
     shape = network.shape
     width, inner = map(max, plan.size(step) or (0, 0), (shape.width, shape.inner))
     if (width, inner) == (shape.width, shape.inner):
@@ -174,7 +175,8 @@ def _grown(network, optimizer, plan, step, compiled):
 
 
 def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
-    """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does."""
+    """Trains into a folder, from its checkpoint if it has one. `stop` is a step at which to end before the plan
+    does."""
     torch.set_num_threads(threads)
     # Most weights of attention become nearly zero. Processors take many times as long for numbers that small.
     torch.set_flush_denormal(True)

@@ -187,7 +187,7 @@ def _recorded(generator, name, seen):
 
 
 def _copied(value, seen):
-    """Whether a value stands in what was seen; a path may be two such joined."""
+    """Whether a value occurs in the seen texts; a path may be two such joined."""
     if isinstance(value, list):
         return all(_copied(item, seen) for item in value)
     if not isinstance(value, str) or value in ("", ".", "debug", "info", "warning", "error"):

@@ -1,4 +1,4 @@
-"""What strangers typed, and that it is not trained on."""
+"""Requests typed by strangers, and that they are not trained on."""
 
 import random
 import tempfile

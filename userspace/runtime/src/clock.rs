@@ -52,7 +52,7 @@ impl Clock {
 pub(crate) fn clock() -> Result<Clock, Error> {
     let timer = runtime::with(|rt| rt.facts.borrow().timer.clone()).flatten();
     timer.map(Clock::new).ok_or_else(|| {
-        Error::new("this process was given no `timer`; grant it one in the manifest to let it tell the time")
+        Error::new("this process was given no `timer`; grant it one in the manifest to let it read the time")
     })
 }
 

@@ -163,7 +163,7 @@ impl Mapping {
             .is_some_and(|end| end <= self.length);
         let offset = usize::try_from(offset).ok().filter(|_| inside).ok_or_else(|| {
             CallError::invalid_argument(alloc::format!(
-                "{length} bytes at {offset} lie outside a mapping of {} bytes",
+                "{length} bytes at {offset} are outside a mapping of {} bytes",
                 self.length
             ))
         })?;
@@ -233,7 +233,7 @@ impl Mapping {
 
     fn word(&self, offset: u64) -> Result<*mut u32, CallError> {
         if !offset.is_multiple_of(4) {
-            return Err(CallError::invalid_argument("a word lies at a multiple of 4"));
+            return Err(CallError::invalid_argument("a word must be at a multiple of 4"));
         }
         Ok(self.at(offset, 4)?.cast())
     }

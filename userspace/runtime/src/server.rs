@@ -278,14 +278,14 @@ impl Server {
                 return Ok(entry.object.clone());
             }
             return Err(CallError::disconnected(if (badge >> 32) & 0x7fff_ffff == self.epoch {
-                "the object behind this capability has ended"
+                "the object of this capability has ended"
             } else {
-                "the object behind this capability was lost when the service restarted"
+                "the object of this capability was lost when the service restarted"
             }));
         }
         if badge & DURABLE != 0 {
             let found = self.durable.borrow().as_ref().and_then(|find| find(badge & !DURABLE));
-            return found.ok_or_else(|| CallError::disconnected("the object behind this capability has ended"));
+            return found.ok_or_else(|| CallError::disconnected("the object of this capability has ended"));
         }
         let ordinal = u16::try_from(badge & 0xffff).unwrap_or(u16::MAX);
         let number = u16::try_from((badge >> 16) & 0xffff).unwrap_or(u16::MAX);

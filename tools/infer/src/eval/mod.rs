@@ -56,7 +56,7 @@ pub struct Args {
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
     let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
-    ensure!(model.supports_tools(), "{}: its chat template does not tell the model of tools", file.name());
+    ensure!(model.supports_tools(), "{}: its chat template does not list tools for the model", file.name());
     let mut conversations = set::read(&args.set)?;
     conversations.truncate(args.limit.unwrap_or(usize::MAX));
     let computer = options.computer()?;

@@ -79,9 +79,9 @@ impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Odd => "the controller transfers to even addresses only",
-            Self::OutOfReach => "the controller reaches the first 4 GiB of memory only, and this lies above",
+            Self::OutOfReach => "the controller reaches the first 4 GiB of memory only, and this is above",
             Self::Short => "there is less memory than data",
-            Self::TooMany => "the memory lies in too many pieces",
+            Self::TooMany => "the memory is in too many pieces",
         })
     }
 }

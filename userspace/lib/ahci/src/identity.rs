@@ -50,7 +50,7 @@ impl Disk {
         let commands = word(identity, 83);
         // Bits 15 and 14 say that the others mean something.
         if word(identity, 0) & 0x8000 != 0 || commands & 0xc000 != 0x4000 {
-            return Err("what it says of itself is not what a disk says");
+            return Err("its identification is not that of a disk");
         }
         if commands & (1 << 10) == 0 {
             return Err("it does not take sector numbers of 48 bits");
@@ -82,7 +82,7 @@ impl PacketDrive {
     pub fn parse(identity: &[u8; BYTES]) -> Result<Self, &'static str> {
         let general = word(identity, 0);
         if general & 0xc000 != 0x8000 {
-            return Err("what it says of itself is not what a drive with packets says");
+            return Err("its identification is not that of a drive with packets");
         }
         if general & 3 != 0 {
             return Err("its packets are not of 12 bytes");

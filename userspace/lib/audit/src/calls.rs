@@ -87,7 +87,7 @@ impl Calls {
 }
 
 fn told_already(id: &str, sequence: u64) -> AppendError {
-    AppendError::Invalid(format!("record {sequence} tells already what became of the call {id:?}"))
+    AppendError::Invalid(format!("record {sequence} already holds the outcome of the call {id:?}"))
 }
 
 /// Lengths keep the parts apart, whatever they hold.

@@ -459,7 +459,7 @@ fn a_decision_and_what_became_of_the_call_agree() {
     let Event::Tool(told) = &chain.get(head.sequence).unwrap().event else { panic!("no tool call") };
     assert!(!told.decided);
     let late = chain.append_general(4, decided(2, "consented")).unwrap_err().to_string();
-    assert!(late.contains("record 3 tells already what became of the call \"call-2\""), "{late}");
+    assert!(late.contains("record 3 already holds the outcome of the call \"call-2\""), "{late}");
     // Once each: no second decision, no second beginning or refusal.
     chain.append_general(5, decided(3, "auto")).unwrap();
     let again = chain.append_general(5, decided(3, "denied")).unwrap_err().to_string();

@@ -104,7 +104,7 @@ impl fmt::Display for GgufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeedMore { bytes } => {
-                write!(f, "more of the file is needed to go on: its first {}", count(*bytes, "byte"))
+                write!(f, "more of the file is needed: its first {}", count(*bytes, "byte"))
             }
             Self::Magic { found } => {
                 write!(f, "this is no GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())

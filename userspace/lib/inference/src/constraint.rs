@@ -19,5 +19,5 @@ impl Constraint for Held {
 }
 
 fn failed(error: ChatError) -> EngineError {
-    EngineError::Constraint { why: format!("cannot go on: {error}") }
+    EngineError::Constraint { why: format!("cannot continue: {error}") }
 }

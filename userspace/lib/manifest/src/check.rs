@@ -213,8 +213,10 @@ impl Checker<'_> {
         for (at, grant) in process.grants.iter().enumerate() {
             let there = format!("{here}.grants[{at}] `{}`", grant.name);
             if RESERVED.contains(&grant.name.as_str()) {
-                return Err(self
-                    .error(there, "every process has this capability of its own, or is given it by whoever runs it"));
+                return Err(self.error(
+                    there,
+                    "every process has this capability of its own, or gets it from the process that starts it",
+                ));
             }
             if grant.name.is_empty() || grants.iter().any(|other| other.name == grant.name) {
                 return Err(self.error(there, "each grant of a process needs a name of its own"));
@@ -324,7 +326,7 @@ impl Checker<'_> {
                     }
                 };
                 let client = u16::try_from(client.saturating_add(1))
-                    .map_err(|_| self.error(there, "the service has more clients than can be told apart"))?;
+                    .map_err(|_| self.error(there, "the service has more clients than badges can distinguish"))?;
                 let service = GrantSourceService { service: provider.to_owned(), ordinal, client };
                 (self.known(name), Rights::ALL, GrantSource::Service(service))
             }
@@ -383,7 +385,8 @@ impl Checker<'_> {
                 format!("`{provider}` does not provide `{name}`; it provides {}", list.join(", ")),
             )
         })?;
-        u16::try_from(at).map_err(|_| self.error(there, "the service provides more interfaces than can be told apart"))
+        u16::try_from(at)
+            .map_err(|_| self.error(there, "the service provides more interfaces than badges can distinguish"))
     }
 
     /// Whether the read-only form of a directory is meant.

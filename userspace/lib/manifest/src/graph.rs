@@ -45,7 +45,7 @@ fn process(out: &mut String, kind: &str, process: &Service) {
         out.push_str(", trusted");
     }
     if !process.when.is_empty() {
-        let _ = write!(out, ", where the medium has /{}", process.when);
+        let _ = write!(out, ", if the medium has /{}", process.when);
     }
     let limits = &process.limits;
     let _ = writeln!(

@@ -132,7 +132,7 @@ impl<'a> Graph<'a> {
             _ => return Err("it says one of `never`, of one at least, `apart`, of two at least, and `only`".to_owned()),
         };
         if property.of.as_ref().is_some_and(Vec::is_empty) {
-            return Err("`of` names nobody; without it everybody is meant".to_owned());
+            return Err("`of` is empty; leave it out to mean all".to_owned());
         }
         for name in stated {
             self.knows_capability(name)?;
@@ -210,7 +210,7 @@ impl<'a> Graph<'a> {
         };
         if !known {
             return Err(format!(
-                "nobody provides `{name}`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
+                "no service provides `{name}`; write SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
             ));
         }
         if read_only && what != DIRECTORY {

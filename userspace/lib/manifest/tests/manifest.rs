@@ -79,7 +79,7 @@ fn refusals_name_place_and_reason() {
         ("\"home\"", "\"logger\"", "each grant of a process needs a name of its own"),
         ("\"home\"", "\"account\"", "every process has this capability of its own"),
         ("\"home\"", "\"process\"", "every process has this capability of its own"),
-        ("\"home\"", "\"err\"", "or is given it by whoever runs it"),
+        ("\"home\"", "\"err\"", "or gets it from the process that starts it"),
         ("name = \"shell\"", "nam = \"shell\"", "line 9, column 1: unknown field `nam`"),
         ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { threads = 0 }", "needs a thread"),
         (
@@ -389,13 +389,13 @@ fn a_property_is_about_the_processes_of_its_own_file_and_those_before() {
 #[test]
 fn a_property_that_says_nothing_or_names_what_there_is_not_is_refused() {
     let nothing = "it says one of `never`, of one at least, `apart`, of two at least, and `only`";
-    let nobody = "nobody provides `X`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
+    let nobody = "no service provides `X`; write SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
     let cases = [
         ("", nothing.to_owned()),
         ("never = []", nothing.to_owned()),
         ("apart = [\"Logger\"]", nothing.to_owned()),
         ("never = [\"Logger\"]\nonly = []", nothing.to_owned()),
-        ("of = []\nonly = []", "`of` names nobody; without it everybody is meant".to_owned()),
+        ("of = []\nonly = []", "`of` is empty; leave it out to mean all".to_owned()),
         (
             "of = [\"disc\"]\nonly = []",
             "there is no `disc`; it names services, programs, profiles, a service, a program or profile.NAME"

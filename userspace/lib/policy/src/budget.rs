@@ -62,7 +62,7 @@ impl fmt::Display for Spent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session { limit } => {
-                write!(formatter, "this session has used its {}; start a new one to go on", count(*limit, "token"))
+                write!(formatter, "this session has used its {}; start a new one to continue", count(*limit, "token"))
             }
             Self::Principal { limit } => {
                 write!(formatter, "your sessions have used their {} together", count(*limit, "token"))

@@ -51,7 +51,7 @@ pub fn answer(lines: &[&str]) -> Result<(String, Vec<Call>), String> {
         } else if calls.is_empty() {
             text.push(line);
         } else if !line.trim().is_empty() {
-            return Err("text stands before the calls of an answer, not behind".to_string());
+            return Err("the text of an answer comes before its calls, not after".to_string());
         }
     }
     Ok((text.join("\n").trim().to_string(), calls))
@@ -142,7 +142,7 @@ mod tests {
             ("? a\nx\n? b\ncall  {}\n? c\nx", 3, "a call is"),
             ("? a\ncall t x\n", 1, "not JSON"),
             ("? a\ncall t []\n", 1, "a call is"),
-            ("? a\ncall t {}\nafter\n", 1, "before the calls"),
+            ("? a\ncall t {}\nafter\n", 1, "before its calls"),
         ] {
             let error = Handbook::parse(text).unwrap_err();
             assert!(error.line == line && error.what.contains(part), "{text:?}: {error}");

@@ -55,7 +55,7 @@ impl Script {
             let object = object(&value, "a line").map_err(&error)?;
             if let Some(header) = object.get("script") {
                 if !header_allowed || object.len() > 1 {
-                    return Err(error("\"script\" stands alone on the first line, or not at all".to_string()));
+                    return Err(error("\"script\" must be alone on the first line, or absent".to_string()));
                 }
                 script.selection = selection(header).map_err(&error)?;
             } else {

@@ -146,7 +146,7 @@ impl Comparison<'_> {
         }
         if let Some(Value::Array(values)) = schema.get("enum") {
             let fits = self.contains(values, value)?;
-            self.ensure(fits, || "it is none of the values that there are".into())?;
+            self.ensure(fits, || "it is not one of the permitted values".into())?;
         }
         if let Some(only) = schema.get("const") {
             let fits = self.same(only, value)?;
@@ -174,13 +174,13 @@ impl Comparison<'_> {
             for one in list(schema, key) {
                 fitting = fitting.saturating_add(u32::from(self.fits(one, value)?));
             }
-            self.ensure(fitting > 0, || "it is none of what it may be".into())?;
-            self.ensure(fitting == 1 || !one_only, || "it is more than one of what it may be".into())?;
+            self.ensure(fitting > 0, || "it matches no alternative".into())?;
+            self.ensure(fitting == 1 || !one_only, || "it matches more than one alternative".into())?;
         }
         match schema.get("not") {
             Some(not) => {
                 let fits = self.fits(not, value)?;
-                self.ensure(!fits, || "it is what it may not be".into())
+                self.ensure(!fits, || "it matches what `not` excludes".into())
             }
             None => Ok(()),
         }

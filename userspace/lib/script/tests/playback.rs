@@ -460,7 +460,7 @@ fn errors_name_the_line_and_what_to_do() {
             "{\"finish\":\"done\"}",
             "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, repetition, not \"done\"",
         ),
-        ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" stands alone on the first line"),
+        ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" must be alone on the first line"),
         ("{\"script\":{\"select\":\"random\"}}", "\"select\" is one of sequence, stateless"),
     ] {
         let error = Script::parse(script.as_bytes()).unwrap_err().to_string();

@@ -151,7 +151,7 @@ impl Vocabulary {
         let end = self.text.len().saturating_add(text.len());
         let end32 = u32::try_from(end).ok().filter(|_| end <= limits::TEXT_BYTES);
         let (Some(end32), Ok(id32)) = (end32, u32::try_from(id)) else {
-            return Err(wrong(&format!("is behind {} bytes of text, more than is accepted", limits::TEXT_BYTES)));
+            return Err(wrong(&format!("comes after {} bytes of text, more than is accepted", limits::TEXT_BYTES)));
         };
         self.text.push_str(text);
         self.ends.push(end32);

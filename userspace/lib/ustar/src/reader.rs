@@ -95,7 +95,7 @@ impl fmt::Display for ArchiveError {
             Self::CutInFile { name, bytes, present } => {
                 write!(f, "it is cut short: of the {bytes} bytes of `{}` only {present} are there", name.text())
             }
-            Self::NoHeader(at) => write!(f, "what lies at byte {at} is no header of a ustar archive"),
+            Self::NoHeader(at) => write!(f, "byte {at} does not begin a header of a ustar archive"),
             Self::Checksum(at) => write!(f, "the header at byte {at} does not have the checksum that it says"),
             Self::Size(at) => write!(f, "the header at byte {at} has a file size that is no octal number"),
             Self::BadName(at) => {

@@ -49,7 +49,7 @@ impl fmt::Display for VerityError {
             }
             Self::DataLength { block, expected, found } => write!(
                 f,
-                "block {block} was given as {}; it has {expected}, or {BLOCK_SIZE} with zeros behind them",
+                "block {block} was given as {}; it has {expected}, or {BLOCK_SIZE} with zeros after them",
                 count(*found, "byte")
             ),
             Self::DataMismatch { block } => write!(

@@ -316,7 +316,7 @@ impl LauncherServer for ProgramLauncher {
         // The launcher's own grants contain no directories.
         let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
-        let running = self.running(entry, started, None, "its launcher does not wait for it any more");
+        let running = self.running(entry, started, None, "its launcher no longer waits for it");
         let exit = running.started.process.wait().await;
         // A task that learns of its end finds no trace of it.
         self.accounts.settle(&running.started.account, &running.name).await;

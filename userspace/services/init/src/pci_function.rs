@@ -170,7 +170,7 @@ impl Function {
         let window = self.window(bar).await?;
         let offset = u64::from(table & !7).saturating_add(u64::from(vector).saturating_mul(ENTRY));
         if offset.saturating_add(ENTRY) > window.bytes {
-            return Err(CallError::failed("the device's interrupt table lies outside its window"));
+            return Err(CallError::failed("the device's interrupt table is outside its window"));
         }
         let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
         self.bus.write(self.place, COMMAND, command | MEMORY | NO_LINE).await?;

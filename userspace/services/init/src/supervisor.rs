@@ -87,7 +87,7 @@ impl System {
         }
         let end = match process.wait().await {
             Ok(exit) => describe_exit(&exit),
-            Err(error) => format!("its end could not be learned: {error}"),
+            Err(error) => format!("waiting for its end failed: {error}"),
         };
         *service.running.borrow_mut() = None;
         service.end_spawned().await;

@@ -257,7 +257,7 @@ impl System {
         let answer = async { self.medium.list("bin").await };
         let failed = |service: Rc<Service>| async move {
             service.changed.until(|| service.state() == ServiceState::Failed).await;
-            format!("service `{}` has failed: {} (what it said is above)", service.name(), service.last_exit())
+            format!("service `{}` has failed: {} (its messages are above)", service.name(), service.last_exit())
         };
         let all = async {
             match join_all(drivers.iter().cloned().map(failed)).await.into_iter().next() {

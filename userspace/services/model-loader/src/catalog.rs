@@ -174,7 +174,7 @@ impl Catalog {
         for (worker, given) in workers {
             // A client may have opened it since the list was made, or be about to.
             if !worker.is_held(&held) && worker.given() == given && !worker.is_being_opened() {
-                worker.stop("nobody holds its model any more").await;
+                worker.stop("its model has no holder any more").await;
             }
         }
     }

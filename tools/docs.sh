@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the book where mdbook is installed, and the API pages of all crates.
+# Builds the book if mdbook is installed, and the API pages of all crates.
 set -eu
 
 if command -v mdbook >/dev/null 2>&1; then

@@ -121,7 +121,7 @@ impl CapSlot {
     /// The sender's request: capability, rights mask, mode.
     ///
     /// # Errors
-    /// [`crate::Status::InvalidArgument`] where reserved bits or an unknown mode are set.
+    /// [`crate::Status::InvalidArgument`] if reserved bits or an unknown mode are set.
     pub const fn sent(self) -> Result<(u64, crate::Rights, TransferMode), crate::Status> {
         #[expect(clippy::cast_possible_truncation, reason = "the low half is the mask")]
         let rights = crate::Rights(self.word1 as u32);

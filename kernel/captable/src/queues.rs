@@ -2,7 +2,7 @@
 //! middle. The cost grows with the logarithm of all elements, whatever the keys are.
 //!
 //! It is a treap: a binary tree by key and age whose shape depends on numbers drawn from a secret
-//! seed, so that who chooses keys and times cannot make it deep.
+//! seed, so that a caller that chooses keys and times cannot make it deep.
 
 use crate::pool::{NIL, Pool};
 

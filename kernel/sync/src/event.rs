@@ -93,7 +93,7 @@ impl Knocks {
         }
     }
 
-    /// Wakes who sleeps, by `wake`, which is to wake one that waits for the word. The work is in place already.
+    /// Wakes the sleeper with `wake`, which must wake one thread that waits for the word. The work is in place already.
     #[inline]
     pub fn knock(&self, wake: impl FnOnce(&AtomicU32)) {
         self.0.fetch_add(1, Ordering::Release);

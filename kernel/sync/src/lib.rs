@@ -32,6 +32,6 @@ pub trait Futex {
     /// Waits until the word is woken, unless it holds something else than `expected` already. May return early.
     fn wait(&self, word: &AtomicU32, expected: u32);
 
-    /// Wakes those who wait for the word at this address, `count` at most. The memory need not be there any more.
+    /// Wakes threads that wait for the word at this address, `count` at most. The memory need not be there any more.
     fn wake(&self, word: *const AtomicU32, count: u32);
 }

@@ -21,7 +21,7 @@ pub struct SharedProducer<'r> {
 }
 
 impl SharedProducer<'_> {
-    /// The next slot to fill. It may be filled where fewer than the ring's slots are [`queued`](Self::queued).
+    /// The next slot to fill. It may be filled if fewer than the ring's slots are [`queued`](Self::queued).
     #[inline]
     #[must_use]
     pub fn index(self) -> u32 {

@@ -40,12 +40,12 @@ impl TicketLock {
         }
     }
 
-    /// The ticket that is drawn next: those before it were drawn by who came earlier.
+    /// The ticket that is drawn next: earlier arrivals drew those before it.
     pub(crate) fn drawn(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether whoever drew this ticket has given the lock up again.
+    /// Whether the drawer of this ticket has released the lock again.
     pub(crate) fn has_passed(&self, ticket: u32) -> bool {
         // Fewer than 2³¹ wait at once.
         self.served.load(Ordering::Relaxed).wrapping_sub(ticket).wrapping_sub(1) < 1 << 31

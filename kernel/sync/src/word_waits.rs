@@ -1,7 +1,8 @@
 //! Which thread waits for which word of a process's memory.
 //!
 //! The word is compared under the same lock under which a waiter is queued and a waker looks for
-//! waiters. So a thread that changes the word and then wakes finds everybody who saw the old value.
+//! waiters. So a thread that changes the word and then wakes finds every thread that saw the old
+//! value.
 
 use capos_captable::{QueueKey, Queues};
 

@@ -18,7 +18,7 @@ const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];
 /// The name of an accelerator, or nothing, if the probe is to choose.
 ///
 /// # Errors
-/// QEMU has none of that name; says which there are. Said where options are read, before anything is built.
+/// QEMU has none of that name; says which there are. Printed when options are read, before anything is built.
 pub fn name(text: &str) -> Result<String, String> {
     match text.is_empty() || NAMES.contains(&text) {
         true => Ok(text.to_owned()),

@@ -25,7 +25,7 @@ const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s
 /// Crates of the archive whose C functions are the library's.
 const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
 
-/// Builds it where anything has changed. Says whether it did.
+/// Builds it if anything has changed. Says whether it did.
 pub fn build(root: &Path) -> Result<bool> {
     let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
     let (folder, object) = (root.join(FOLDER), root.join(OBJECT));

@@ -22,7 +22,7 @@ pub const FILE: &str = "check.toml";
 pub struct Checks {
     /// Rows of the requirements that the scenario shows.
     pub rows: Vec<String>,
-    /// `transcript.txt`, where control sequences are taken out.
+    /// `transcript.txt`, without control sequences.
     pub transcript: Texts,
     /// When it appeared, by `terminal.timing`.
     pub timing: Vec<Timing>,

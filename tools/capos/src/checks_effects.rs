@@ -10,7 +10,7 @@ use crate::checks_audit::{Record, member, tool};
 /// A tool with an effect that the system's log records.
 struct Kind {
     tool: &'static str,
-    /// The argument that says to whom it is done.
+    /// The argument that names the target.
     argument: &'static str,
     /// The line that `init` writes, around the name.
     line: [&'static str; 2],

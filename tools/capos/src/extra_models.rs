@@ -106,7 +106,7 @@ pub enum Signer {
 pub struct Flip {
     /// Of which file.
     pub part: Part,
-    /// Its place there; from the end where negative.
+    /// Its place there; from the end if negative.
     pub at: i64,
 }
 

@@ -241,7 +241,7 @@ pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Moves baselines to what was measured, for a reason, and says from where to where.
+/// Moves baselines to the measured values, for a reason, and prints the old and the new ones.
 pub fn move_baseline(root: &Path, measured: &Figures, names: &[String], because: &str) -> Result<()> {
     let mut baseline = Baseline::read(root)?;
     let old = baseline.clone();

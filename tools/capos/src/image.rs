@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 pub struct Recipe<'a> {
     /// The kernel's ELF file.
     pub kernel: &'a Path,
-    /// The Multiboot2 loader's ELF file, where GRUB boots.
+    /// The Multiboot2 loader's ELF file, if GRUB boots.
     pub loader: Option<&'a Path>,
     /// The boot package.
     pub boot_package: &'a Path,
@@ -71,7 +71,7 @@ pub struct Recipe<'a> {
     pub trees: &'a [(String, PathBuf)],
     /// The kernel's command line.
     pub command_line: &'a str,
-    /// The Limine release, where Limine boots.
+    /// The Limine release, if Limine boots.
     pub limine: Option<&'a Path>,
     /// The date that the image carries.
     pub date: Date,

@@ -183,7 +183,7 @@ impl Vocabulary {
     }
 }
 
-/// The character that each byte is written as in byte-level vocabularies: itself where Latin-1 has a visible one, and else
+/// The character that each byte is written as in byte-level vocabularies: itself if Latin-1 has a visible one, and else
 /// the next from U+0100 on.
 fn alphabet() -> Vec<char> {
     let mut others = '\u{100}'..;

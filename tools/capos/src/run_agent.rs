@@ -20,7 +20,7 @@ pub struct Args {
     /// The scenario's folder; the shipped smoke when left out.
     #[arg(long, value_name = "DIR", env = "SCENARIO")]
     scenario: Option<PathBuf>,
-    /// Where to put what comes out of it; `target/run-agent/NAME` when left out.
+    /// Where to put its results; `target/run-agent/NAME` when left out.
     #[arg(long, value_name = "DIR", env = "OUT")]
     out: Option<PathBuf>,
     /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.

@@ -22,7 +22,7 @@ const SCHEMA: &str = "schema";
 const MANIFEST: &str = "iso_root/etc/manifest.toml";
 /// A schema's name for the file of annotations that it imports.
 const ANNOTATIONS: &str = "A";
-/// The profile whose sessions hold a new service: those who run the machine.
+/// The profile whose sessions hold a new service: the operators'.
 const PROFILE: &str = "operator";
 /// Characters of a name at most: it is that of a process, a folder and a part of a tool's name.
 const MAX_NAME: usize = 24;

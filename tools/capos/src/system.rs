@@ -41,7 +41,7 @@ pub struct Parts {
     boot_package: PathBuf,
     /// The manifest's source.
     manifest: PathBuf,
-    /// Where programs lie without their debugging information.
+    /// Programs without their debugging information.
     stripped: PathBuf,
     /// The files of every image, and those that scenarios have besides.
     stage: PathBuf,
@@ -144,7 +144,7 @@ impl System {
         Ok((models, trust))
     }
 
-    /// Where programs go on an image, and their files.
+    /// Folder of programs on an image, and their files.
     fn placed(&self, programs: &[Program], user: &Path, std: &Path) -> Result<Vec<(String, PathBuf)>> {
         let place = |program: &Program| {
             let folder = if program.std { std } else { user };

@@ -19,7 +19,7 @@ use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
 use crate::{accel, bench, machines, run_agent, toolchain, upstream};
 
-/// Where scenarios lie, each in a folder, below the source folder.
+/// The folder of scenarios, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 /// Under which name the upstream suites that are a part of `make test` run; all of them are `make test-std`.
 const UPSTREAM: &str = "upstream";

@@ -215,7 +215,7 @@ pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> 
     Ok(())
 }
 
-/// Runs cargo, its messages going where ours go.
+/// Runs cargo; its messages go to ours.
 fn build(command: &mut Command, what: &str) -> Result<()> {
     let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
     if !status.success() {

@@ -1,7 +1,7 @@
 //! Model files that are not what they should be, made by code.
 //!
-//! Each says what has to come of it at the worst. Most are refused when they are opened; others are sound files with
-//! something in them that is meant to keep whoever runs them from going on.
+//! Each says what has to come of it at the worst. Most are rejected when they are opened; others are sound files that
+//! contain something to stop the program that runs them.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -79,7 +79,7 @@ impl Computer {
     }
 }
 
-/// A model and what runs it, and one sequence for those who need no more.
+/// A model and its machine, and one sequence for commands that need no more.
 pub struct Run<'f> {
     pub model: Model<'f>,
     pub computer: Computer,

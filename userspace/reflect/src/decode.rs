@@ -93,8 +93,8 @@ impl Walk {
         let is_set = reader.has(field).map_err(|error| self.refuse(&error))?;
         let is_slot = matches!(field.get_proto().which(), Ok(field::Slot(_)));
         let ty = field.get_type().which();
-        // A pointer that is null says nothing where absence means something; in a struct that holds
-        // itself it is also what ends the walk.
+        // If absence has a meaning, a null pointer is left out; in a struct that contains itself it
+        // also ends the walk.
         let may_be_absent = has_annotation(field, optional::ID).map_err(|error| self.refuse(&error))?
             || (is_slot && matches!(ty, TypeVariant::Struct(_)));
         if !is_set && may_be_absent && !in_union(field) {

@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Value, ReflectError> {
     if !depth(&value, crate::MAX_DEPTH) {
         return Err(ReflectError::whole("nested deeper than 64 levels"));
     }
-    // `serde_json` keeps the order of the text where any crate of the build asks it to.
+    // `serde_json` keeps the order of the text if any crate of the build asks it to.
     value.sort_all_objects();
     Ok(value)
 }

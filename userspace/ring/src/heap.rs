@@ -91,7 +91,7 @@ impl<L: RawMutex> BlockSource for Heap<L> {
     }
 }
 
-/// How it grows: the process's account and address space, and the ring of whoever needs memory.
+/// How it grows: the process's account and address space, and the ring of the thread that needs memory.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     account: u64,

@@ -27,7 +27,7 @@ pub const BLOCKING_ROOM: u32 = MOST_AT_ONCE + 1;
 /// Operations that [`Ring::run_any`] runs at one time.
 pub const MOST_AT_ONCE: u32 = 4;
 
-/// Tag of the one blocking operation of a thread that is in flight. A user of the ring who keeps others in flight has
+/// Tag of the one blocking operation of a thread that is in flight. A user of the ring that keeps others in flight has
 /// other tags for them.
 const TAG: u64 = u64::MAX;
 /// Tag of its cancelling.
@@ -305,7 +305,7 @@ impl Ring {
         unsafe { self.run(Operation::WaitWord { address, expected }, deadline) }
     }
 
-    /// Wakes those who wait for a word of memory, at most `count`; the completion's value says how many.
+    /// Wakes threads that wait for a word of memory, at most `count`; the completion's value says how many.
     pub fn wake_word(&self, address: u64, count: u32) -> Completion {
         // SAFETY: the kernel takes the address for a name and touches no memory.
         unsafe { self.run(Operation::WakeWord { address, count }, NO_DEADLINE) }
@@ -317,7 +317,7 @@ impl Ring {
         unsafe { self.run(Operation::Release { cap }, NO_DEADLINE) };
     }
 
-    /// Lets the kernel run whoever else is ready.
+    /// Lets the kernel run other ready threads.
     pub fn yield_now(&self) {
         // SAFETY: NOP names no memory.
         unsafe { self.run(Operation::Nop, NO_DEADLINE) };

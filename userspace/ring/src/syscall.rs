@@ -14,8 +14,8 @@ use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD, INVOKE, INVOKE_
 #[inline]
 pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     let taken: u64;
-    // SAFETY: the kernel writes only to what the entries of the ring name, and those are buffers
-    // that who queued them vouched for. Without `nomem` the compiler takes all exposed memory as changed.
+    // SAFETY: the kernel writes only to the buffers that the entries of the ring name, and the code that
+    // queued them vouched for those. Without `nomem` the compiler takes all exposed memory as changed.
     unsafe {
         asm!(
             "syscall",

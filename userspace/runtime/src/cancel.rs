@@ -55,7 +55,7 @@ impl CancelToken {
         child
     }
 
-    /// Asks everybody who watches to stop.
+    /// Asks all watchers to stop.
     pub fn cancel(&self) {
         let (wakers, children) = {
             let mut state = self.state.borrow_mut();

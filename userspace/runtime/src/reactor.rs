@@ -38,7 +38,7 @@ impl Key {
         Self(number)
     }
 
-    /// As a number, for who keeps it elsewhere.
+    /// As a number, for other owners.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
@@ -295,8 +295,8 @@ impl Reactor {
         Some(operation)
     }
 
-    /// The completion and what was lent, once the operation has ended; until then remembers whom
-    /// to wake.
+    /// The completion and its memory, once the operation has ended; until then it remembers the
+    /// waker.
     pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Box<Lent>)> {
         let operation = self.operation(key)?;
         match &mut operation.state {

@@ -131,7 +131,7 @@ impl Runtime {
         });
     }
 
-    /// Reads what has completed and wakes who waited for it. Returns whether there was one.
+    /// Reads completions and wakes their waiters. Returns whether there was one.
     pub(crate) fn collect(&self) -> bool {
         let mut any = false;
         // The rest of a turn fills what room there is.
@@ -212,7 +212,7 @@ impl Runtime {
     }
 }
 
-/// The calling thread's ring, where calls hold up the thread: only programs on `std` have such.
+/// The calling thread's ring, if calls block the thread: only programs on `std` have such.
 #[cfg(not(all(capos_guest, feature = "std")))]
 #[inline]
 pub(crate) fn idle_ring() -> Option<Ring> {

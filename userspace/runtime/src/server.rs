@@ -373,8 +373,8 @@ impl Server {
                             reply.send(result.map_err(CallError::into_exception)).await;
                             drop(pass);
                         });
-                        // Queued here and now: no later call's answer comes before it, and whoever the handler has let go
-                        // on, the process's end included, comes after it.
+                        // Queued here and now: no later call's answer precedes it, and it precedes all effects of tasks
+                        // that the handler has woken, the process's end included.
                         if poll_first(answer.as_mut()).is_pending() {
                             calls.spawn(answer);
                         }

@@ -125,7 +125,7 @@ std::thread_local! {
 /// Runs a test's process: `main` gets an [`Env`] with these capabilities. Returns what it returns.
 ///
 /// # Panics
-/// Where every task of the process waits for something that never comes.
+/// If every task of the process waits for something that never comes.
 #[expect(clippy::panic, reason = "a test that cannot end fails")]
 pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnce(Env) -> F) -> T {
     let Ok(layout) = RingLayout::new(16, 32) else { panic!("the ring sizes are wrong") };

@@ -68,7 +68,7 @@ pub(crate) async fn unless_cancelled<T>(watch: &mut Watch, work: impl Future<Out
 /// the process, which is dropped with its caller.
 ///
 /// # Errors
-/// [`Status::StaleCapability`] if the call was answered, [`Status::Overloaded`] where another task
+/// [`Status::StaleCapability`] if the call was answered, [`Status::Overloaded`] if another task
 /// waits for its end already.
 pub async fn cancelled(cx: &CallContext) -> Result<(), Status> {
     if cx.reply == 0 {

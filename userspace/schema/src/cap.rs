@@ -182,7 +182,7 @@ impl IncomingMessage {
     }
 }
 
-/// Bytes of results that a call has room for where neither the schema nor its caller says more.
+/// Bytes of results that a call has room for if neither the schema nor its caller says more.
 pub const RESULTS: u32 = 64 << 10;
 
 /// How a call ended.

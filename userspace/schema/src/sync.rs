@@ -20,7 +20,7 @@ const FIRST_WORDS: u32 = 256;
 pub enum Completion {
     /// The results are written.
     Done,
-    /// The answer comes later, by whoever kept the call.
+    /// The answer comes later, from the keeper of the call.
     Pending,
 }
 

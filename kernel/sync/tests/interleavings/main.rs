@@ -130,7 +130,7 @@ fn who_has_the_kernels_lock_alone_meets_nobody_who_shares_it() {
     share_by::<2>(1);
 }
 
-/// Two who share a lock do so at once.
+/// Two sharers share a lock at once.
 #[test]
 fn who_shares_the_kernels_lock_waits_for_nobody_who_does() {
     explore(1, || {

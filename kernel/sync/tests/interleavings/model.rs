@@ -99,7 +99,7 @@ impl Futex for Kernel {
 /// Tasks that can go on.
 pub type Queue = Mutex<VecDeque<u32>>;
 
-/// A number that is read and written in two steps, so that two who do so at the same time are found out.
+/// A number that is read and written in two steps, so that two concurrent threads are detected.
 pub struct Counter(AtomicU32);
 
 impl Counter {

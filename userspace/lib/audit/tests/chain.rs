@@ -600,7 +600,7 @@ fn one_session_leaves_room_to_others() {
         assert!((limit / 3..=limit / 8 * 3).contains(&bytes), "{bytes}");
     }
     assert!(share.to_string().contains("end the session and log in again"));
-    // Two who did their worst have left something to a third, and all three end.
+    // Two attackers have left something to a third, and all three end.
     let (bytes, why) = fill("two", "shell");
     assert_eq!(why, AppendError::Full { limit });
     assert!(bytes > limit / 6, "{bytes}");

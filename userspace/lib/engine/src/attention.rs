@@ -10,7 +10,7 @@ use crate::product::Machine;
 
 /// Products from which on the work is handed to other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
-/// The same where each takes long.
+/// The same if each takes long.
 const SLOW_PRODUCTS_SHARED: usize = 1024;
 
 /// Scores that there may be of tokens which are taken together, unless one token has more.

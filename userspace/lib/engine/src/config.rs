@@ -91,9 +91,9 @@ pub struct Config {
     pub attention_scale: f32,
     /// By how much queries grow with their position, if they do.
     pub attention_temperature: Option<Temperature>,
-    /// Where scores are capped softly.
+    /// Bound of the soft cap of scores.
     pub attention_cap: Option<f32>,
-    /// Where logits are capped softly.
+    /// Bound of the soft cap of logits.
     pub logit_cap: Option<f32>,
     /// The factor of embeddings.
     pub embedding_scale: f32,

@@ -46,7 +46,7 @@ impl<'a> Model<'a> {
             let why = format!("has {rows} rows, and the vocabulary has {tokens} tokens, each of which needs one");
             return Err(EngineError::tensor("token_embd.weight", why));
         }
-        // Where positions have rows, there are no others.
+        // If positions have rows, there are no others.
         let positions = weights.input.as_ref().and_then(|input| input.positions);
         let most = positions.map_or(crate::limits::CONTEXT, |positions| positions.rows());
         let context = context.unwrap_or(config.context).clamp(1, most);

@@ -1,6 +1,6 @@
 //! How many tokens go through the model in one pass.
 
-/// Nanoseconds that a pass may take, so that whoever cancels or waits for the next token waits no longer.
+/// Nanoseconds that a pass may take, so that cancellation and the next token wait no longer.
 const PASS: u64 = 40_000_000;
 
 /// Tokens of a pass at least: six take about three times as long as one, which cannot be divided, if a pass takes long,

@@ -52,7 +52,7 @@ pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + 
     });
 }
 
-/// Rows that are worth handing to other threads, where each is done soon.
+/// Rows that are worth sharing with other threads, if each is done soon.
 const ROWS_SHARED: usize = 8;
 
 /// How many of `count` rows to put into a part: all, if they are few.

@@ -27,7 +27,7 @@ pub struct Sampling {
     pub top_p: f32,
     /// Tokens that have this part of the likeliest one's probability stay.
     pub min_p: f32,
-    /// Logits of tokens among the latest [`REPETITION_WINDOW`] are divided by it, or multiplied where negative.
+    /// Logits of tokens among the latest [`REPETITION_WINDOW`] are divided by it, or multiplied if negative.
     pub repetition_penalty: f32,
     /// Where the random numbers begin. The same seed, settings and logits give the same tokens.
     pub seed: u64,

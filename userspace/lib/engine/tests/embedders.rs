@@ -16,7 +16,7 @@ use capos_engine_threads::Threads;
 use serde_json::Value;
 use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 
-/// How much further from the reference vectors may be where keys and values are kept as bytes.
+/// How much further from the reference vectors may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
 /// The same if they decide which experts a token goes through.

@@ -9,7 +9,7 @@ use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Singl
 use capos_engine_threads::Threads;
 use support::{distance, files, folder, kernels, read};
 
-/// How much further from the reference logits may be where keys and values are kept as bytes.
+/// How much further from the reference logits may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
 /// Checks logits after the prompt, given at once and token by token, and the tokens that follow.

@@ -36,8 +36,8 @@ impl<'a> Header<'a> {
     /// its start, as is at hand.
     ///
     /// # Errors
-    /// [`GgufError::NeedMore`] where `prefix` is too short; every other error means that the
-    /// file is malformed or not supported.
+    /// [`GgufError::NeedMore`] if `prefix` is too short; every other error means that the file is
+    /// malformed or not supported.
     pub fn parse(prefix: &'a [u8], file_size: u64) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(prefix, file_size);
         let found = cursor.magic()?;

@@ -21,7 +21,7 @@ use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
-/// How much more a grammar may cost than the library has it: where calls may lack a mark, each tool's schema is in it
+/// How much more a grammar may cost than the library has it: if calls may lack a mark, each tool's schema is in it
 /// twice.
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
@@ -89,8 +89,8 @@ impl Grammars {
         Ok(Self { factory, marks, lines: LineTokens::new(tokenizer).map(Arc::new) })
     }
 
-    /// The grammar of an answer. None where anything may be said. The tokenizer is the one that these are for. A tool whose
-    /// schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
+    /// The grammar of an answer. None if the answer is unconstrained. The tokenizer is the one that these are for. A
+    /// tool whose schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
     ///
     /// # Errors
     /// [`ChatError::Grammar`] if the answer's own schema asks for what grammars cannot hold to.

@@ -15,7 +15,7 @@ use crate::said::{Repetition, Said};
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
-/// Characters of a number, so that it means the same to whoever reads it.
+/// Characters of a number, so that it means the same to every reader.
 const NUMBER_CHARACTERS: usize = 16;
 
 /// Tokens of a vocabulary that these answers are made of.

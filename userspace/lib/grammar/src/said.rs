@@ -112,9 +112,9 @@ fn pieces(
 pub struct Repetition {
     said: Arc<Said>,
     begun: bool,
-    /// Where in what was said it can be.
+    /// The positions in the conversation's texts where it can be.
     first: BTreeSet<usize>,
-    /// Where in what was said its second part can be.
+    /// The positions in the conversation's texts where its second part can be.
     second: BTreeSet<usize>,
     /// Whether its second part can begin now.
     joined: bool,

@@ -1,8 +1,9 @@
 //! The system manifest, on the host: read from TOML, checked, encoded for the image, explained.
 //!
-//! The manifest says which processes the first process starts, what each holds, and whom it may
-//! call. It is checked as a whole before anything is built: names, interfaces, hardware that two
-//! services would share, circles. Errors name the file, the place, and what to do.
+//! The manifest says which processes the first process starts, their capabilities, and the services
+//! that each may call. It is checked as a whole before anything is built: names, interfaces,
+//! hardware that two services would share, circles. Errors name the file, the place, and what to
+//! do.
 #![forbid(unsafe_code)]
 
 mod check;

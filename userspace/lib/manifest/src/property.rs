@@ -17,7 +17,7 @@ pub const GROUPS: &[&str] = &["services", "programs", "profiles"];
 /// Checks all properties that are stated.
 ///
 /// # Errors
-/// The first that does not hold, with who breaks it by what; one that names what there is not.
+/// The first property that does not hold, with its violator and the capability; or one that names something absent.
 pub fn check(file: &str, properties: &[Property], manifest: &Manifest) -> Result<()> {
     let graph = Graph::new(manifest);
     for (index, property) in properties.iter().enumerate() {
@@ -48,7 +48,7 @@ impl std::fmt::Display for Held {
     }
 }
 
-/// A capability as a property names it: `SERVICE.INTERFACE`, `kernel.OBJECT`, or an interface of whoever provides it.
+/// A capability as a property names it: `SERVICE.INTERFACE`, `kernel.OBJECT`, or an interface of any provider.
 struct Named<'a> {
     name: &'a str,
     read_only: bool,

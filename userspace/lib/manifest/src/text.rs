@@ -72,7 +72,7 @@ pub struct Property {
     /// Whether what can be reached by calls counts as held.
     #[serde(default)]
     pub reach: bool,
-    /// The processes that it can be about, where later documents have more.
+    /// The processes that it can be about, if later documents have more.
     #[serde(skip)]
     pub among: Option<Vec<String>>,
 }
@@ -136,7 +136,7 @@ pub struct Grant {
     pub name: String,
     /// `SERVICE.INTERFACE` or `kernel.OBJECT`.
     pub from: String,
-    /// Rights, where fewer than usual.
+    /// Rights, if fewer than usual.
     pub rights: Option<Vec<String>>,
     /// `kernel.ports`: the first port.
     pub first: Option<u16>,

@@ -9,7 +9,7 @@ use capos_gguf::Header;
 pub const TOGETHER: usize = 4;
 /// Most tokens that a worker takes through a model at once.
 pub const PASS: usize = 128;
-/// Tokens that lengths of conversations are multiples of where memory decides.
+/// Lengths of conversations are multiples of this many tokens if memory decides.
 pub const STEP: u32 = 256;
 
 /// A worker's memory that does not depend on the model's shape: its program, its heap, and the records of requests.

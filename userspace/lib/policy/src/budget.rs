@@ -24,7 +24,7 @@ impl Used {
     /// Bytes that hold it.
     pub const BYTES: usize = 20;
 
-    /// For keeping over a restart of whoever counts: the tokens, the start of the window, the requests in it.
+    /// For keeping over a restart of the counting process: the tokens, the start of the window, the requests in it.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -65,8 +65,8 @@ fn above<'a>(label: &'a Label, classes: &[String]) -> Option<&'a str> {
 
 /// The least label that is above both, with sorted classes and none that another makes superfluous.
 ///
-/// It is at most [`LABEL_LIMIT`] long and has names of classes only, whoever gave the labels: in place of what is neither it has
-/// the class that is above all.
+/// It is at most [`LABEL_LIMIT`] long and has names of classes only, whatever labels were given: a label that is
+/// neither becomes the class above all.
 #[must_use]
 pub fn join(one: &Label, other: &Label) -> Label {
     let mut joined = Label::default();

@@ -57,8 +57,8 @@ pub struct Launch<'a> {
     pub arguments: Vec<String>,
     /// `KEY=VALUE` lines.
     pub environment: Vec<String>,
-    /// All that it gets, besides its own `account`, `space` and `table`, and, where `limits` allow it
-    /// more than one thread, `process`: itself, to start threads and no more.
+    /// All its grants besides its own `account`, `space` and `table`. If `limits` allow it more than
+    /// one thread, it also gets `process`: itself, to start threads and no more.
     pub grants: Vec<Granted>,
     /// Its limits, carved from `account`.
     pub limits: Limits,

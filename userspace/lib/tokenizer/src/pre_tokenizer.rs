@@ -105,7 +105,7 @@ impl Prepared {
         give(given..text.len());
     }
 
-    /// Where what begins at `at` ends, and whether it is a piece.
+    /// The end of the piece that begins at `at`, and whether it is one.
     fn find(&self, cache: &mut Cache, text: &str, at: usize) -> Option<(usize, bool)> {
         let input = Input::new(text).range(at..).anchored(Anchored::Yes);
         // An automaton without bytes to stop at and without a bound on its refills does not fail.

@@ -31,7 +31,7 @@ pub enum Piece<'a> {
     Text(&'a str),
 }
 
-/// Finds marks. Where several begin at one place the longest is found.
+/// Finds marks. If several begin at one place, the longest is found.
 struct Finder {
     automaton: Option<AhoCorasick>,
     ids: Vec<u32>,
@@ -64,7 +64,7 @@ impl Special {
         let pieces = with(&is_piece);
         let searched = templates.iter().map(|template| template.len()).fold(0usize, usize::saturating_add);
         check_work(vocabulary, &pieces, searched)?;
-        // Templates may put marks of bars together, from the name of who speaks.
+        // Templates may put marks of bars together, from the speaker's name.
         let is_barred = |text: &str| ["<|", "<｜"].iter().any(|open| text.starts_with(open)) && text.ends_with('>');
         let said = |text: &str| is_barred(text) || templates.iter().any(|template| template.contains(text));
         let (spoken, foreign): (Vec<u32>, Vec<u32>) =

@@ -38,7 +38,7 @@ impl Turns {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.taken.set(false);
-        // All who wait, not the first alone: that one may have been cancelled meanwhile.
+        // All waiting tasks, not the first alone: that one may have been cancelled meanwhile.
         for waker in self.0.waiting.take() {
             waker.wake();
         }

@@ -36,8 +36,8 @@ struct Cached {
 /// # Ok::<(), VerityError>(())
 /// ```
 ///
-/// Where another check ran between the two calls and the cache dropped a block that this one
-/// counted on, the answer is [`VerityError::TreeBlockMissing`]: read that block too and call again.
+/// If another check ran between the two calls and the cache dropped a block that this one counted
+/// on, the answer is [`VerityError::TreeBlockMissing`]: read that block too and call again.
 pub struct BlockVerifier {
     geometry: TreeGeometry,
     digest: FileDigest,
@@ -101,9 +101,9 @@ impl BlockVerifier {
     /// order; ones that are not needed are ignored.
     ///
     /// # Errors
-    /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] where bytes differ from
-    /// what was signed; [`VerityError::TreeBlockMissing`] if a tree block is needed that is not
-    /// there; [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong requests.
+    /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] if bytes differ from the
+    /// signed ones; [`VerityError::TreeBlockMissing`] if a tree block is needed that is not there;
+    /// [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong requests.
     pub fn verify_block(&mut self, block: u64, data: &[u8], tree_blocks: &[(u64, &[u8])]) -> Result<(), VerityError> {
         let expected = self.geometry.block_length(block)?;
         if data.len() != expected && data.len() != BLOCK_SIZE {

@@ -20,7 +20,7 @@ pub trait TreeSink {
     fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE]) -> Result<(), Self::Error>;
 }
 
-/// A sink for those who only want the digest.
+/// A sink for callers that want the digest only.
 impl TreeSink for () {
     type Error = core::convert::Infallible;
 

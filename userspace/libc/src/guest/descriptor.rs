@@ -470,7 +470,7 @@ extern "C" fn ftruncate64(number: c_int, length: i64) -> c_int {
     }))
 }
 
-/// Locks a whole file among all who have opened it, in other processes too: its server keeps the lock.
+/// Locks a whole file against all other openers, in other processes too: its server keeps the lock.
 #[unsafe(no_mangle)]
 extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     answer(get(number).and_then(|open| {

@@ -48,7 +48,7 @@ impl OpenFile {
         }
     }
 
-    /// Locks the file. `EWOULDBLOCK` where others have it and it is not to be waited for.
+    /// Locks the file. `EWOULDBLOCK` if others have it and the caller does not want to wait.
     pub fn lock(&self, exclusive: bool, wait_for_it: bool) -> Result<()> {
         self.locked.store(true, Ordering::Relaxed);
         let held = match &self.open {

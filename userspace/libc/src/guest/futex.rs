@@ -34,7 +34,7 @@ fn wait_until(address: u64, expected: u32, deadline: u64) -> Completion {
     ring().wait_word(address, expected, deadline)
 }
 
-/// Wakes those who wait for the word at an address, at most `count`.
+/// Wakes threads that wait for the word at an address, at most `count`.
 fn wake_at(address: u64, count: u32) -> Completion {
     ring().wake_word(address, count)
 }

@@ -83,8 +83,8 @@ pub fn unmap(start: u64, length: u64) -> Result<()> {
     Ok(())
 }
 
-/// Maps a file to read: the pages of its server, if it has such, shared with all who map it. Elsewhere a mapping of the
-/// process's own is filled with what the file holds now; one that is to show others' changes is refused.
+/// Maps a file to read: the pages of its server, if it has such, shared by all processes that map it. Elsewhere a
+/// mapping of the process's own is filled with what the file holds now; one that is to show others' changes is refused.
 fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
     let open = descriptor::get(descriptor)?;
     let Object::File(file) = &open.object else { return Err(Errno(libc::ENODEV)) };

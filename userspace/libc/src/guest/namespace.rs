@@ -58,7 +58,7 @@ impl From<PathError> for Errno {
     }
 }
 
-/// Where relative paths start, once the program has said so.
+/// Where relative paths start, once the program has set it.
 static WORKING: Mutex<Option<Path>> = Mutex::new(None);
 /// Where they start before.
 static FIRST: Once<Path> = Once::new();

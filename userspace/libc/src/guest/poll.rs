@@ -12,7 +12,7 @@ use crate::guest::description::Object;
 use crate::guest::errno::{Errno, Result, answer};
 use crate::guest::{clock, descriptor, futex, stream};
 
-/// Counts what has happened to pipes and counters: those who wait for any of them wait for another number.
+/// Counts what has happened to pipes and counters: a waiter for any of them waits for the count to change.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// How many threads wait, so that there is no wake-up call without a waiter.
 static WAITING: AtomicU32 = AtomicU32::new(0);

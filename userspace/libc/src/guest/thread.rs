@@ -180,7 +180,7 @@ fn create_now(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Resu
     }
 }
 
-/// The capability of a thread. The thread itself may ask for it before who made it has got it.
+/// The capability of a thread. The thread itself may ask for it before its creator has it.
 fn client(thread: &Thread) -> ThreadClient {
     thread.known.wait(&Kernel);
     // SAFETY: every thread's block contains its ring.

@@ -1,4 +1,4 @@
-//! Has those greeted whom its arguments name: each by a thread of its own, then all at once by tasks of one thread.
+//! Greets the names in its arguments: each by a thread of its own, then all at once by tasks of one thread.
 #![forbid(unsafe_code)]
 
 use std::thread;

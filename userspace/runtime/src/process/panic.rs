@@ -1,6 +1,5 @@
-//! The panic handler: it logs what happened and where, and ends the process. Where memory was needed that there is none
-//! for, which the language's library takes for a panic too, no place in the program is to blame: it says how much was
-//! needed.
+//! The panic handler: it logs what happened and where, and ends the process. If an allocation fails, which the
+//! language's library takes for a panic too, no place in the program is to blame: it says how much was needed.
 
 use core::fmt::Write;
 use core::panic::PanicInfo;
@@ -56,7 +55,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     let text = line.text().unwrap_or("panicked");
     runtime::with(|rt| {
         use capos_schema::cap::AsCap;
-        // Borrowed by whoever panicked: then there is nothing to write to.
+        // Borrowed by the panicking code: then there is nothing to write to.
         let Ok(facts) = rt.facts.try_borrow() else { return };
         let debug = facts.log.debug.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.debug);
         let logger = facts.log.logger.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.logger);

@@ -18,7 +18,7 @@ const RECORDS: u32 = 32;
 /// The audit log, some records at a time.
 struct Records<'a> {
     reader: &'a AuditReaderClient,
-    /// Where to go on; none at the end.
+    /// Where to continue; none at the end.
     from: Option<u64>,
 }
 

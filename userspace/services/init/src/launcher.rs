@@ -28,8 +28,8 @@ use crate::system::System;
 const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
-/// How long a program may run whose output is kept, in nanoseconds, whoever waits for it. A session waits as long as its
-/// profile says (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
+/// How long a program may run whose output is kept, in nanoseconds, whichever caller waits for it. A session waits as
+/// long as its profile says (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
 const MAX_TIME: u64 = 1_800_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;
@@ -140,7 +140,7 @@ pub struct ProgramLauncher {
     accounts: Rc<Accounts>,
 }
 
-/// Whether the launcher may give a capability to whoever runs a program: time and chance, and a way to write to the log,
+/// Whether the launcher may give a capability to any program's caller: time and chance, and a way to write to the log,
 /// under the program's name.
 fn own(wanted: &Wanted) -> bool {
     match &wanted.source {

@@ -1,4 +1,4 @@
-//! Waking whoever waits for a change.
+//! Waking all tasks that wait for a change.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

@@ -30,7 +30,7 @@ use worker::{FRAME, Forge};
 
 /// Keys whose signatures are believed.
 const TRUST: &str = "etc/trust";
-/// Where models lie.
+/// The folder of models.
 const MODELS: &str = "boot/models";
 /// The script of a scenario.
 const SCENARIO_SCRIPT: &str = "scenario/model.jsonl";

@@ -320,9 +320,9 @@ impl Worker {
 pub struct Room {
     /// Frames that the worker may use.
     pub frames: u64,
-    /// Tokens of a conversation, where these are fewer than the file says.
+    /// Tokens of a conversation, if these are fewer than the file says.
     pub fewer: Option<u32>,
-    /// Why the model cannot be opened, where not even a short conversation has room.
+    /// Why the model cannot be opened, if not even a short conversation has room.
     pub too_little: Option<String>,
 }
 

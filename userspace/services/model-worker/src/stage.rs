@@ -10,7 +10,7 @@ use crate::weights::Weights;
 
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// Steps of a computation between two looks at the clock and at who cancels.
+/// Steps of a computation between two checks of the clock and of cancellation.
 const SLICE: u32 = 50_000;
 
 /// The objects that the events of a response act on.
@@ -63,7 +63,7 @@ async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallEr
         for _ in 0..SLICE {
             state = std::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
         }
-        // Others are served, and whoever cancels is heard.
+        // Others are served, and cancellations are heard.
         capos_rt::yield_now().await;
     }
     Ok(())

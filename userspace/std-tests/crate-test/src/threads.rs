@@ -88,7 +88,7 @@ impl Counter {
     }
 }
 
-/// Threads of C that detach themselves at once, each before who made it need know of it: their numbers.
+/// Threads of C that detach themselves at once, each before its creator knows of it: their numbers.
 #[expect(unsafe_code, reason = "C's functions are unsafe to call")]
 fn detached(count: usize) -> Vec<i64> {
     static NUMBERS: std::sync::Mutex<Vec<i64>> = std::sync::Mutex::new(Vec::new());

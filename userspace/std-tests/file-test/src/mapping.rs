@@ -55,7 +55,7 @@ impl Drop for Mapping {
 }
 
 fn a_file_is_mapped_to_read(folder: &Path) -> Outcome {
-    // A file of the medium has pages of its own, which all who map it share; another is copied.
+    // A file of the medium has pages of its own, which all processes that map it share; another is copied.
     let path = if cfg!(capos_guest) { Path::new("/medium/bin/file-test").to_owned() } else { folder.join("file") };
     if !cfg!(capos_guest) {
         fs::write(&path, vec![7; 3 * PAGE + 5]).map_err(told("writing"))?;

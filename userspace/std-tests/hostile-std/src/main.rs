@@ -72,7 +72,7 @@ fn refused<T>(result: io::Result<T>, number: i32, what: &str) -> Outcome {
     }
 }
 
-/// An attack that ends the process, where everything is as it should be.
+/// An attack that ends the process, if everything is as it should be.
 fn ending(name: &str, argument: &str) -> Outcome {
     match name {
         "std-no-memory-left" => exhaust::no_memory_left(),

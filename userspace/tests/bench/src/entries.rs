@@ -133,7 +133,7 @@ pub fn push(entry: &RawEntry) {
     unsafe { raw::push(entry) };
 }
 
-/// The thread's rings, for who leaves the runtime alone from now on.
+/// The thread's rings, for code that works without the runtime from now on.
 pub fn ring() -> Option<Ring> {
     // SAFETY: programs here have one thread, and the caller does nothing but use them.
     unsafe { raw::ring() }

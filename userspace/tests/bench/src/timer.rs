@@ -137,7 +137,7 @@ impl Timers<'_> {
         self.check(&found, 0, 0, "who computes alone")
     }
 
-    /// Where more compute than there are processors, each is interrupted at the end of a turn and not more often.
+    /// If more threads compute than there are processors, each is interrupted at the end of a turn and not more often.
     async fn turns(&self) -> Result<(), Error> {
         let spinners = self.spinners(self.processors.saturating_add(1), 0).await?;
         let from = capos_rt::now()?;

@@ -309,7 +309,7 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
             "of {windows} windows of {WINDOW} pages {one} came in for an answer, and {two} for the same answer again"
         );
         ensure(*one > windows / 6, format!("{told}: it read too little of its weights"))?;
-        // The worker's own text is read again in either case where memory is short.
+        // The worker's own text is read again in either case if memory is short.
         ensure(if fits { *two < one / 50 } else { *two > one / 4 }, told.clone())?;
         report.line(&told);
     }

@@ -17,7 +17,7 @@ pub const GROUP: usize = 32;
 /// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for what is left over.
 pub const CHUNK: usize = 256;
 
-/// Values of a single row that are worth handing to other threads, where floating point is slow.
+/// Values of a single row that are worth sharing with other threads, if floating point is slow.
 const VALUES_SHARED: usize = 1024;
 
 /// Values whose sum is kept; half a group.

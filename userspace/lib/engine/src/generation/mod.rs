@@ -1,8 +1,8 @@
 //! Requests on their way through one model.
 //!
 //! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and after these a piece of
-//! the prompts that are being read. A pass is bounded work, so whoever cancels between two of them waits for one only.
-//! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
+//! the prompts that are being read. A pass is bounded work, so a cancellation between two of them waits for one only. A
+//! prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
 //! With the kernels `scalar`, `swar` and `sse41`, a request's result does not depend on other requests or on the
 //! pieces, to the last bit. `avx2`, `avx512` and `amx` add in another order when a pass has two or more tokens. Two

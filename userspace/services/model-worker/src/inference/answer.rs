@@ -36,7 +36,7 @@ impl Answer {
                 }
             }
             self.requests.step();
-            // Others are served, and whoever cancels is heard.
+            // Others are served, and cancellations are heard.
             capos_rt::yield_now().await;
         }
     }

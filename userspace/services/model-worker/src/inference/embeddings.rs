@@ -84,7 +84,7 @@ impl Underway<'_> {
                 return vectors.map_err(|error| refused(&error));
             }
             self.embeddings.step();
-            // Others are served, and whoever cancels is heard.
+            // Others are served, and cancellations are heard.
             capos_rt::yield_now().await;
         }
     }

@@ -75,7 +75,7 @@ async fn dma(kit: &Kit) -> Result<(), Error> {
     let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();
     let paged = kit.account.create_paged_memory(PAGE, &client).await?;
     refused("pinning paged memory", dma.pin(&paged, 0, PAGE).await)?;
-    // Pinned memory stays until the device releases it, whoever else does.
+    // Pinned memory stays until the device releases it.
     let pinned = dma.pin(&own, 0, 4 * PAGE).await?;
     drop(own);
     capos_rt::yield_now().await;

@@ -15,7 +15,7 @@ use capos_schema::kernel::{
 
 use crate::kit::{self, Answers, Kit};
 
-/// CPU time that the runner lets those have who are to use it up.
+/// CPU time that the runner gives to attacks that are to use it up.
 const LITTLE_TIME: u64 = 300_000_000;
 /// No attack gets this many of anything.
 const TOO_MANY: usize = 1_000_000;

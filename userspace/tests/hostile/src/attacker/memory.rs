@@ -292,7 +292,7 @@ pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
             _ => {}
         }
     }
-    // Mapping where everything was unmapped works as ever.
+    // Mapping an unmapped range works as before.
     kit.space.unmap(FREE, 40 * PAGE).await?;
     let memory = memory::create(40 * PAGE)?;
     kit.space

@@ -209,7 +209,8 @@ impl Runner {
         self.sing(1).await
     }
 
-    /// Brings the kernel's list of those who read the log to one size: it keeps the room of a few, and gives back that of many.
+    /// Brings the kernel's list of the log's readers to one size: it keeps the room of a few, and gives back that of
+    /// many.
     async fn fill_log_readers(&self) {
         let mut readers = Vec::new();
         for _ in 0..LOG_READERS {

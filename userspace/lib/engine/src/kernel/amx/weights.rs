@@ -137,7 +137,7 @@ unsafe fn widened<F: Widen>(chunk: &[F], tile: usize) -> Numbers {
     }
 }
 
-/// Weights of a type of numbers of 16 bits, each the sum of two of BF16 where `RESTS`, and of BF16 itself otherwise.
+/// Weights of a type of numbers of 16 bits, each the sum of two of BF16 with `RESTS`, and of BF16 itself otherwise.
 pub struct Floats<F, const RESTS: bool>(PhantomData<F>);
 
 impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {

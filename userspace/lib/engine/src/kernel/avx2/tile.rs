@@ -186,7 +186,7 @@ type Weight = [[u8; 4 * LANES]; WIDE];
 /// Four columns of eight rows of activations.
 type Quants = [[u8; 4]; TILE_ROWS];
 
-/// The sums of a group's products where 16 bits have room for them: 16 products of four bits and seven with a sign.
+/// The sums of a group's products if 16 bits have room for them: 16 products of four bits and seven with a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn sums_of_small<B: Unpack, const N: usize, const FIRST: usize>(

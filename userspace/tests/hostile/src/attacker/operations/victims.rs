@@ -13,7 +13,7 @@ use crate::kit::{self, Kit};
 /// Where a victim's code is mapped. As a size it exceeds the machine's memory, so that no operation fills that much
 /// with zeros.
 pub const CODE: u64 = 0x1000_0000_0000;
-/// Where random addresses lie that are free in a victim.
+/// Random addresses that are free in a victim.
 pub const PLACES: u64 = 0x2000_0000_0000;
 /// Where the rings of its first thread are.
 const RING: u64 = 0x3000_0000_0000;

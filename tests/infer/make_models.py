@@ -82,7 +82,7 @@ class Maker:
             w.add_feed_forward_length(o["inside"])
         if "words" in o:
             self.vocabulary(o["words"])
-        # Bytes are hardly ever likely, so that what is said can be read.
+        # Bytes are hardly ever likely, so that the output is readable.
         quiet = o["vocabulary"] - len(o["words"]) if "words" in o else 0
         self.matrix("token_embd.weight", o["vocabulary"], width, scale=width**0.5, quiet=quiet)
         if not o.get("tied"):

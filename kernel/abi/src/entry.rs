@@ -390,7 +390,7 @@ impl Entry {
         Self::decode_as(raw, u8_at(raw, 0))
     }
 
-    /// The same for an entry whose first byte is `opcode`: if that is a constant, only what such an entry needs is
+    /// The same for an entry whose first byte is `opcode`: if that is a constant, only the work for such an entry is
     /// done.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ const _: () = assert!(MAX_CAPS.is_power_of_two());
 /// the count can have.
 #[inline(always)]
 fn array(address: u64, last: u64, most: u8) -> Option<CapArray> {
-    // Above the buffer's length: how many are sent, how many accepted, and what is reserved.
+    // Above the buffer's length: the numbers of sent and accepted capabilities, and reserved bytes.
     let counts = last >> 32;
     let accepted = (counts >> 8) as u8;
     let fits = counts & !(COUNT << 8 | u64::from(most)) == 0
@@ -201,7 +201,8 @@ mod tests {
         ]
     }
 
-    /// The last word, as entries have it and nearly so: a length, how many are sent, how many accepted, and what is reserved.
+    /// The last word, as entries have it and nearly so: a length, the numbers of sent and accepted capabilities, and
+    /// reserved bytes.
     fn last() -> impl Strategy<Value = u64> {
         let length = prop_oneof![Just(0_u64), (0_u64..9).prop_map(|number| number * 8), 0_u64..1 << 32];
         let accepted =

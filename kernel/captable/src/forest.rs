@@ -233,7 +233,7 @@ impl<H> Forest<H> {
         self.node(index).map_or(0, |node| node.count)
     }
 
-    /// Counts a child, and what is below it, for its parent.
+    /// Counts a child, and the nodes below it, for its parent.
     fn count_for(&mut self, parent: u32, child: u32) {
         let more = self.node(child).map_or(0, |node| node.count.saturating_add(u32::from(node.holder.is_some())));
         if let Some(node) = self.node_mut(parent) {
@@ -329,7 +329,7 @@ impl<H> Forest<H> {
     }
 
     /// Makes the children of `from` children of `to`. Each node is handed up at most once per
-    /// revocation, since after that it is a direct child of what is revoked.
+    /// revocation, since after that it is a direct child of the revoked node.
     fn hand_up(&mut self, from: u32, to: u32) {
         loop {
             let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL) else {

@@ -37,7 +37,7 @@ impl<'a> Arena<'a> {
         Ok(address)
     }
 
-    /// Puts one 64-bit number right after what was put last, and gives its address.
+    /// Puts one 64-bit number right after the last item, and returns its address.
     pub fn put_number(&mut self, number: u64) -> Result<u64> {
         let (start, end) = (self.used, self.used.checked_add(8).ok_or(FULL)?);
         self.memory.get_mut(start..end).ok_or(FULL)?.copy_from_slice(&number.to_le_bytes());

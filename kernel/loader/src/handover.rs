@@ -1,4 +1,4 @@
-//! The order of the boot: read what was handed over, place everything, write the answers, enter the kernel.
+//! The order of the boot: read the handover, place everything, write the answers, enter the kernel.
 
 use capos_loader::arena::Arena;
 use capos_loader::image::Image;

@@ -43,8 +43,8 @@ fn quarter(a: &mut u32, b: &mut u32, c: &mut u32, d: &mut u32) {
     *b = (*b ^ *c).rotate_left(7);
 }
 
-/// A generator whose key is replaced after every use, so that what it gave cannot be computed
-/// from what it holds.
+/// A generator whose key is replaced after every use, so that its earlier output cannot be computed
+/// from its state.
 #[derive(Clone)]
 pub struct Generator {
     key: [u8; 32],

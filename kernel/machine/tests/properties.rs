@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn an_address_is_canonical_where_its_sign_is_extended(
-        // Many have all of the upper bits equal, and many are at either edge of what is not canonical.
+        // Many have all of the upper bits equal, and many are at either edge of the non-canonical range.
         address in prop_oneof![
             (any::<i64>(), 0_u32..17).prop_map(|(bits, shift)| (bits >> shift).cast_unsigned()),
             USER_END - 4..USER_END + 4,

@@ -112,8 +112,8 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
         old
     }
 
-    /// The first page from `page` on whose bit is set in what `of` says of its group, in a part that begins with page
-    /// `first`.
+    /// The first page from `page` on whose bit is set in the mask that `of` returns for its group, in a part that
+    /// begins with page `first`.
     fn next(&self, shift: u32, first: u64, page: u64, of: &impl Fn(&Group<L, R>) -> u32) -> Option<u64> {
         // Those before `page` do not count.
         let before = page.saturating_sub(first);

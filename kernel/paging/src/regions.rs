@@ -1,4 +1,4 @@
-//! The regions of an address space: ranges that do not overlap, each with what it maps.
+//! The regions of an address space: ranges that do not overlap, each with its content.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

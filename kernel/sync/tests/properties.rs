@@ -8,7 +8,7 @@ use capos_sync::ring::{Consumer, Producer, SharedConsumer, SharedProducer};
 use proptest::prelude::*;
 
 proptest! {
-    /// Either side fills and takes when it may; both always agree with a queue on what is in the ring.
+    /// Either side fills and takes when it may; both always agree with a queue on the content of the ring.
     #[test]
     fn a_submission_ring_is_a_queue(
         start in prop_oneof![any::<u32>(), u32::MAX - 40..=u32::MAX],

@@ -1,9 +1,9 @@
 //! Which accelerator QEMU is to use: KVM if it really runs 64-bit guests at speed, TCG otherwise.
 //!
-//! That `/dev/kvm` can be opened says little: under some hosts KVM emulates most of what a booting guest does, and a
-//! boot loader never gets done. So a guest of one sector is run. It counts to twenty million before paging is on,
-//! counts again in 64-bit mode, waits for a timer interrupt there, and leaves through the debug-exit device. A
-//! processor does that in a tenth of a second; the probe allows two.
+//! That `/dev/kvm` can be opened says little: under some hosts KVM emulates most of a booting guest's work, and a boot
+//! loader never finishes. So a guest of one sector is run. It counts to twenty million before paging is on, counts
+//! again in 64-bit mode, waits for a timer interrupt there, and leaves through the debug-exit device. A processor does
+//! that in a tenth of a second; the probe allows two.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The accelerator to use: what `ACCEL` names, or what the probe finds.
+/// The accelerator to use: that of `ACCEL`, or the probe's result.
 pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
         Some(name) if !name.is_empty() => Ok(name.to_owned()),

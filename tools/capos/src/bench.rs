@@ -37,7 +37,7 @@ pub struct Args {
     /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
     #[arg(long)]
     record: bool,
-    /// Measure the kernel alone, and make what comes out this figure's baseline in docs/bench/baseline.json; `all` is every
+    /// Measure the kernel alone, and make the result this figure's baseline in docs/bench/baseline.json; `all` is every
     /// figure. Any number of times.
     #[arg(long, value_name = "FIGURE", requires = "because", conflicts_with = "record")]
     move_baseline: Vec<String>,
@@ -115,7 +115,7 @@ fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
 }
 
-/// Where the results of what measures go.
+/// Where the results of measurements go.
 pub fn folder(system: &System, name: &str) -> PathBuf {
     system.target().join("bench").join(name)
 }
@@ -185,7 +185,7 @@ fn history(commit: &str, date: &str, figures: &Figures) -> Result<String> {
     Ok(lines)
 }
 
-/// Instructions from the kernel's first to what the shell calls so in the log, without those when all wait.
+/// Instructions from the kernel's first to the shell's mark in the log, without those when all wait.
 pub fn instructions_at(log: &str, what: &str) -> Result<u64> {
     let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
     let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell's output lacks {what}"))?.1;
@@ -201,7 +201,7 @@ pub fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
     found.with_context(|| format!("`{before}…{after}` was not found"))
 }
 
-/// How far it is to the first process and to the prompt, and what is in use there.
+/// The time to the first process and to the prompt, and the memory in use there.
 fn at_the_prompt(log: &str) -> Result<Figures> {
     let instructions = "instructions";
     let first = number_between(log, "the first process began ", " counts")?;

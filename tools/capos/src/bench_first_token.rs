@@ -19,9 +19,9 @@ use crate::scenario::Scenario;
 use crate::system::System;
 use crate::{linux, manifest, session_tools};
 
-/// The scenario, and what the figures are named by.
+/// The scenario, and the prefix of the figures' names.
 const NAME: &str = "first-token";
-/// Where the program on Linux looks for the model, and for the tokens of what it reads.
+/// Where the program on Linux looks for the model, and for the tokens of its prompt.
 const MODEL: &str = "home/model.gguf";
 const PROMPT: &str = "home/prompt.txt";
 

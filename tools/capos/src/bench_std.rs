@@ -17,7 +17,7 @@ const PACKAGE: &str = "capos-std-bench";
 const PROGRAM: &str = "bench-std";
 /// The program's last line.
 const DONE: &str = "bench-std has measured";
-/// Scenarios and what their figures are named by.
+/// Scenarios and the prefixes of their figures' names.
 const BARE: &str = "bare";
 const STD: &str = "std";
 const LINUX: &str = "linux";

@@ -17,7 +17,7 @@ const PACKAGE: &str = "capos-infer";
 const PROGRAM: &str = "token-cost";
 /// Where the program looks for the model.
 const MODEL: &str = "home/model.gguf";
-/// The scenario, and what both figures are named by.
+/// The scenario, and the prefix of both figures' names.
 const TOKEN: &str = "token";
 
 /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.

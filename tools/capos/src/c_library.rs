@@ -20,7 +20,7 @@ const STD: &str = "libcapos_std.a";
 const STD_FLAG: &str = "-lstatic:-bundle=capos_std";
 /// How cargo builds programs that are linked against it, from the source folder.
 pub const CONFIG: &str = "userspace/libc/cargo-config.toml";
-/// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
+/// Libraries that `std` names: the object, which is linked by its own name, contains everything that it needs of them.
 const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
 /// Crates of the archive whose C functions are the library's.
 const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
@@ -31,7 +31,7 @@ pub fn build(root: &Path) -> Result<bool> {
     let (folder, object) = (root.join(FOLDER), root.join(OBJECT));
     let std = folder.join(STD);
     std_library::build(&std)?;
-    // How it is linked counts as well, and what programs are linked with besides.
+    // The link options count as well, and the other libraries of programs.
     let inputs = [archive, root.join(SOURCE), std];
     if files::up_to_date(&object, &inputs)? {
         return Ok(false);
@@ -54,7 +54,7 @@ pub fn config(root: &Path) -> Result<String> {
     Ok(text.replace(FOLDER, folder.to_str().context("the path of the source folder is not UTF-8")?))
 }
 
-/// The same for what is linked with `std` as the compiler has it: the tests of `std`, which another compiler may build.
+/// The same for programs that link `std` as the compiler has it: the tests of `std`, which another compiler may build.
 pub fn config_with_whole_std(root: &Path) -> Result<String> {
     let text = config(root)?;
     let (copy, rest): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(|line| line.contains(STD_FLAG));

@@ -34,7 +34,7 @@ const ONE: [u8; 2] = [0x00, 0x3c];
 /// Tokens of a conversation: each byte of the tools' descriptions is one.
 const CONTEXT: u32 = 65_536;
 
-/// The vocabulary: texts with what each is for, as files number it.
+/// The vocabulary: texts and their kinds, in the order of files.
 fn vocabulary(chain: &Chain) -> BTreeMap<String, usize> {
     let first = FIRST.map(str::to_owned).into_iter().chain((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
     let mut ids = BTreeMap::new();
@@ -228,6 +228,6 @@ mod tests {
         let says = [["a", "b"], ["a", "c"]].map(|said| said.map(str::to_owned).to_vec()).to_vec();
         let chain = Chain { template: "hermes.jinja".into(), tool_template: None, marks: Vec::new(), says };
         let error = file(&chain, "two ways", &folder).unwrap_err().to_string();
-        assert!(error.contains("followed by two others"), "{error}");
+        assert!(error.contains("has two successors"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The required results of a scenario's run: `check.toml` and what holds for every run. `docs/scenarios.md`
+//! The required results of a scenario's run: `check.toml` and checks of every run. `docs/scenarios.md`
 //! describes both.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub struct Texts {
 }
 
 impl Checks {
-    /// Reads a scenario's `check.toml`; without one, only what holds for every run is checked.
+    /// Reads a scenario's `check.toml`; without one, only the checks of every run apply.
     pub fn open(folder: &Path) -> Result<Self> {
         let file = folder.join(FILE);
         let text = match std::fs::read_to_string(&file) {

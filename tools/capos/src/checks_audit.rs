@@ -28,7 +28,7 @@ pub struct Audit {
     pub open: usize,
     /// Calls at most that the broker decided on and that never ran, whose own records a full log had no room for.
     pub untold: usize,
-    /// The log was restarted: only what it holds since then was exported.
+    /// The log was restarted: only its records since then were exported.
     pub restarted: bool,
     /// The bytes of the file.
     pub bytes: Texts,

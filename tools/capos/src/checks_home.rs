@@ -32,7 +32,7 @@ impl Home {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Compares the home directory after the run with what is expected, and with the one before it and the audit log: the
+/// Compares the home directory after the run with the expected one, and with the one before it and the audit log: the
 /// effects and the records are the same, one to one.
 pub fn check(wanted: &Home, before: &Path, after: &Path, records: &[Record], failures: &mut Vec<String>) -> Result<()> {
     let found = load(after)?;

@@ -13,7 +13,7 @@ use crate::expect::Stripper;
 /// `scriptreplay` reads it.
 pub const FILE: &str = "terminal.timing";
 
-/// A piece of what a terminal got: when it came, since the machine was started, and its bytes.
+/// A piece of a terminal's output: its time since the machine was started, and its bytes.
 pub type Piece = (Duration, usize);
 
 /// Texts that must have appeared piece by piece. Each is a regular expression, which is found after the one before, and
@@ -23,7 +23,7 @@ pub type Piece = (Duration, usize);
 pub struct Timing {
     /// The text before that, such as what a person typed.
     pub after: String,
-    /// The first of what appeared then.
+    /// The first of the text that appeared then.
     pub begins: String,
     /// Its last part.
     pub ends: String,
@@ -161,7 +161,7 @@ mod tests {
             timing.holds(&Timed::of(raw.as_bytes(), &times))
         };
         assert_eq!(whole(&[(0, "ask\n"), (800, "one "), (900, "two"), (1000, " three")]), Ok(()));
-        // The first letter counts, whatever comes with it, and what was taken back does not.
+        // The first letter counts, whatever comes with it, and erased text does not.
         assert_eq!(whole(&[(0, "ask\n"), (700, "x\u{8}o"), (990, "ne two"), (1000, " three")]), Ok(()));
         for at_once in [
             &[(0, "ask\n"), (1000, "one two three")][..],

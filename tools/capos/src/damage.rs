@@ -1,4 +1,4 @@
-//! Boot media that are damaged, each in one way, and what must be said of it.
+//! Boot media, each damaged in one way, and the expected report.
 
 use std::path::Path;
 

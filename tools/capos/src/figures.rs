@@ -1,9 +1,9 @@
 //! Bounds of the kernel's figures: at most a hundredth or two over a baseline in the repository, and the same at both
 //! ends of a curve.
 //!
-//! The baseline is `docs/bench/baseline.json`: for each figure its value and why it was last moved, and what built and
-//! counted it. Another compiler generates other instructions for the same source, so figures are then printed and not
-//! judged. Curves are always judged, since both ends come from one run.
+//! The baseline is `docs/bench/baseline.json`: for each figure its value and the reason of its last change, and the
+//! compiler and emulator. Another compiler generates other instructions for the same source, so figures are then
+//! printed and not judged. Curves are always judged, since both ends come from one run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,7 +91,7 @@ impl Baseline {
         std::fs::write(&path, json).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Takes over what was measured of these figures, or of [`ALL`]: then what was not measured is forgotten.
+    /// Stores the measured values of these figures, or of [`ALL`]: then all other figures are forgotten.
     fn move_to(&mut self, measured: &Figures, names: &[String], because: &str, tools: Tools) -> Result<()> {
         ensure!(!because.trim().is_empty(), "a baseline is moved for a reason: say it with --because");
         let all = names.iter().any(|name| name == ALL);

@@ -1,4 +1,4 @@
-//! Files of the build: written only when their content changes, so that what depends on them stays up to date.
+//! Files of the build: written only when their content changes, so that their dependents stay up to date.
 
 use std::fs::File;
 use std::io::Write;

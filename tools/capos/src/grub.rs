@@ -41,8 +41,8 @@ const BIOS_IMAGE: &str = "boot/grub/bios.img";
 const UEFI_IMAGE: &str = "boot/grub/uefi.img";
 
 /// Writes the boot programs and the configuration below `root`, the top folder of the image, and gives the options
-/// that make xorriso boot them. The boot programs start what is on this image only: they look for a file whose name is
-/// the digest of what they start. (A disc's date is the same for one made in the same second.)
+/// that make xorriso boot them. The boot programs start this image's files only: they look for a file whose name is the
+/// digest of the files that they start. (A disc's date is the same for one made in the same second.)
 pub fn prepare(root: &Path, command_line: &str) -> Result<Vec<OsString>> {
     let library = library()?;
     let folder = root.join("boot/grub");

@@ -216,7 +216,7 @@ impl Model {
     }
 }
 
-/// A tensor of a file: its name, its type, its dimensions, and what it is filled with.
+/// A tensor of a file: its name, its type, its dimensions, and its content.
 type Tensor = (String, TensorType, Vec<u64>, Fill);
 
 /// The tensors of a model with their types, as llama.cpp's quantiser chooses them for `Q4_K_M`. The output is the embedding.

@@ -334,7 +334,7 @@ fn grant(name: &str, from: &str) -> Value {
     Value::InlineTable(InlineTable::from_iter([("name", name), ("from", from)]))
 }
 
-/// Adds a capability to what the sessions of the profile hold, on a line of its own.
+/// Adds a capability to those of the profile's sessions, on a line of its own.
 fn hold(document: &mut DocumentMut, name: &str, from: &str) -> Result<()> {
     let profile = document.get_mut("profile").and_then(|profiles| profiles.get_mut(PROFILE));
     let grants = profile.and_then(|profile| profile.get_mut("grants")).and_then(Item::as_array_mut);

@@ -161,7 +161,7 @@ fn model(file: &Path) -> Result<()> {
 /// How a run went; written to `result.json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// True when every step was taken, the machine ended as it should, the export is whole, and what is checked holds.
+    /// True when every step was taken, the machine ended as it should, the export is complete, and all checks hold.
     pub passed: bool,
     /// Why not, in a sentence.
     pub reason: Option<String>,
@@ -279,7 +279,7 @@ fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Te
     Ok((Terminal::new(ours)?, running))
 }
 
-/// Waits for QEMU to connect; an early end of QEMU is an error with what it said.
+/// Waits for QEMU to connect; an early end of QEMU is an error with its output.
 fn accept(listener: &UnixListener, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
     listener.set_nonblocking(true)?;
     loop {

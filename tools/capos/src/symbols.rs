@@ -1,8 +1,8 @@
 //! `capos symbols`: names the addresses of backtraces in a log.
 //!
 //! Programs are packed on an image without names, so the kernel and panicking programs print addresses only. Each is
-//! found in the file that the linker made, which stays below `target`: its function, file and line, and what was
-//! inlined there.
+//! found in the file that the linker made, which stays below `target`: its function, file and line, and the functions
+//! that were inlined there.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -72,7 +72,7 @@ pub struct Symbols {
     open: BTreeMap<String, Option<Loader>>,
     /// A line's program, as the kernel and the log name it.
     program: Regex,
-    /// An address, with the word before it and what `std` says if it has no name. After `address` it is one of data.
+    /// An address, with the word before it and the text of `std` if it has no name. After `address` it is one of data.
     address: Regex,
 }
 

@@ -18,7 +18,7 @@ use crate::{boot_package, c_library, files, toolchain, ustar, weights_gguf, weig
 const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
 /// The scripted model's place on the image, and below `target/models`.
 const MODEL: &str = "scripted.gguf";
-/// Size of the scripted model in bytes, and what its content depends on.
+/// Size of the scripted model in bytes, and the seed of its content.
 const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It is encoded into the boot package, not copied to the image.
@@ -267,8 +267,8 @@ impl Parts {
         Ok(Some(over))
     }
 
-    /// The boot package: the system's, one with what a scenario's manifest adds, or one of chosen programs alone, for
-    /// which the scenario's manifest is the whole.
+    /// The boot package: the system's, one with a scenario's additions, or one of chosen programs alone, for which the
+    /// scenario's manifest is the whole.
     fn boot_package_of(&self, variant: &Variant, out: &Path) -> Result<PathBuf> {
         let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
         let manifest = manifest.filter(|path| path.is_file());
@@ -358,7 +358,7 @@ fn is_small_enough(program: &Program, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that what the manifest starts or lets be run is on an image without test programs.
+/// Makes sure that all programs of the manifest are on an image without test programs.
 fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
     let manifest = crate::manifest::read(&[manifest])?;
     for entry in manifest.services.iter().chain(&manifest.programs) {

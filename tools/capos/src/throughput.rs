@@ -51,7 +51,7 @@ fn together(at_once: u64) -> Result<u64> {
     Ok(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Adds to what capOS did at once what the host does, and how the two compare.
+/// Adds the host's throughput to that of capOS, and their ratio.
 pub fn beside_host(guest: &mut Figures) -> Result<()> {
     let alone = together(1)?;
     for at_once in AT_ONCE {

@@ -188,8 +188,8 @@ pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
-/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they are not those of what
-/// runs while it is built, and says if it is.
+/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they do not affect the
+/// tools that run during its build. Returns its path.
 pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--profile", "fuzz", "--target", USER, "-p", "capos-fuzz", "--features", "libfuzzer"]);

@@ -24,7 +24,7 @@ const THREADS: u32 = 512;
 const THE_MACHINE: &str = "(machine)";
 /// Tests that run at the same time in one program.
 const TEST_THREADS: &str = "--test-threads=4";
-/// Seconds of the host for booting, and for what each program takes besides its tests.
+/// Seconds of the host for booting, and for each program besides its tests.
 const BOOT_SECONDS: u64 = 120;
 const PROGRAM_SECONDS: u64 = 30;
 
@@ -59,7 +59,7 @@ struct Entry<'a> {
     threads: u32,
 }
 
-/// How all of them went: the tests of each program, and what is wrong besides.
+/// How all of them went: the tests of each program, and other faults.
 #[derive(Debug, Default)]
 pub struct Results {
     /// By program.

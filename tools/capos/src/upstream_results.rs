@@ -112,7 +112,7 @@ impl Outcome {
                 None => count.failures.push((test.clone(), format!("it did not end: {report}"))),
             }
         }
-        // A program that ends badly after a test has failed does what it should.
+        // A program that ends badly after a test has failed behaves correctly.
         if count.failures.is_empty() && report != CLEAN {
             count.failures.push((RUN.into(), format!("no test failed, and the program did not end well: {report}")));
         }

@@ -108,7 +108,7 @@ fn registry<'a>(root: &Path, suites: &[&'a Suite]) -> Result<Workspace<'a>> {
     finish(root, folder, "registry.lock", members, None)
 }
 
-/// A crate's manifest without its benchmarks, its examples and what only they need.
+/// A crate's manifest without its benchmarks, its examples and their own dependencies.
 fn trimmed(text: &str, suite: &Suite) -> Result<String> {
     let mut manifest: Table = toml::from_str(text)?;
     for section in ["bench", "example"] {
@@ -152,7 +152,7 @@ fn library<'a>(root: &Path, suites: &[&'a Suite]) -> Result<Workspace<'a>> {
     finish(root, folder, "rust-src.lock", members, Some(library))
 }
 
-/// Writes what the members have in common.
+/// Writes the common part of the members.
 fn finish<'a>(
     root: &Path,
     folder: PathBuf,

@@ -41,7 +41,7 @@ impl Count {
             rest = after;
             match token {
                 TokenTree::Group(group) if is_for_tests(group) => {
-                    // With what the attribute is for, up to its body.
+                    // With the reason of the attribute, up to its body.
                     let end = after.iter().position(|token| {
                         matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
                             || matches!(token, TokenTree::Punct(mark) if mark.as_char() == ';')
@@ -84,7 +84,7 @@ fn is_for_tests(group: &Group) -> bool {
     group.delimiter() == Delimiter::Bracket && group.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 
-/// The files of Rust below a folder, tests and what is built left out.
+/// The files of Rust below a folder, without tests and build output.
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

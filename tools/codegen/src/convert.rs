@@ -8,7 +8,7 @@ use crate::names;
 
 /// Path of the support module of generated code.
 pub const WIRE: &str = "::capos_schema::wire";
-/// Paths of what generated code reads and writes messages with.
+/// Paths of the code with which generated code reads and writes messages.
 pub const READER: &str = "::capos_schema::reader";
 pub const BUILDER: &str = "::capos_schema::builder";
 /// Path of the capability module.
@@ -229,7 +229,7 @@ fn scalar_default(schema: &Schema, field: &Field) -> Result<Option<String>> {
     })
 }
 
-/// The expression that reads what a pointer leads to.
+/// The expression that reads a pointer's target.
 fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result<String> {
     Ok(match ty {
         Type::Text => format!("{pointer}.text({path:?})?"),
@@ -360,7 +360,7 @@ fn sections(schema: &Schema, id: u64) -> Result<(u16, u16)> {
     schema.structure(id).map(|found| (found.data_words, found.pointers))
 }
 
-/// Writes what the pointer at the word `at` leads to.
+/// Writes the target of the pointer at the word `at`.
 fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &str, value: &str) -> Result<()> {
     match ty {
         Type::Text => code.line(&format!("builder.text({path:?}, {at}, {value})?;")),

@@ -1,4 +1,4 @@
-//! The schema as the generator sees it: only what is needed, all names resolved.
+//! The schema as the generator sees it: only the needed parts, all names resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -180,5 +180,5 @@ interface Everything {
   large @11 (bytes :UInt32) -> (data :Data, counter :Counter);
 
   lookalikes @12 (inner :Outer, value :List(Tree), first :List(Text), item :List(List(Text)), at :Text, number :UInt8) -> (inner :Outer, value :List(Tree), first :List(Text), item :List(List(Text)), at :Text, number :UInt8);
-  # Called as what generated code has names of its own for.
+  # Names that generated code uses itself.
 }

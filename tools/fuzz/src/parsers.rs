@@ -46,7 +46,7 @@ pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }
 
-/// A chat template, and what it makes of a text.
+/// A chat template, and its output for a text.
 pub fn template(data: &[u8]) {
     use capos_jinja::{Host, Limits, Template, Value};
     let Ok(template) = str::from_utf8(data).map_err(drop).and_then(|source| Template::new(source).map_err(drop)) else {

@@ -1,4 +1,4 @@
-//! Model files that are not what they should be, made by code.
+//! Malformed model files, made by code.
 //!
 //! Each says what has to come of it at the worst. Most are rejected when they are opened; others are sound files that
 //! contain something to stop the program that runs them.

@@ -1,4 +1,4 @@
-//! `capos-infer bench`: how fast tokens are taken in and made, and how near that is to what memory gives.
+//! `capos-infer bench`: how fast tokens are read and written, and how near that is to the memory's rate.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `chat`: an answer to a conversation; or what a model reads of it, or what an answer has in it.
+//! `chat`: an answer to a conversation; or the prompt that a model reads, or the parts of an answer.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub struct Args {
     /// Hold calls to nothing.
     #[arg(long)]
     no_grammar: bool,
-    /// Let strings in calls of the built-in model be any, not only what was said.
+    /// Do not constrain strings in calls of the built-in model to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
     /// Show what the model reads, and end there.

@@ -1,4 +1,4 @@
-//! Files: models, mapped into memory, and what is read as a whole.
+//! Files: models, mapped into memory, and files that are read whole.
 
 use std::fs::File;
 use std::io::Read;

@@ -125,8 +125,8 @@ fn sum(deltas: Vec<Delta>) -> (String, Vec<(String, String)>) {
     (said, calls)
 }
 
-/// The grammar takes all that the model is trained to answer, with strings held to what was said, and the reader gives
-/// it back.
+/// The grammar permits all that the model is trained to answer, with strings constrained to the conversation, and the
+/// reader parses it.
 #[test]
 fn answers_are_taken_and_read_as_the_model_is_trained_on_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -200,7 +200,7 @@ def careless(sentence, random):
         if small and len(words) > 3:
             del words[random.choice(small)]
     if random.random() < 0.06:
-        # Not next to a value, so that what is copied has clear ends.
+        # Not next to a value, so that copied text has clear ends.
         plain = [at for at in range(1, len(words)) if "{" not in words[at - 1] + words[at]]
         if plain:
             words.insert(random.choice(plain), random.choice(_FILLERS))

@@ -38,7 +38,7 @@ class Rows:
         self.tokens.extend(row.tokens + [0] * room)
         self.positions.extend(row.positions + [0] * room)
         self.branches.extend(row.branches + [-1] * room)
-        # A token's target is the one after it. If a conversation ends the next begins with what is not learnt.
+        # A token's target is the one after it. If a conversation ends, the next begins with tokens that are not learnt.
         self.targets.extend(row.tokens[1:] + [0] * (room + 1))
         self.weights.extend(row.weights[1:] + [0.0] * (room + 1))
 

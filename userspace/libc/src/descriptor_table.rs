@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Most descriptors of a process.
 pub const MAX_DESCRIPTORS: usize = 1024;
 
-/// Numbers and what they stand for; the lowest free number is given first.
+/// Numbers and their objects; the lowest free number is given first.
 #[derive(Debug)]
 pub struct DescriptorTable<T> {
     places: Vec<Option<Place<T>>>,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     proptest! {
-        /// The table does what a map does, and fills from below.
+        /// The table behaves like a map, and fills from below.
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((0_u8..4, 0_i32..12), 0..60)) {
             let mut table = DescriptorTable::new();

@@ -72,7 +72,7 @@ impl Path {
         if self.text.is_empty() { "/" } else { &self.text }
     }
 
-    /// The first name, and what stands after it; `None` for the top.
+    /// The first name, and the rest after it; `None` for the top.
     pub fn split(&self) -> Option<(&str, &str)> {
         let text = self.text.strip_prefix('/')?;
         Some(text.split_once('/').unwrap_or((text, "")))
@@ -164,7 +164,7 @@ mod tests {
             }
             // A path is its own, from wherever it is looked at.
             prop_assert_eq!(self::path(&written, path.as_str()), path.as_str());
-            // Where it starts does not matter, only what is written.
+            // Only the written bytes matter, not its start.
             let whole = if written.starts_with('/') { written.clone() } else { format!("{base}/{written}") };
             prop_assert_eq!(self::path("/", &whole), path.as_str());
         }

@@ -21,7 +21,7 @@ use crate::{base64, pointer};
 /// array.
 ///
 /// # Errors
-/// The message is malformed, holds what the schema does not know, or says too much.
+/// The message is malformed, contains fields that the schema does not know, or is too large.
 pub fn decode_results(method: &MethodInfo, results: &IncomingMessage) -> Result<Value, ReflectError> {
     decode((method.results_type)(), results)
 }
@@ -29,7 +29,7 @@ pub fn decode_results(method: &MethodInfo, results: &IncomingMessage) -> Result<
 /// A message of a struct type as JSON.
 ///
 /// # Errors
-/// The message is malformed, holds what the schema does not know, or says too much.
+/// The message is malformed, contains fields that the schema does not know, or is too large.
 pub fn decode(ty: Type, message: &IncomingMessage) -> Result<Value, ReflectError> {
     let schema = pointer::schema_of(ty).map_err(|error| Path::default().capnp(&error))?;
     let mut refusal = None;

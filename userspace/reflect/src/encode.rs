@@ -28,7 +28,8 @@ pub fn encode_params(method: &MethodInfo, params: &Value) -> Result<Message, Ref
     encode_call(method, params, |_| {})
 }
 
-/// The same, with what the runner adds or changes once the model's part is known to have none of the runner's parameters.
+/// The same, with the runner's additions or changes once the model's part is known to have none of the runner's
+/// parameters.
 ///
 /// # Errors
 /// As those of [`encode_params`].

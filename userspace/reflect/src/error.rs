@@ -1,4 +1,4 @@
-//! Refusals, and the path to what is refused.
+//! Errors, and the path to the rejected value.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -90,7 +90,7 @@ impl Path {
         result
     }
 
-    /// A refusal of what is here.
+    /// An error in the value here.
     pub(crate) fn error(&self, reason: impl Into<Cow<'static, str>>) -> ReflectError {
         let mut path = String::from("$");
         for step in &self.steps {

@@ -28,7 +28,7 @@ pub fn validate(schema: &Value, value: &Value) -> Result<(), ReflectError> {
     check(schema, schema, value, &mut Path::default(), 0)
 }
 
-/// Checks that a schema uses only what [`validate`] supports, everywhere in it.
+/// Checks that a schema uses only the keywords that [`validate`] supports, everywhere in it.
 ///
 /// # Errors
 /// Names the keyword and its path.

@@ -1,4 +1,4 @@
-//! Messages as entries carry them: the one way to make a CALL of a message, and to read what became of it.
+//! Messages as entries carry them: the one way to make a CALL of a message, and to read its result.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -10,7 +10,7 @@ use capos_schema::system::LoggerClient;
 
 use crate::ring::Ring;
 
-/// A struct pointer to what follows it at once.
+/// A struct pointer to the struct that follows it at once.
 const fn struct_pointer(data_words: u64, pointers: u64) -> u64 {
     (data_words << 32) | (pointers << 48)
 }
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what the generated client sends.
+    /// Keeps the generated client's message.
     struct Recorder(Rc<RefCell<Vec<u64>>>);
 
     impl CapTransport for Recorder {

@@ -113,8 +113,8 @@ impl Ring {
     /// Queues an entry; `false` if the submission ring is full.
     ///
     /// # Safety
-    /// Until the entry completes, the kernel may read and write what it names as buffers: memory that is exposed, valid
-    /// for that, and that no reference is held to.
+    /// Until the entry completes, the kernel may read and write the buffers that it names: memory that is exposed,
+    /// valid for that, and that no reference is held to.
     #[inline]
     pub unsafe fn push(&self, entry: &Entry) -> bool {
         // SAFETY: the caller's.
@@ -198,8 +198,8 @@ impl Ring {
         Some(completion)
     }
 
-    /// Has the kernel take what is queued, and waits for `minimum` unread completions or the deadline (nanoseconds since
-    /// boot); how many entries were taken.
+    /// Submits the queued entries to the kernel, and waits for `minimum` unread completions or the deadline
+    /// (nanoseconds since boot). Returns how many entries were taken.
     #[inline]
     pub fn enter(&self, minimum: u32, deadline: u64) -> u64 {
         enter(self.queued(), minimum, deadline)
@@ -223,7 +223,7 @@ impl Ring {
     /// Takes the completion with this tag as soon as it has come; `None` once the deadline has passed.
     fn wait_for(&self, tag: u64, deadline: u64) -> Option<Completion> {
         loop {
-            // Counted before the look, so that what comes after it ends the wait at once.
+            // Counted before the check, so that a later event ends the wait at once.
             let unread = self.unread();
             let found = self.take(tag);
             if found.is_some() {

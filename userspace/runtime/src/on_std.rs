@@ -76,8 +76,8 @@ pub fn call<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, Ca
     if idle_ring().is_some() { capos_ring::wait(call) } else { crate::wait_for(call) }
 }
 
-/// Runs an executor on the calling thread until `main` has ended. Tasks that still run then are dropped, and what they
-/// had in flight is cancelled.
+/// Runs an executor on the calling thread until `main` has ended. Tasks that still run then are dropped, and their
+/// operations in flight are cancelled.
 ///
 /// # Errors
 /// `main`'s own; that the thread's executor runs already.

@@ -9,7 +9,7 @@ use capos_schema::cap::{CapArg, RESULTS};
 
 /// Sizes of kept buffers, in 8-byte words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, 40 << 10, 128 << 10];
-/// How many buffers of each size are kept; those of the usual one are, with what else operations lend.
+/// How many buffers of each size are kept; those of the usual one are, with other lent memory.
 const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];
 
 /// How much else that operations lend is kept.
@@ -71,7 +71,7 @@ impl Pool {
         lent
     }
 
-    /// Keeps what was lent for later, or frees it. The caller drops what was sent, while nothing is borrowed:
+    /// Keeps lent memory for later, or frees it. The caller drops what was sent, while nothing is borrowed:
     /// capabilities may belong to other code.
     #[inline]
     pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) -> (Vec<Word>, Vec<CapArg>) {

@@ -1,4 +1,4 @@
-//! The thread's rings without the executor: for tests that send what no client would send, and for
+//! The thread's rings without the executor: for tests that send invalid entries, and for
 //! measurements of the kernel alone. Programs use the typed clients instead.
 //!
 //! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime distinguishes them
@@ -17,7 +17,7 @@ pub const TAG: u64 = 1 << 63;
 /// Queues an unchecked entry; `false` if the submission ring is full.
 ///
 /// # Safety
-/// Until the entry completes, the kernel may read and write what it names as buffers: memory that
+/// Until the entry completes, the kernel may read and write the buffers that it names: memory that
 /// is exposed, valid for that, and that no reference is held to.
 pub unsafe fn push(entry: &RawEntry) -> bool {
     // SAFETY: the caller's.

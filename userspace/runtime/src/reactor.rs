@@ -53,14 +53,14 @@ impl Key {
     }
 }
 
-/// How long an operation may take, and what it may keep waiting.
+/// How long an operation may take, and which operations it may delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// It ends soon.
     Prompt,
     /// It may wait long for another process.
     Slow,
-    /// It waits for the end of a received call, and so for what that call still has to wait for.
+    /// It waits for the end of a received call, and so for everything that that call still waits for.
     Watch,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Reactor {
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Calls and waits that found no room yet: they may take long, so they leave a part of the
-    /// ring to what ends soon. Else a process whose calls fill its ring could not answer the very
+    /// ring to short operations. Else a process whose calls fill its ring could not answer the very
     /// calls that its own wait for.
     slow: VecDeque<Entry>,
     /// Waits for the end of received calls that found no room yet. They have a small part of the ring to

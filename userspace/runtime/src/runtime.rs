@@ -112,7 +112,7 @@ impl Runtime {
         self.give_back(lent);
     }
 
-    /// Keeps what an operation lent for the next ones.
+    /// Keeps an operation's lent memory for the next ones.
     #[inline]
     pub(crate) fn give_back(&self, lent: Box<Lent>) {
         drop(self.reactor(|reactor, _| reactor.pool.give_lent(lent)));
@@ -150,7 +150,7 @@ impl Runtime {
         any
     }
 
-    /// One turn: submits what is queued, waits as asked, reads what has completed.
+    /// One turn: submits queued entries, waits as asked, reads completions.
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
         // A waiter for a completion that has already come precedes waiters for more.

@@ -217,7 +217,7 @@ fn results_that_nobody_waits_for_are_released() {
         for _ in 0..10 {
             yield_now().await;
         }
-        // Only what the server exports and keeps until its next sweep may have grown.
+        // Only the exports that the server keeps until its next sweep may have grown.
         assert!(simulated::capabilities() - held <= 10);
     });
 }

@@ -110,7 +110,7 @@ async fn read(reader: &LogReaderClient, service: &str, time: u64, depth: u32) ->
     reader.read(service, LogLevel::Debug, time, depth).await
 }
 
-/// Long enough for what is to happen to have happened.
+/// Long enough for the expected events.
 async fn settle() {
     sleep(10).await.unwrap();
     yield_now().await;

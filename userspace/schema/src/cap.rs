@@ -26,7 +26,7 @@ pub enum CallError {
     Transport(Status),
     /// The other side refused.
     Exception(Exception),
-    /// A message does not hold what the schema says.
+    /// A message does not conform to the schema.
     Protocol(WireError),
 }
 
@@ -62,13 +62,13 @@ impl CallError {
         Self::unimplemented(alloc::format!("{service} has no method {method} of interface {interface:#018x}"))
     }
 
-    /// The parameters are not what the schema says.
+    /// The parameters do not conform to the schema.
     #[must_use]
     pub fn bad_arguments(error: WireError) -> Self {
         Self::invalid_argument(alloc::format!("{error}"))
     }
 
-    /// The results are not what the schema says, or no message is long enough for them.
+    /// The results do not conform to the schema, or no message is long enough for them.
     #[must_use]
     pub fn bad_results(error: WireError) -> Self {
         Self::failed(alloc::format!("{error}"))

@@ -58,7 +58,7 @@ impl Exception {
         self.reason.as_bytes().get(..end).unwrap_or_default()
     }
 
-    /// An exception from what travelled: the completion's status and the result bytes.
+    /// An exception from its encoded form: the completion's status and the result bytes.
     #[must_use]
     pub fn from_parts(status: i32, reason: &[u8]) -> Option<Self> {
         let kind = ExceptionKind::from_raw(status)?;

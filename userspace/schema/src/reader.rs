@@ -6,7 +6,7 @@
 //! additional ones are skipped, lists included.
 //!
 //! The sender chooses the size of a list's elements in the message, but not their size in memory. So lists, texts and
-//! bytes are charged to what [`memory_for`] allows the whole message before memory is allocated.
+//! bytes are charged to the bytes that [`memory_for`] allows the whole message before memory is allocated.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -95,7 +95,7 @@ pub struct Segment<'a> {
     caps: &'a [Cap],
     /// Words that pointers may still lead to.
     left: Cell<usize>,
-    /// Bytes of memory that what is read may still take.
+    /// Bytes of memory that further values may take.
     memory: Cell<usize>,
 }
 
@@ -380,7 +380,7 @@ impl<'a> PointerReader<'a> {
         Ok(ListReader { segment, bytes, start, length, step, data, pointers, depth })
     }
 
-    /// The structs that it leads to, or what an older schema has in their place: lists of their first fields.
+    /// The structs that it leads to, or an older schema's form: lists of their first fields.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -534,7 +534,7 @@ pub struct ListReader<'a> {
 }
 
 impl<'a> ListReader<'a> {
-    /// Room for what its elements are read as.
+    /// Room for its decoded elements.
     ///
     /// # Errors
     /// It takes too much memory.

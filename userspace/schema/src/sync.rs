@@ -46,7 +46,7 @@ pub struct Output<'a> {
     pub order: Vec<usize>,
 }
 
-/// Runs a dispatch function as [`call`] does, and `finish` with what it made. Results that fit
+/// Runs a dispatch function as [`call`] does, and `finish` with its result. Results that fit
 /// `scratch` are made there and allocate nothing.
 ///
 /// `scratch` is aligned to 8 bytes.

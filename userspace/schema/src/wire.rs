@@ -1,7 +1,8 @@
 //! From owned values to messages and back.
 //!
 //! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. Code that knows its types only at run
-//! time, or writes what no client would, uses capnp's own readers and builders, with [`encode`] and [`decode`].
+//! time, or writes messages that no client would, uses capnp's own readers and builders, with [`encode`] and
+//! [`decode`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -31,7 +32,7 @@ pub const MAX_SENT: usize = MAX_MESSAGE as usize;
 /// capnp's type of a capability inside a message.
 pub type Hook = Box<dyn ClientHook>;
 
-/// A message that does not hold what the schema says, or a value that no message holds.
+/// A message that does not conform to the schema, or a value that no message can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
     path: &'static str,
@@ -105,7 +106,7 @@ pub trait Wire: Sized {
     /// Reads it.
     ///
     /// # Errors
-    /// The message is malformed, or holds what the schema does not know.
+    /// The message is malformed, or contains fields that the schema does not know.
     fn read(reader: StructReader<'_>) -> Result<Self, WireError>;
 
     /// Writes it to its place, which is all zero.
@@ -216,7 +217,7 @@ pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
     fill(value, Builder::new(words_of::<T>(), T::DATA, T::POINTERS))
 }
 
-/// Words that a message of such a value takes at least, and some for what it points to.
+/// Words that a message of such a value takes at least, and some for the targets of its pointers.
 fn words_of<T: Wire>() -> usize {
     usize::from(T::DATA).saturating_add(usize::from(T::POINTERS)).saturating_add(64)
 }

@@ -122,7 +122,7 @@ fn lists_of_nothing_are_refused_before_they_are_made() {
     let filled = |list: u64, words: usize| with_list(5, 0, list, &vec![0; words]);
     let (nothing, tag) = of_structs(count, 0, 0);
     let mut nothing = with_list(5, 0, nothing, &tag);
-    // The message is long enough by what nothing points to.
+    // The message is long enough because of words that nothing points to.
     nothing.resize(words / 4, 0);
     let (pointer, elements) = of_structs(count, 0, 1);
     let (number, numbers) = of_structs(count, 1, 0);
@@ -234,7 +234,7 @@ fn what_the_schema_describes_is_never_refused() {
     assert!(size_of::<String>() + 1 + ALLOCATION <= 16 * MEMORY_FACTOR);
     let sparse = InferenceRequest { messages: vec![ChatMessage::default(); 10_000], ..InferenceRequest::default() };
     assert_eq!(from_bytes(&to_bytes(&sparse).unwrap()), Ok(sparse));
-    // A short message holds what it likes.
+    // A short message may hold any lists.
     let (list, elements) = of_structs(MEMORY_BESIDES as u64 / 128, 0, 0);
     assert!(read::<InferenceRequest>(&with_list(5, 0, list, &elements)).is_ok());
 }

@@ -167,7 +167,7 @@ fn messages_of_other_versions_are_read_as_far_as_they_are_known() {
     assert_eq!(read(&words), Ok(Outer { inner: inner(5), all: vec![inner(6), inner(7)] }));
     // A root with less, whose `inner` has none of its fields.
     assert_eq!(read(&[to_struct(0, 0, 1), 0xffff_fffc]), Ok(Outer { inner: inner(0), all: vec![] }));
-    // A list of what was the struct's one field: numbers of 32 bits, then of 16, which are too few to be read as 32.
+    // A list of the struct's one field from before: numbers of 32 bits, then of 16, which are too few to be read as 32.
     let wide = [to_struct(0, 0, 2), 0, to_list(0, 4, 3), 8 | 9 << 32, 10];
     assert_eq!(read(&wide), Ok(Outer { inner: inner(0), all: vec![inner(8), inner(9), inner(10)] }));
     let narrow = [to_struct(0, 0, 2), 0, to_list(0, 3, 2), 8 | 9 << 16];

@@ -24,7 +24,7 @@ const PROCESSES: usize = 3;
 /// Revocations that are under way at one time.
 const AT_ONCE: usize = 2;
 
-/// A capability that there is or was: under which identifier, in whose table, and what it is in the reference.
+/// A capability that exists or existed: its identifier, its table, and its node in the reference.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     process: usize,
@@ -43,7 +43,7 @@ struct Sequence {
     last: [(usize, CapId); MOST],
     /// Transfers that were judged and not carried out yet.
     offers: Vec<(Offer, usize)>,
-    /// Revocations under way, each of what it revokes.
+    /// Revocations in progress, each with what it revokes.
     revocations: Vec<(NodeId, usize)>,
     tells: bool,
 }
@@ -295,8 +295,8 @@ impl Sequence {
         }
     }
 
-    /// One step of a revocation: it ends one living thing that derives from what is revoked, or there is none any more.
-    /// A revocation whose capability has been released meanwhile, or revoked itself, is over.
+    /// One step of a revocation: it ends one living thing that derives from the revoked capability, or finds none. A
+    /// revocation whose capability has been released meanwhile, or revoked itself, is over.
     fn step(&mut self) {
         if self.revocations.is_empty() {
             return;

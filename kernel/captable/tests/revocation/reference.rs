@@ -63,7 +63,7 @@ impl Reference {
         }
     }
 
-    /// A process ends, with what it holds and nothing else.
+    /// A process ends, with its own objects and nothing else.
     pub fn end(&mut self, process: usize) {
         self.things.iter_mut().filter(|thing| thing.home == process).for_each(|thing| thing.lives = false);
     }

@@ -114,7 +114,7 @@ impl World {
         Ok(Offer { from, id, moves, capability })
     }
 
-    /// Gives what was offered to a process; `mark` is the mark of a copy.
+    /// Gives the offered capability to a process; `mark` is the mark of a copy.
     pub fn hand_over(&mut self, offer: &Offer, to: usize, mark: usize) -> Result<CapId, Status> {
         let Capability { mark: own, rights, node } = offer.capability;
         if !offer.moves {

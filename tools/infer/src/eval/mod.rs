@@ -39,13 +39,13 @@ pub struct Args {
     /// Hold answers to nothing.
     #[arg(long)]
     no_grammar: bool,
-    /// Let strings in calls be any, not only what was said.
+    /// Do not constrain strings in calls to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
     /// Answer only this many conversations, from the first one.
     #[arg(long)]
     limit: Option<usize>,
-    /// Write what the model answered, a conversation on a line.
+    /// Write the model's answers, a conversation on a line.
     #[arg(long)]
     produced: Option<PathBuf>,
     /// Most tokens of an answer.

@@ -18,7 +18,7 @@ pub struct Conversation {
     pub own: bool,
     pub tools: Vec<Tool>,
     pub messages: Vec<Message>,
-    /// The model's turns: which of the messages they are, and what is right in them.
+    /// The model's turns: which of the messages they are, and their right answers.
     pub turns: Vec<(usize, Turn)>,
 }
 

@@ -29,7 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Keep a value under a name, in place of what was there.
+    /// Store a value under a name, replacing an earlier one.
     Set { name: String, value: String },
     /// Print the value of a name.
     Get { name: String },

@@ -78,7 +78,7 @@ impl Fis {
         Self::command(code::WRITE_DMA_EXT, 0, LBA).sectors(sector, count)
     }
 
-    /// Makes what was written durable.
+    /// Makes written data durable.
     #[must_use]
     pub fn flush() -> Self {
         Self::command(code::FLUSH_CACHE_EXT, 0, LBA)

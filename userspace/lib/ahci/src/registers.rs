@@ -49,7 +49,7 @@ pub const fn port(number: u32) -> u64 {
 pub const PX_CLB: u64 = 0x00;
 /// Its upper half.
 pub const PX_CLBU: u64 = 0x04;
-/// Address of what was received.
+/// Address of received data.
 pub const PX_FB: u64 = 0x08;
 /// Its upper half.
 pub const PX_FBU: u64 = 0x0c;

@@ -27,14 +27,14 @@ pub struct Chain {
     used: usize,
     /// Bytes kept for the ends of effects that have begun.
     reserved: usize,
-    /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
+    /// Effects that have begun: sequence of the record before, and the reservation for the one after.
     open: BTreeMap<u64, usize>,
     calls: Calls,
     /// The maximum for the records of one session, or of one service about no session.
     share: usize,
     /// Room that only the beginnings and ends of sessions use, and ends of effects that have begun.
     spared: usize,
-    /// Bytes of records and of what is kept for ends, by session or service.
+    /// Bytes of records and of reservations for ends, by session or service.
     taken: BTreeMap<String, usize>,
 }
 
@@ -67,8 +67,8 @@ impl fmt::Display for AppendError {
 
 impl core::error::Error for AppendError {}
 
-/// The longest `error` text of a record, in bytes; longer ones are refused, so that the end of an effect fits into
-/// what was kept for it.
+/// The longest `error` text of a record, in bytes; longer ones are rejected, so that the end of an effect fits into its
+/// reservation.
 pub const ERROR_LIMIT: usize = 2048;
 
 /// The most bytes of arguments that the record of a call that never ran holds. For longer ones it holds the beginning,
@@ -88,7 +88,7 @@ impl Chain {
     }
 
     /// An empty chain whose room is shared: whatever one session records, others can log in and go on. A session takes at
-    /// most three eighths, and so does a service for what it does for no session. One sixteenth is for the beginnings and
+    /// most three eighths, and so does a service for its work outside sessions. One sixteenth is for the beginnings and
     /// ends of sessions.
     #[must_use]
     pub fn shared(limit: usize) -> Self {

@@ -14,7 +14,7 @@ use crate::moment::{clock, date};
 /// The tool that runs programs, which only read, or do not.
 const PROGRAM: &str = "run_program";
 
-/// One call that a model proposed, or the person made, and what became of it.
+/// One call that a model proposed, or the person made, and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deed {
     /// Sequence of its first record.

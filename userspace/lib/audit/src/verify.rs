@@ -29,7 +29,7 @@ pub struct Summary {
 /// Where a chain is broken, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Place of the record in what was read, from 1; one more than there are if the end is missing.
+    /// Place of the record among those read, from 1; one more than there are if the end is missing.
     pub at: u64,
     pub why: String,
 }

@@ -274,7 +274,7 @@ fn a_full_chain_refuses_and_forgets_nothing() {
         }
     }
     assert!(!begun.is_empty());
-    // Smaller things must not take what the ends need.
+    // Smaller records must not take the room that the ends need.
     while chain.append_general(1, Kind::Service.event("", "", &[("name", &"x".repeat(100))])).is_ok() {}
     for (turn, &sequence) in (0..).zip(&begun) {
         let worst = ToolEvent {

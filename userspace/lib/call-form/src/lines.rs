@@ -1,6 +1,6 @@
 //! The marks of the built-in model's form.
 
-/// Begins a call, or what is said of a forbidden tool.
+/// Begins a call, or the text about a forbidden tool.
 pub const INVOKE: &str = "<|invoke|>";
 /// Separates what a tool does from its name.
 pub const AS: &str = "<|as|>";

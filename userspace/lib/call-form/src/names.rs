@@ -26,7 +26,7 @@ fn next_tag(text: &str) -> Option<(&str, &str)> {
     text.get(at..)?.split_at_checked(2)
 }
 
-/// Whether code up to its end reads a name, and what follows its end.
+/// Whether code up to its end reads a name, and the text after its end.
 fn code<'t>(text: &'t str, end: &str, name: &str) -> (bool, &'t str) {
     let (mut rest, mut before) = (text, ' ');
     loop {

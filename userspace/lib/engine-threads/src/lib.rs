@@ -38,7 +38,7 @@ const MOST: usize = 1 << 15;
 /// The function that the threads run.
 type Work<'w> = dyn Fn() + Sync + 'w;
 
-/// The threads and what they share.
+/// The threads and their shared state.
 pub struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,

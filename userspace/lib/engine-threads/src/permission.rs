@@ -15,7 +15,8 @@ pub fn permit_tiles() -> bool {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "a system call")]
 fn granted() -> bool {
-    /// `arch_prctl`, and what it is asked: that the process may use a part of the processor's state, the tiles' data.
+    /// The system call `arch_prctl`, and its request: that the process may use a part of the processor's state, the
+    /// tiles' data.
     const CALL: u64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;

@@ -75,7 +75,7 @@ pub struct Architecture {
     pub rope: RopeLayout,
     /// Biases of the query, key and value products.
     pub attention_biases: Presence,
-    /// Biases of the products with what attention has mixed.
+    /// Biases of the products with the attention's result.
     pub output_biases: Presence,
     /// Biases of the feed-forward products.
     pub feed_forward_biases: Presence,

@@ -1,7 +1,7 @@
 //! Texts become vectors.
 //!
-//! If tokens attend to later ones, no token passes a layer before the keys of all are there. So texts go through the
-//! model layer by layer, and each half of a layer, that of keys and that of what is found with them, in pieces of some
+//! If tokens attend to later ones, no token passes a layer before the keys of all are there. So texts pass through the
+//! model layer by layer. Each half of a layer, that of keys and that of attention, is computed in pieces of some
 //! tokens. A cancellation between two pieces waits for one piece only, however long the texts are.
 
 use alloc::vec::Vec;

@@ -51,7 +51,7 @@ impl<'a> Model<'a> {
         let most = positions.map_or(crate::limits::CONTEXT, |positions| positions.rows());
         let context = context.unwrap_or(config.context).clamp(1, most);
         let factors = &weights.rope_factors;
-        // Without a note of what it was trained with, all that the model was made for is long.
+        // Without a note of the trained context, the model's full context counts as long.
         let by_length = if context > config.rope.original { &factors.long } else { &factors.short };
         let rope = Rope::new(&config.rope, by_length.as_ref().or(factors.any.as_ref()).map(Vec::as_slice));
         let window_rope = match config.window_rope == config.rope {

@@ -11,7 +11,7 @@ pub trait Pool: Sync {
     fn threads(&self) -> usize;
 
     /// Runs `work` on the caller's thread, and once at most on each of the others, and comes back when it has ended wherever
-    /// it began. A thread may be busy elsewhere, so each has to take of what there is to do until nothing is left.
+    /// it began. A thread may be busy elsewhere, so each takes work until none is left.
     fn run(&self, work: &(dyn Fn() + Sync));
 }
 

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::tensor::{Tensor, Tensors};
 use crate::{EngineError, limits};
 
-/// A matrix, and what is added to its products.
+/// A matrix, and the addition to its products.
 pub(crate) struct Linear<'a> {
     pub matrix: Tensor<'a>,
     pub bias: Option<Vec<f32>>,
@@ -174,8 +174,8 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Whether a tensor takes part in what a model of texts computes, by its name. Others belong to models of pictures and sounds
-/// in the same file, and to what ranks texts, which is never computed.
+/// Whether a tensor takes part in the computation of a model of texts, by its name. Others belong to models of pictures
+/// and sounds in the same file, and to ranking of texts, which is never computed.
 fn is_of_the_text(name: &str) -> bool {
     ["blk.", "output", "token_embd", "token_types", "position_embd", "rope"].iter().any(|part| name.starts_with(part))
 }

@@ -37,7 +37,7 @@ fn lists<T>(value: &Value, of: impl Fn(&Value) -> T) -> Vec<T> {
     value.as_array().unwrap().iter().map(of).collect()
 }
 
-/// Lists of tokens and what the reference makes of them.
+/// Lists of tokens and the reference's results for them.
 fn cases(value: &Value) -> (Vec<Vec<u32>>, Vec<Vec<f64>>) {
     (lists(&value["ids"], tokens), lists(&value["vectors"], numbers))
 }

@@ -75,7 +75,7 @@ fn run_one(generation: &mut Generation<'_>, request: Request, constraint: Option
     finish(generation, &[id]).remove(0)
 }
 
-/// The likeliest tokens after a prompt, without any of what is tested here.
+/// The likeliest tokens after a prompt, without any of the tested code.
 fn likeliest(model: &Model<'_>, machine: Machine<'_>, prompt: &[u32], count: usize) -> Vec<u32> {
     let cache = Cache::of_type(model.cache_type(machine.kernels), model.config(), model.context());
     let (mut forward, mut caches) = (Forward::new(), [cache]);

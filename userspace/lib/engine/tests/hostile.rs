@@ -167,7 +167,7 @@ fn logits(file: &[u8]) -> Vec<f32> {
     Forward::new().pass(&model, machine, &Batch::prompt(&[1, 2, 3]), &mut caches).unwrap().to_vec()
 }
 
-/// The biases of every product are added to what comes of it.
+/// The biases of every product are added to its result.
 #[test]
 fn biases_are_added() {
     for path in support::files(&folder()) {

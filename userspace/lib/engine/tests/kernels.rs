@@ -87,8 +87,8 @@ fn ways(kernels: &'static dyn Kernels) -> Vec<&'static dyn Kernels> {
     all
 }
 
-/// The products of what the blocks stand for with the activations as they are, each with the sum of all sizes that are
-/// added for it, which rounding errors grow with.
+/// The products of the blocks' values with the unquantised activations, each with the sum of the sizes of its terms,
+/// with which rounding errors grow.
 fn exact(matrix: &Tensor<'_>, activations: &Activations) -> Vec<(f64, f32)> {
     let mut weights = vec![0.0; matrix.columns()];
     let mut out = Vec::new();
@@ -455,7 +455,7 @@ fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
             for (values, meant) in values.chunks(32).zip(meant.chunks(32)) {
                 let largest = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
                 for (value, meant) in values.iter().zip(meant) {
-                    // Half a step, and what the scale loses to 16 bits.
+                    // Half a step, and the scale's rounding to 16 bits.
                     assert!((value - meant).abs() <= largest * (0.5 / 127.0 + 1.0 / 2048.0), "{value} became {meant}");
                 }
             }

@@ -1,4 +1,4 @@
-//! Numbers that what is made up is made of.
+//! The random numbers of synthetic content.
 
 /// Repeatable random numbers (splitmix64), a stream for each use.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Holding an answer to the schemas of the turn, token by token.
 //!
-//! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
-//! this turn, and arguments that keep to its schema. The same is so from the arguments on of a call that has no mark
+//! Text stays free. After the mark of a call, only a continuation of a call can follow: the name of a tool of this
+//! turn, and arguments that conform to its schema. The same is so from the arguments on of a call that has no mark
 //! ([`capos_chat::unmarked`]). If the answer itself has a schema, it is a call with its mark or keeps to that.
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
@@ -93,7 +93,7 @@ impl Grammars {
     /// tool whose schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] if the answer's own schema asks for what grammars cannot hold to.
+    /// [`ChatError::Grammar`] if grammars cannot enforce the answer's own schema.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
         let Rules { form, tools, schema, said } = rules;
         if form == Some(CallForm::Lines) {
@@ -157,7 +157,7 @@ impl Grammars {
         schema: Option<&Value>,
     ) -> Result<Matcher, String> {
         let text = self.text(form, tools, schema);
-        // The library panics at some values that are not what their keywords say.
+        // The library panics at some values of a wrong type for their keyword.
         let parser = catch_unwind(AssertUnwindSafe(|| self.factory.create_parser(TopLevelGrammar::from_lark(text))));
         let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
@@ -260,11 +260,11 @@ struct Calls {
     within_text: String,
     /// Without any.
     alone: String,
-    /// The pattern of what one begins with that has no mark, up to its arguments.
+    /// The pattern of the beginning of one without a mark, up to its arguments.
     unmarked: Option<String>,
 }
 
-/// The rules of text that is no call. `unmarked` is the pattern of what one without a mark begins with.
+/// The rules of text that is no call. `unmarked` is the pattern of the beginning of one without a mark.
 fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
     let or_unmarked = unmarked.map_or(String::new(), |pattern| format!(" & ~/{pattern}{any}*/"));
@@ -280,9 +280,9 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, where text begins and after a call. Gives the pattern of what they begin
-/// with, up to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it,
-/// within bounds.
+/// Writes the rules of calls without a mark, where text begins and after a call. Returns the pattern of their
+/// beginnings, up to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model
+/// likes it, within bounds.
 fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
@@ -346,7 +346,7 @@ pub struct Grammar {
     loose: Vec<Loose>,
 }
 
-/// A tool whose calls are held less closely than its schema asks: to what can be held of it, or to some object.
+/// A tool whose calls are constrained less than its schema asks: to the enforceable part, or to some object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loose {
     /// Its name.

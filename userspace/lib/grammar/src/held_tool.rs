@@ -13,7 +13,7 @@ const LEAST: i64 = i64::MIN + 1024;
 pub enum Closeness {
     /// To all that the tool's schema asks for.
     Schema,
-    /// To what the library can hold to of it.
+    /// To the part that the library can enforce.
     Parts,
 }
 

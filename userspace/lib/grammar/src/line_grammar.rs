@@ -1,8 +1,8 @@
 //! Holding an answer of the built-in model to the lines of its request, token by token.
 //!
 //! An answer is a choice between sequences of tokens, over and over: lines, names of parameters, fixed values. Between
-//! them lie text, strings and numbers, which have rules of their own. Sequences are in the tokens that the tokenizer
-//! makes of them, so that what has one continuation is one token at a time.
+//! them lie text, strings and numbers, which have rules of their own. Sequences consist of the tokens that the
+//! tokenizer makes of them, so that a text with one continuation is one token at a time.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ enum Place {
     Number { number: String, whole: bool, then: Next },
 }
 
-/// A sequence of tokens, and what follows it.
+/// A sequence of tokens, and its continuation.
 struct Branch {
     tokens: Vec<u32>,
     then: Then,
@@ -179,8 +179,8 @@ enum InString {
 }
 
 impl LineGrammar {
-    /// The grammar of answers with calls of these lines, whose strings are held to what was said, if that is given, and
-    /// whose text to the schema.
+    /// The grammar of answers with calls of these lines. Strings are constrained to the conversation, if that is given,
+    /// and text to the schema.
     pub fn new(
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
@@ -386,7 +386,7 @@ impl LineGrammar {
         branches
     }
 
-    /// The ways in which values begin, after what comes before them.
+    /// The ways in which values begin, after the text before them.
     fn values(&self, before: &[u32], values: &Values, next: Next, branches: &mut Vec<Branch>) {
         let punctuation = &self.punctuation;
         let mut add = |more: &[u32], then| branches.push(Branch { tokens: [before, more].concat(), then });

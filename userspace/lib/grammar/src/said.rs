@@ -13,7 +13,7 @@ const GAP: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     tokens: Vec<u32>,
-    /// Whether a word, or what is none by itself, begins here or ended before.
+    /// Whether a word, or a character that is none, begins here or ended before.
     borders: Vec<bool>,
     /// The text that joins two strings.
     slash: Option<u32>,
@@ -87,7 +87,7 @@ fn written(text: &str) -> Vec<Option<String>> {
     })
 }
 
-/// Words, and what `single` makes of the characters between them.
+/// Words, and the results of `single` for the characters between them.
 fn pieces(
     text: &str,
     single: impl Fn(char, &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String>,

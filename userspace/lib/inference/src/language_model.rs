@@ -10,7 +10,7 @@ use capos_tokenizer::Tokenizer;
 
 use crate::InferenceError;
 
-/// A model file, ready for conversations. It stays where it is; only what is small is copied.
+/// A model file, ready for conversations. It stays where it is; only small parts are copied.
 pub struct LanguageModel<'f> {
     model: Model<'f>,
     tokenizer: Tokenizer,

@@ -2,7 +2,7 @@
 
 /// Tokens of the longest block that is looked for.
 const BLOCK: usize = 64;
-/// Tokens that say nothing but what was said before, at which an answer has gone round for long enough.
+/// An answer ends after this many tokens that only repeat earlier ones.
 const MOST: usize = 192;
 
 /// Looks for a block of tokens that is repeated without end.

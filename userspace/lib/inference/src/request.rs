@@ -39,7 +39,7 @@ pub enum Grammar {
     Free,
     /// Calls to the tools and their schemas, too.
     Schemas,
-    /// Besides, strings in calls of the built-in model to what was said.
+    /// In addition, strings in calls of the built-in model to the conversation's texts.
     #[default]
     Repetition,
 }

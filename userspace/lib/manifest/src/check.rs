@@ -18,7 +18,7 @@ use crate::text::{self, Document, Process};
 /// The largest limit of CPU time, in seconds: ten years.
 const MOST_CPU_SECONDS: u64 = 315_360_000;
 
-/// Bytes of what a service says is lost with it: it is read before a yes.
+/// Bytes of a service's statement of its loss: it is read before a yes.
 const MOST_LOSS: usize = 200;
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.

@@ -25,7 +25,7 @@ impl Checker<'_> {
         self.document.service.iter().find(|process| process.provides.iter().any(|name| name == ISSUER))
     }
 
-    /// The profiles, and what their issuer has to hold for them.
+    /// The profiles, and the capabilities that their issuer has to hold for them.
     pub(crate) fn profiles(&self) -> Result<(Vec<SessionProfile>, Held)> {
         let (mut profiles, mut held) = (Vec::new(), Held::new());
         if let Some(unknown) = self.document.profile.keys().find(|name| Profile::from_name(name).is_none()) {

@@ -167,7 +167,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The held capabilities and, with `far`, those that the called services hold for them, and so on. The first
-    /// process is not followed: it holds everything, and what it does for others is its own decision.
+    /// process is not followed: it holds everything, and its actions for others are its own decision.
     fn reached(&self, held: &[Held], far: bool) -> Vec<Reached> {
         let mut all: Vec<Reached> =
             held.iter().map(|held| Reached { held: held.clone(), through: Vec::new() }).collect();

@@ -1,4 +1,4 @@
-//! Counting, and what to make of many counts: the same in programs on the runtime, on `std`, and on another system.
+//! Counting, and statistics of many counts: the same in programs on the runtime, on `std`, and on another system.
 #![no_std]
 
 extern crate alloc;

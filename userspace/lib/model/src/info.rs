@@ -9,7 +9,7 @@ use capos_schema::models::ModelInfo;
 
 use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 
-/// Characters that are kept of what a file says of its model.
+/// Characters that are kept of a file's description of its model.
 const MAX_DESCRIPTION: usize = 240;
 
 /// The description of a file of `bytes` bytes. Its answers are limited by its context alone: see [`output_tokens`].

@@ -14,9 +14,9 @@ pub const STEP: u32 = 256;
 
 /// A worker's memory that does not depend on the model's shape: its program, its heap, and the records of requests.
 const BASE: u64 = 48 << 20;
-/// Bytes for each token of the vocabulary: its text, its places in the tokenizer's tables, and what grammars have of it.
+/// Bytes for each token of the vocabulary: its text, its places in the tokenizer's tables, and the grammars' tables.
 const VOCABULARY: u64 = 512;
-/// The part of a worker's memory in which it keeps what it has read of conversations that may go on.
+/// The part of a worker's memory in which it keeps the tokens of conversations that may continue.
 const KEPT_PART: u64 = 8;
 /// Bytes of that at least.
 const LEAST_KEPT: u64 = 16 << 20;
@@ -75,7 +75,7 @@ impl Need {
         if self.context <= STEP || least > bytes {
             return Err(least);
         }
-        // Between what fits and what does not, in steps.
+        // Between a size that fits and one that does not, in steps.
         let (mut fits, mut does_not) = (1u32, self.context.div_ceil(STEP));
         while does_not.saturating_sub(fits) > 1 {
             let middle = fits.midpoint(does_not);

@@ -48,7 +48,7 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Members<F> {
     }
 }
 
-/// A text, or nothing of what is none.
+/// A text; `None` if it is not one.
 struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {

@@ -30,7 +30,7 @@ pub fn label_size(label: &Label) -> usize {
     label.classes.iter().fold(0, |sum, class| class.len().saturating_add(4).saturating_add(sum))
 }
 
-/// The label that is above all others: of what may have been made of anything.
+/// The label that is above all others: for data that may have been made of anything.
 #[must_use]
 pub fn all_above() -> Label {
     Label { classes: vec![TOP.into()] }

@@ -160,8 +160,8 @@ impl Attempts {
         self.finish(kept, given)
     }
 
-    /// Counts an attempt as a wrong one before anything is compared, so that what is kept of the count meanwhile is
-    /// never too low.
+    /// Counts an attempt as a wrong one before anything is compared, so that the stored count is never too low
+    /// meanwhile.
     ///
     /// # Errors
     /// Why none may be made now. It was not counted.

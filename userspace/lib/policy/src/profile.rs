@@ -42,13 +42,13 @@ pub struct ProfileRules {
     pub principal_tokens: u64,
     /// Requests to models that all sessions of one principal may make together in a minute.
     pub principal_requests: u32,
-    /// Forbidden tools are left out of what the model sees, instead of shown as forbidden.
+    /// Forbidden tools are left out of the model's list, instead of shown as forbidden.
     pub hide_forbidden: bool,
 }
 
 impl ProfileRules {
-    /// The rules without configuration: an operator has models and sees what is forbidden; a guest has local ones;
-    /// an anonymous session has none.
+    /// The rules without configuration: an operator has models and sees forbidden tools; a guest has local models; an
+    /// anonymous session has none.
     #[must_use]
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();

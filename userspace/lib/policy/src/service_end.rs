@@ -1,4 +1,4 @@
-//! Calls that end a service, and what that costs.
+//! Calls that end a service, and their cost.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

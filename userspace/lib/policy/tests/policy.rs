@@ -65,7 +65,7 @@ fn modes_are_those_of_the_manifest() {
     }
 }
 
-/// An attempt counts from before anything is compared, and what is kept of the count says the same.
+/// An attempt counts from before anything is compared, and the stored count agrees.
 #[test]
 fn attempts_outlast_the_process_that_counts_them() {
     let kept = Passphrase::new("open sesame", [1; 16], 1000).unwrap();
@@ -674,7 +674,7 @@ proptest! {
     }
 }
 
-/// A call that ends a service is permitted by what is lost with it, and for a trusted one it is rejected without a
+/// A call that ends a service needs the permission for its loss, and for a trusted one it is rejected without a
 /// question.
 #[test]
 fn what_is_lost_with_a_service_counts_as_destroyed() {

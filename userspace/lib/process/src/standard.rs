@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::system::{StandardReadyResults, StandardScreenResults, StandardServer, StandardWriteBytesResults};
 
-/// Takes what a program writes, in order.
+/// Takes the output of a program, in order.
 #[allow(async_fn_in_trait, reason = "served on the thread that made it")]
 pub trait Sink {
     /// Takes these bytes; they may end within a letter.

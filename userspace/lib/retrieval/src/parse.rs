@@ -68,8 +68,8 @@ fn call(rest: &str) -> Result<Call, String> {
 }
 
 impl Handbook {
-    /// Reads a handbook. An entry is one line or several that begin with `? `, and what follows until the next such
-    /// line: text, then lines that begin with `call `. Any text may precede the first entry.
+    /// Reads a handbook. An entry is one line or several that begin with `? `, and the lines until the next such line:
+    /// text, then lines that begin with `call `. Any text may precede the first entry.
     ///
     /// # Errors
     /// Names the first line that is not understood, and why.

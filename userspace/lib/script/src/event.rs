@@ -49,7 +49,7 @@ impl Event {
 }
 
 /// The worker's text for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
-/// cut to what is.
+/// cut to its part there.
 #[must_use]
 pub fn weights_text(weights: &[u8], offset: u64, bytes: u64) -> String {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(weights.len());

@@ -150,7 +150,7 @@ fn condition(value: &Value) -> Parsed<Condition> {
 }
 
 fn temperature(value: &Value) -> Parsed<f32> {
-    // Compared with what a request carries, which has 32 bits.
+    // Compared with a request's value, which has 32 bits.
     #[expect(clippy::cast_possible_truncation, reason = "the schema's temperature is as narrow")]
     let narrow = |number: f64| number as f32;
     value.as_f64().map(narrow).ok_or_else(|| format!("\"temperature\" is a number, not {}", kind_of(value)))

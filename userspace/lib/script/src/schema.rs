@@ -1,7 +1,7 @@
 //! Whether an answer keeps to the JSON Schema that its request asks for.
 //!
-//! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A schema
-//! that asks for what is not compared is refused, so that nothing passes for checked that was not.
+//! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A
+//! schema with keywords that are not checked is rejected, so that nothing passes for checked that was not.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -36,7 +36,7 @@ impl Schema {
     /// Reads a schema.
     ///
     /// # Errors
-    /// It is no JSON, or asks for what answers are not compared with; says what.
+    /// It is invalid JSON, or has keywords that answers are not checked against; names them.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written: Value =
             serde_json::from_str(text).map_err(|error| format!("the response schema is no JSON: {error}"))?;

@@ -46,7 +46,7 @@ pub struct BytePair {
 /// A piece of the word that is being merged.
 #[derive(Clone, Copy)]
 struct Symbol {
-    /// `None` for a byte without a token, and for what was merged into its neighbour.
+    /// `None` for a byte without a token, and for a symbol that was merged into its neighbour.
     part: Option<Part>,
     start: usize,
     end: usize,
@@ -58,7 +58,7 @@ struct Symbol {
 type Candidate = Reverse<(u32, usize, Part, Part, Part)>;
 
 impl BytePair {
-    /// Reads what belongs to a byte-level vocabulary; also returns whether text begins with the begin token if the file
+    /// Reads the parts of a byte-level vocabulary; also returns whether text begins with the begin token if the file
     /// does not say.
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<(Self, bool), TokenizerError> {
         let name = match header.get(PRE) {

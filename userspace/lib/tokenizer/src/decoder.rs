@@ -54,7 +54,7 @@ impl<'a> Decoder<'a> {
         text
     }
 
-    /// Ends the text: gives what is left of it.
+    /// Ends the text: returns the rest of it.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }

@@ -4,7 +4,7 @@
 /// A step of the splitting. Steps are taken one after another, each within the pieces that the one before left.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Each match becomes a piece of its own, and so does what is between matches.
+    /// Each match becomes a piece of its own, and so does the text between matches.
     Isolate(&'static str),
     /// Each match becomes a piece. White space between matches becomes a piece, except its last character before other
     /// text: that stays with the text. Patterns write this as `\s+(?!\S)|\s+`.

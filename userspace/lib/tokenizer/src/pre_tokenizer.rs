@@ -17,7 +17,7 @@ use crate::families::{Family, Step};
 /// Bytes that the automaton of one step may keep. It is built as text needs it.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// The pattern for what [`Step::Words`] does not match.
+/// The pattern for the text that [`Step::Words`] does not match.
 const WHITE_SPACE: &str = r"\s+";
 
 type Caches = Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>;
@@ -78,7 +78,7 @@ impl Prepared {
         begins.map(|_| prepared).map_err(|error| TokenizerError::Rules { why: error.to_string() })
     }
 
-    /// Gives matches and what is between them.
+    /// Returns matches and the text between them.
     fn split(&self, text: &str, piece: &mut dyn FnMut(&str)) {
         let mut cache = self.caches.get();
         let mut give = |range: Range<usize>| {

@@ -35,8 +35,8 @@ struct Symbol {
     next: usize,
 }
 
-/// A merge that may be made: of what is between `start` and `end`, by the symbol at `at`, whose right neighbour begins
-/// at `middle`.
+/// A possible merge: of the text between `start` and `end`, by the symbol at `at`, whose right neighbour begins at
+/// `middle`.
 struct Candidate {
     score: f32,
     at: usize,

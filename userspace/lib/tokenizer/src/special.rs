@@ -22,7 +22,7 @@ pub enum Marks {
     Foreign,
 }
 
-/// A part of what is to be encoded.
+/// A part of the text to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A token.

@@ -37,7 +37,7 @@ impl Model {
                 model.encode(text.as_deref().unwrap_or(written), vocabulary, &mut ids);
             }
             Self::SentencePiece(model) => model.encode(written, false, vocabulary, &mut ids),
-            // Here text is parted at brackets, and what looks like a mark is one.
+            // Here text is split at brackets, and a text that looks like a mark is one.
             Self::WordPiece(_) => ids.extend(vocabulary.find(written)),
         }
         ids

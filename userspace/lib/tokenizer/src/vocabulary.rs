@@ -179,7 +179,7 @@ impl Vocabulary {
         id.map(Some).ok_or_else(|| TokenizerError::Entry { key, why: why() })
     }
 
-    /// Finds the tokens that end an answer, and makes marks of what is known to be one.
+    /// Finds the tokens that end an answer, and turns known marks into marks.
     fn find_marks(&mut self, header: &Header<'_>) -> Result<(), TokenizerError> {
         let named = ENDS.iter().filter_map(|text| self.find(text));
         // In vocabularies that have both of the others, `<|end|>` ends a message and the answer continues.
@@ -203,7 +203,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Takes ordinary tokens for the marks that they are: they are found in what a template writes, and in no other text.
+    /// Takes ordinary tokens for the marks that they are: they are found in a template's output, and in no other text.
     pub(crate) fn set_mistyped(&mut self, ids: Vec<u32>) {
         for id in &ids {
             self.set_kind(*id, TokenKind::UserDefined);

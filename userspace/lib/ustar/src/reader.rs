@@ -153,7 +153,7 @@ fn header(block: &[u8; BLOCK], at: u64) -> Result<Option<(Name, u64)>, ArchiveEr
 /// that is not complete is not reported.
 ///
 /// # Errors
-/// What is wrong with the archive, or what `read` or `each` says.
+/// The fault of the archive, or the error of `read` or `each`.
 pub fn entries<E: From<ArchiveError>>(
     length: u64,
     mut read: impl FnMut(u64, &mut [u8; BLOCK]) -> Result<(), E>,

@@ -139,8 +139,8 @@ impl BlockVerifier {
         }
     }
 
-    /// The hash at `offset` of a tree block, out of the cache or, once checked, out of what the
-    /// caller brought.
+    /// The hash at `offset` of a tree block, out of the cache or, once checked, out of the caller's
+    /// block.
     fn hash_in(
         &mut self,
         tree_block: u64,

@@ -147,7 +147,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Writes what is left of the tree and gives the file's digest.
+    /// Writes the rest of the tree and returns the file's digest.
     ///
     /// # Errors
     /// [`VerityError::TooLittleData`] before the announced size, or the sink's error.

@@ -94,7 +94,7 @@ pub enum FormatError {
     UnknownField { line: usize, field: String },
     /// A field that is there twice, or two entries that contradict one another.
     Duplicate { line: usize, what: String },
-    /// A field's value is not what it should be.
+    /// A field has an invalid value.
     Value { line: usize, field: &'static str, why: &'static str },
 }
 

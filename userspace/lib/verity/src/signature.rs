@@ -10,7 +10,7 @@ use crate::{FileDigest, FormatError, KeyId, Refusal, SigningKey, TrustStore};
 const MAGIC: &str = "capos-signature";
 const VERSION: u32 = 1;
 
-/// First bytes of what is signed, so that a signature made here can never be taken for one over
+/// First bytes of the signed form, so that a signature made here can never be taken for one over
 /// anything else.
 const DOMAIN: &[u8] = b"capOS file signature v1\0";
 

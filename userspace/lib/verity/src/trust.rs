@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// Most keys that one store may hold.
 const MAX_KEYS: usize = 256;
 
-/// A key of the store and what it may sign.
+/// A key of the store and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedKey {
     /// The public half; its id is the key's name.

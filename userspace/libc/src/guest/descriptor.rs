@@ -92,7 +92,7 @@ fn duplicate_to(number: c_int, to: c_int, close_on_exec: bool) -> Result<c_int> 
     Ok(to)
 }
 
-/// C declares the last argument by what the command needs: of those that there are here, a number.
+/// C declares the last argument by the needs of the command: of the commands here, a number.
 #[unsafe(no_mangle)]
 extern "C" fn fcntl(number: c_int, command: c_int, value: c_int) -> c_int {
     answer(get(number).and_then(|open| control(number, &open, command, value)))
@@ -366,7 +366,7 @@ unsafe fn read_pieces(number: c_int, array: *const libc::iovec, length: c_int, a
     let open = get(number)?;
     // SAFETY: the caller's array.
     let mut pieces = unsafe { pieces(array, length) }?;
-    // A second buffer would wait for what may never come, while there is something in the first.
+    // A second buffer would wait for data that may never come, while there is something in the first.
     if !matches!(open.object, Object::File(_))
         && let Some(first) = pieces.iter().position(|piece| piece.iov_len > 0)
     {
@@ -486,7 +486,7 @@ extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     }))
 }
 
-/// A server has what was written when it answers, and keeps nothing back: there is nothing to wait for.
+/// A server has the written data when it answers, and keeps nothing back: there is nothing to wait for.
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
     answer(get(number).and_then(|open| match &open.object {

@@ -1,4 +1,4 @@
-//! Environment variables, the working directory, and what C asks about the machine.
+//! Environment variables, the working directory, and C's questions about the machine.
 
 use alloc::ffi::CString;
 use alloc::string::String;

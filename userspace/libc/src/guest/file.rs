@@ -122,7 +122,7 @@ impl OpenFile {
     /// Writes at the end. How many bytes were written, and where the end is then.
     pub fn append(&self, bytes: &[u8]) -> Result<(usize, u64)> {
         let Open::ToWrite(file) = &self.open else { return Err(Errno(libc::EBADF)) };
-        // One call, so that what two write at a time is never mixed.
+        // One call, so that concurrent writes are never mixed.
         let bytes = bytes.get(..MAX_TRANSFER).unwrap_or(bytes);
         let offset = wait(file.client::<FileClient>().append(bytes)).map_err(not_written)?;
         Ok((bytes.len(), offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(0))))

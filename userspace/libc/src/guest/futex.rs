@@ -60,7 +60,7 @@ unsafe fn deadline(time: *const libc::timespec, operation: c_int) -> Result<u64>
     Ok(nanoseconds)
 }
 
-/// The system call `futex`, in what `std` and its like use of it: words of this process, to wait and to wake.
+/// The system call `futex`, as `std` and others use it: words of this process, to wait and to wake.
 ///
 /// # Safety
 /// `time` is null or points to one.

@@ -12,7 +12,7 @@ use spin::Once;
 
 use crate::guest::thread_block;
 
-/// A capability of the process, by what the launch record says.
+/// A capability of the process, from the launch record.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
     pub id: u64,
@@ -32,7 +32,7 @@ pub struct Grants {
 
 static GRANTS: Once<Grants> = Once::new();
 
-/// Keeps what the launch record says, once, before anything asks.
+/// Keeps the content of the launch record, once, before anything asks.
 pub fn keep(record: LaunchRecord) {
     GRANTS.call_once(|| Grants {
         name: record.name,

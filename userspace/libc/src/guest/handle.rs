@@ -16,7 +16,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes over what a call has given.
+    /// Takes over the result of a call.
     pub fn own(client: impl Client) -> Self {
         Self { id: BlockingCap::into_id(&client.into_cap()), owned: true }
     }

@@ -84,7 +84,8 @@ pub fn unmap(start: u64, length: u64) -> Result<()> {
 }
 
 /// Maps a file to read: the pages of its server, if it has such, shared by all processes that map it. Elsewhere a
-/// mapping of the process's own is filled with what the file holds now; one that is to show others' changes is refused.
+/// mapping of the process's own is filled with the file's current content; one that is to show others' changes is
+/// rejected.
 fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
     let open = descriptor::get(descriptor)?;
     let Object::File(file) = &open.object else { return Err(Errno(libc::ENODEV)) };
@@ -96,7 +97,7 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
         return Err(Errno(libc::ENODEV));
     }
     if let (false, Some(paged)) = (writable, file.memory()?) {
-        // Only what the file has can be touched.
+        // Only the file's part can be accessed.
         let has = paged.bytes.checked_next_multiple_of(PAGE).unwrap_or(0).saturating_sub(offset);
         let (start, mapped) = (take(length)?, length.min(has));
         let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;

@@ -35,7 +35,7 @@ pub enum Target {
     Random,
 }
 
-/// A path and what it leads to.
+/// A path and its target.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub path: Path,

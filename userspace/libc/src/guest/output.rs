@@ -59,7 +59,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Writes all, or what there is room for if it may not block.
+    /// Writes all, or as much as there is room for if it may not block.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         match self.0.given() {
             Some(given) => given.write(bytes, blocks),
@@ -126,7 +126,7 @@ fn log_line(stream: Stream, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Hands on what is still held back.
+/// Writes the text that is still held back.
 pub fn flush() {
     for stream in [Stream::Output, Stream::Error] {
         let rest = {

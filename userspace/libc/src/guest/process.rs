@@ -1,4 +1,4 @@
-//! The process itself: how it ends, and what C asks about it.
+//! The process itself: its end, and C's questions about it.
 
 use core::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ pub fn end(code: i32) -> ! {
     capos_ring::exit(code)
 }
 
-/// Ends the process after what it wrote was handed on.
+/// Ends the process after its output was passed on.
 pub fn exit_process(code: i32) -> ! {
     output::flush();
     end(code)

@@ -1,4 +1,4 @@
-//! Standard input and output as the launcher gives them: a terminal, another program, or what the launcher keeps.
+//! Standard input and output as the launcher gives them: a terminal, another program, or a buffer of the launcher.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ impl Input {
         self.id.map(|id| Handle::granted(id).client_within(data.saturating_add(ANSWER_ROOM)))
     }
 
-    /// Reads what there is, at least a byte; nothing at the end.
+    /// Reads the available bytes, at least one; nothing at the end.
     pub fn read(&self, buffer: &mut [u8], blocks: bool) -> Result<usize> {
         let most = buffer.len().min(MAX_TRANSFER);
         let Some(client) = self.client(most).filter(|_| most > 0) else { return Ok(0) };
@@ -155,7 +155,7 @@ impl Output {
         Handle::granted(self.id).client_within(ANSWER_ROOM)
     }
 
-    /// Writes all, or what there is room for if it may not block. `EPIPE` once no process reads from it any more.
+    /// Writes all, or as much as there is room for if it may not block. `EPIPE` once no process reads from it any more.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         for piece in bytes.chunks(MAX_TRANSFER) {

@@ -48,7 +48,7 @@ pub fn here() -> u64 {
 
 /// The calling thread's ring.
 pub fn ring() -> Ring {
-    // SAFETY: `here` reads what the thread's start has written.
+    // SAFETY: `here` reads the value that the thread's start has written.
     match unsafe { Ring::at(here()) } {
         Ok(ring) => ring,
         // Every thread starts with a ring.

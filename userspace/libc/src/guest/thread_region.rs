@@ -31,7 +31,7 @@ fn take_out(which: impl Fn(&Region) -> bool) -> Option<Region> {
     KEPT.lock().iter_mut().find(|place| place.as_ref().is_some_and(&which))?.take()
 }
 
-/// A region of `bytes` bytes, in whole pages. It may hold what another thread has left there.
+/// A region of `bytes` bytes, in whole pages. It may contain another thread's leftovers.
 pub fn take(bytes: u64) -> Result<u64> {
     while let Some(given_up) = take_out(|region| !region.mapped) {
         memory_map::give(given_up.start, given_up.bytes);

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Why a program ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// Its arguments are not what it takes.
+    /// Its arguments are wrong.
     Usage,
     /// It cannot read: what, and why.
     Input(String, io::Error),

@@ -8,7 +8,7 @@ use crate::runtime::Runtime;
 /// Holds the runtime.
 struct OneThread(UnsafeCell<Option<Runtime>>);
 
-// SAFETY: only the first thread gets to what is inside. A process that may have more threads can start
+// SAFETY: only the first thread accesses the content. A process that may have more threads can start
 // them, but each needs its own stack. A thread on the first thread's stack would overwrite the data of
 // both, whatever they do with this crate.
 unsafe impl Sync for OneThread {}

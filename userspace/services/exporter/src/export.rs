@@ -64,8 +64,8 @@ impl<'a> Archive<'a> {
         self.wire.send(capos_ustar::END.get(..capos_ustar::padding(last)).unwrap_or(&[])).await
     }
 
-    /// All audit records, and what the chain's own check says. The log may be larger than this process's memory:
-    /// it is read twice, first for its length and then for what it holds.
+    /// All audit records, and the result of the chain's own check. The log may be larger than this process's memory: it
+    /// is read twice, first for its length and then for its content.
     ///
     /// # Errors
     /// The audit log is gone.

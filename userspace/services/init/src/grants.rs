@@ -52,8 +52,8 @@ pub enum Device {
 }
 
 impl System {
-    /// Everything that the manifest grants to a process. With a label, what it writes into its directories carries that and
-    /// the labels of what it reads there.
+    /// Everything that the manifest grants to a process. With a label, the program's writes into its directories carry
+    /// that and the labels of its reads there.
     ///
     /// # Errors
     /// The grant that cannot be given, and why.

@@ -150,7 +150,7 @@ fn own(wanted: &Wanted) -> bool {
     }
 }
 
-/// The labels that what a program reads by its capabilities may carry, besides those of files.
+/// The labels that a program's data may carry because of its capabilities, besides those of files.
 fn of_grants(entry: &Entry) -> Label {
     let interfaces = entry.grants.iter().filter_map(|wanted| reflection::interface(wanted.interface));
     let classes = interfaces.flat_map(InterfaceInfo::labels).map(String::from).collect();
@@ -181,7 +181,7 @@ impl ProgramLauncher {
         Ok(Place(&self.running))
     }
 
-    /// Starts a program with what it is given by its manifest entry and by its caller.
+    /// Starts a program with the grants of its manifest entry and of its caller.
     async fn start(&self, entry: &Entry, given: Given, with: Start) -> Result<Started, CallError> {
         let system = &self.system;
         let image = Image::open(&system.medium, &entry.program).await?;

@@ -13,7 +13,7 @@ use capos_schema::kernel::IoPortsClient;
 const ADDRESS: u16 = 0xcf8;
 const DATA: u16 = 0xcfc;
 
-/// The bus and what was found on it.
+/// The bus and the devices found on it.
 #[derive(Debug)]
 pub struct Bus {
     ports: IoPortsClient,

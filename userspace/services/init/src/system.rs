@@ -91,7 +91,7 @@ impl System {
     /// Reads the manifest and makes an endpoint for every service.
     ///
     /// # Errors
-    /// The boot package or the manifest is damaged, or the kernel did not give what is needed.
+    /// The boot package or the manifest is damaged, or the kernel did not give the needed objects.
     pub async fn new(env: &Env) -> Result<Rc<Self>, Error> {
         let boot = BootPackage::open(&env.cap("boot")?)?;
         let mut manifest = manifest(&boot)
@@ -207,7 +207,7 @@ impl System {
     async fn boot(self: Rc<Self>) -> Result<(), Error> {
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
-        // Each with what this machine lacks for it, if it does.
+        // Each with the devices that this machine lacks for it, if any.
         let (mut needed, mut drivers, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
         for service in &first {
             let absent = match self.device_of(&service.entry) {

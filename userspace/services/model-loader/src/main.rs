@@ -83,7 +83,7 @@ async fn run(env: Env) -> Result<(), Error> {
         report: report.clone(),
     });
     let order = order(&medium).await?;
-    // A scenario that brings a script is about what the script says.
+    // A scenario with a script tests the script's output.
     let scripted = medium.open(SCENARIO_SCRIPT).await.is_ok();
     let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);
     let registered = catalog.register_all(MODELS, &order, scripted).await?;

@@ -27,8 +27,8 @@ const CACHED_TREE_BLOCKS: usize = 128;
 const MAX_HEADER: usize = 10 << 20;
 /// How much of the file the header is first looked for in.
 const FIRST_HEADER: usize = 128 * 1024;
-/// How many times as much is read if a header did not end in what was read. The part read before leaves a gap in the
-/// heap that is too small for more, so it must be small in comparison.
+/// How many times as much is read if a header did not end in the part read before. The part read before leaves a gap in
+/// the heap that is too small for more, so it must be small in comparison.
 const MORE: usize = 10;
 
 /// A model file whose signature was accepted.
@@ -82,7 +82,7 @@ fn name_of(path: &str) -> &str {
 }
 
 impl VerifiedWeights {
-    /// Judges the signature of what is offered.
+    /// Checks the signature of an offer.
     ///
     /// # Errors
     /// Which of the three files is malformed or not trusted.
@@ -166,7 +166,7 @@ impl VerifiedWeights {
     /// What the file says of itself, from checked blocks, and the memory it needs to run with `threads` threads.
     ///
     /// # Errors
-    /// A block is not what was signed, or the file is not a well-formed GGUF file.
+    /// A block differs from the signed one, or the file is not a well-formed GGUF file.
     pub async fn info(&self, threads: u32) -> Result<(ModelInfo, Option<Need>), Error> {
         let mut wanted = FIRST_HEADER;
         loop {

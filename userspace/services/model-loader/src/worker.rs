@@ -38,7 +38,7 @@ const LIMITS: Limits = Limits {
     priority: 0,
     cpu_nanoseconds: 0,
 };
-/// Frames for each further thread: its stack, its rings, and what of its work it keeps.
+/// Frames for each further thread: its stack, its rings, and its kept work.
 const FRAMES_PER_THREAD: u64 = 1_024;
 /// Objects for each further thread.
 const OBJECTS_PER_THREAD: u32 = 8;
@@ -195,7 +195,7 @@ impl Worker {
         self.entrance.language_model.clone()
     }
 
-    /// The model, as what embeds texts.
+    /// The model, as an embedder of texts.
     pub fn embedder(&self) -> TextEmbedderClient {
         self.count();
         self.entrance.embedder.clone()
@@ -315,7 +315,7 @@ impl Worker {
     }
 }
 
-/// The memory of a model's worker, and what it is enough for.
+/// The memory of a model's worker, and the conversations that fit.
 #[derive(Default)]
 pub struct Room {
     /// Frames that the worker may use.

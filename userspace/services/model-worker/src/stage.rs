@@ -24,7 +24,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Carries out an event, and gives what is to be said of it. Once cancelled it waits for nothing.
+    /// Carries out an event, and returns its output. Once cancelled it waits for nothing.
     pub async fn play(&self, event: Event, cancelled: &CancelToken) -> Result<Option<Event>, CallError> {
         match event {
             Event::Weights { offset, bytes } => {

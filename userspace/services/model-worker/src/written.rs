@@ -20,7 +20,7 @@ impl Written {
         let view = view(request);
         match self {
             Self::Scripted(player) => Ok(player.borrow_mut().respond(&view)),
-            // Better no answer than one that is not what was asked for.
+            // Better no answer than one that does not conform to the request.
             Self::Retrieval(_) if !request.response_schema.is_empty() => {
                 Err(CallError::unimplemented("a handbook answers in its own words and follows no response schema"))
             }

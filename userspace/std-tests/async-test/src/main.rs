@@ -304,7 +304,7 @@ const _: fn() = || {
     <GreeterClient as FitsOnce<_>>::fits();
 };
 
-/// The results of a call stay on its thread. Other threads have it used there: they send what is to be done.
+/// The results of a call stay on its thread. Other threads have it used there: they send the work.
 fn a_received_capability_serves_other_threads() -> Outcome {
     std::fs::write("/home/shared", "0123456789").map_err(io)?;
     let file = call(env()?.cap::<DirectoryClient>("home")?.open("shared"))?;

@@ -46,7 +46,7 @@ struct Greeter {
     left: Count,
     /// Calls that came to meet another.
     met: Count,
-    /// The identifier of what a thread exported that has ended.
+    /// The identifier of an export by a thread that has ended.
     foreign: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Threads, and what they share.
+//! Threads, and their shared data.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};

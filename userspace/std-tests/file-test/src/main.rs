@@ -1,6 +1,6 @@
 //! Files, directories, pipes and sockets of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
 //!
-//! The argument is a directory that it may fill: `/home` on capOS, where it looks at what it was granted, too.
+//! The argument is a directory that it may fill: `/home` on capOS, where it checks its grants, too.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "std has no name for them")]

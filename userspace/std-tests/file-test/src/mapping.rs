@@ -42,7 +42,7 @@ impl Mapping {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: tests call it for what is mapped to write, by this alone.
+        // SAFETY: tests call it for writable mappings, from one thread.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }
 }

@@ -1,4 +1,4 @@
-//! C's functions with whatever arguments, and what they answer.
+//! C's functions with any arguments, and their results.
 
 use std::ffi::{CStr, CString, c_int, c_long, c_void};
 use std::io;

@@ -73,7 +73,7 @@ pub fn wrong() -> Outcome {
     let closed = file.try_clone().map_err(told("a duplicate"))?.into_raw_fd();
     c::close(closed).map_err(told("closing"))?;
     stands_for_nothing(closed)?;
-    // A descriptor that is right, for what is out of range.
+    // A valid descriptor, with arguments out of range.
     let number = file.as_raw_fd();
     for to in [-1, i32::MIN, 1024, i32::MAX] {
         refused(c::dup2(number, to), libc::EBADF, &format!("duplicating to {to}"))?;

@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::{Outcome, c, check, refused, told};
 
-/// How often everything is taken. The first time is not counted: the program's own heap keeps by what it grew then.
+/// How often everything is taken. The first time is not counted: the program's own heap keeps its growth.
 const TIMES: usize = 4;
 /// Nothing exists that often.
 const MOST: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Paths that lead, or seem to lead, to what was not granted.
+//! Paths that lead, or seem to lead, to objects that were not granted.
 
 use std::env;
 use std::ffi::OsStr;

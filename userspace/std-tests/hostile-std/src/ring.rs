@@ -266,7 +266,7 @@ pub fn code_in_data() -> Outcome {
     Err("data was run".into())
 }
 
-/// Writes over what the launcher said.
+/// Overwrites the launcher's record.
 pub fn write_launch_record() -> Outcome {
     let mut length = 0;
     // SAFETY: a place for the length; the record is read-only, so that this ends the process.

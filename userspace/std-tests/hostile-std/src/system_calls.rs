@@ -27,7 +27,7 @@ pub fn signals() -> Outcome {
     check(!HANDLED.load(Ordering::Acquire), || "a signal came".into())
 }
 
-/// Processes, users and what else belongs to others.
+/// Processes, users and other foreign objects.
 pub fn processes() -> Outcome {
     refused(c::fork(), libc::ENOSYS, "becoming two")?;
     for program in [c"/bin/hostile-std", c"/home/mine", c"/other/diary", c"sh"] {

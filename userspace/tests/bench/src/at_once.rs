@@ -183,7 +183,7 @@ impl Bench {
             let client = endpoint.mint(round, entries::INTERFACE).await?;
             servers.push(self.launch("echo", vec![Granted::new("serve", &endpoint)]).await?);
             let mut grants = vec![Granted::new("target", &client)];
-            // The server keeps what comes with calls, until its table is full and the call is refused.
+            // The server keeps the capabilities that come with calls, until its table is full and the call is rejected.
             if caller == 0 && round.is_multiple_of(4) {
                 grants.push(Granted::new("given", &self.given));
             }
@@ -281,7 +281,7 @@ impl Bench {
 
     async fn calls_beside_ends(&self, env: &Env) -> Result<(), Error> {
         let (table, machine) = (env.cap::<CapabilityTableClient>("table")?, env.cap::<MachineClient>("machine")?);
-        // The first time this process takes what it keeps.
+        // The first time this process allocates the memory that it keeps.
         self.disturb_all(&table).await?;
         let before = held(&machine).await?;
         self.disturb_all(&table).await?;

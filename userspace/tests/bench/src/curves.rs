@@ -17,7 +17,7 @@ const CAPABILITIES: [u64; 3] = [10, 1000, 100_000];
 const TOGETHER: u64 = 64;
 /// How often each thing is measured at a point.
 const ROUNDS: usize = 101;
-/// The same for what takes longer.
+/// The same for slower operations.
 const FEW_ROUNDS: usize = 31;
 
 impl Bench {

@@ -46,7 +46,7 @@ use spawn::Spawner;
 use switch::Side;
 
 const EXIT_PORT: u16 = 0xf4;
-/// How often each thing is measured, and what takes longer.
+/// How often each thing is measured, and how often slower ones.
 const ROUNDS: usize = 1001;
 const FEW_ROUNDS: usize = 101;
 /// Entries of one ENTER.

@@ -1,4 +1,4 @@
-//! Which services are killed when, and what must be so afterwards.
+//! Which services are killed when, and the required state afterwards.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -32,7 +32,7 @@ const PART: u64 = POINTS.div_ceil(3);
 /// system.
 const WINDOW: u64 = 61_000_000_000;
 
-/// The log's service keeps a copy of the kernel's log, so its size depends on what happened. This many lines of this
+/// The log's service keeps a copy of the kernel's log, so its size depends on earlier events. This many lines of this
 /// many letters displace all others.
 const FILL_LINES: usize = 300;
 const FILL_LETTERS: usize = 960;

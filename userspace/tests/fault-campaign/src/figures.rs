@@ -51,7 +51,7 @@ impl Rest {
     ) -> Result<Self, Error> {
         let (mut last, mut same) = (Figures::now(status).await?, 0_u32);
         for _ in 0..LOOKS {
-            // That is answered after what others wait for now, however long the disk takes.
+            // That is answered after everything that others wait for now, however long the disk takes.
             patience.wait(disk.flush()).await??;
             clock.sleep(PAUSE).await;
             let now = Figures::now(status).await?;

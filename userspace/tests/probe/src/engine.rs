@@ -243,8 +243,8 @@ pub async fn weights(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// The cost of a token: instructions, on a machine that counts those. `capos bench-token` compares them with what the
-/// same answers cost on Linux (`tools/infer/src/token_cost.rs`).
+/// The cost of a token: instructions, on a machine that counts those. `capos bench-token` compares them with the cost
+/// of the same answers on Linux (`tools/infer/src/token_cost.rs`).
 ///
 /// # Errors
 /// What does not hold.
@@ -254,7 +254,7 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
     for numbers in named(env, &["numbers"]).await? {
         let worker = Forge::of(env, &numbers.id).await?.worker(1).await?;
         let mut costs = Vec::new();
-        // The first answer makes what both others go on from: the pages are there, and the prompt has been read.
+        // Both others continue from the first answer: the pages are there, and the prompt has been read.
         for most in [LONG, SHORT, LONG] {
             let request = InferenceRequest { max_tokens: most, ..request("Say a sentence.") };
             let from = count();

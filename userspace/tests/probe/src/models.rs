@@ -241,7 +241,7 @@ impl Parts {
     }
 }
 
-/// B06: models are unloaded and loaded, and what is not what was signed, or not what is said of it, is refused.
+/// B06: models are unloaded and loaded, and a model that differs from its signature or its description is rejected.
 async fn models_come_and_go(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,

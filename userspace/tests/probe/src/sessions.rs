@@ -237,7 +237,7 @@ async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) 
         };
         used = used.saturating_add(took(prompt.as_ref()));
         answers = answers.saturating_add(1);
-        // An answer is cut to what is left. The prompt that was read for it may go beyond.
+        // An answer is cut to the remaining tokens. The prompt that was read for it may go beyond.
         let beyond = used.saturating_sub(quota);
         let of_prompt = prompt.map_or(0, |end| u64::from(end.usage.prompt_tokens));
         ensure(

@@ -1,5 +1,5 @@
-//! What a holder of a session's capabilities can ask of the broker, and what a worker can keep it from. Neither ends
-//! the broker, nor affects other sessions.
+//! A session holder's possible requests to the broker, and a worker's possible obstructions. Neither ends the broker,
+//! nor affects other sessions.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -51,7 +51,7 @@ const AT_REST: u64 = 1536 + 1536;
 /// Tokens of each of those under way.
 const TOKENS: u32 = 24;
 
-/// A request whose answer takes little of what the session has.
+/// A request whose answer takes little of the session's tokens.
 fn request(text: &str) -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..models::request(text) }
 }

@@ -118,7 +118,7 @@ impl Forge {
 }
 
 impl Worker {
-    /// Has the worker read every byte of its weights, and gives what it says of them.
+    /// Has the worker read every byte of its weights, and returns its report.
     async fn reads_its_weights(&self) -> Result<String, Error> {
         // The endpoint outlives the worker: a caller of a dead one would wait for ever.
         let asked = request("Read your weights.");

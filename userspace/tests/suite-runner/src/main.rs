@@ -31,7 +31,7 @@ use output::Output;
 const PLAN: &str = "suites.jsonl";
 /// Bytes of one read of it.
 const PIECE: u32 = 32 << 10;
-/// The debug-exit device, and what says that everything was run.
+/// The debug-exit device, and the value that means that everything was run.
 const EXIT_PORT: u16 = 0xf4;
 const DONE: u32 = 0x10;
 /// Nanoseconds of a second.

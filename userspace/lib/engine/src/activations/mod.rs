@@ -14,7 +14,7 @@ use crate::pool::{Pool, part_size, rows_of_part, share};
 /// Values of a row that share a scale when they are quantised.
 pub const GROUP: usize = 32;
 
-/// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for what is left over.
+/// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for a remainder.
 pub const CHUNK: usize = 256;
 
 /// Values of a single row that are worth sharing with other threads, if floating point is slow.
@@ -230,7 +230,7 @@ impl Activations {
         self.padded.checked_div(CHUNK).unwrap_or(0).max(1)
     }
 
-    /// Makes tiles of the numbers, and of what these leave if it is asked for.
+    /// Makes tiles of the numbers, and of their remainders on request.
     fn lay_out_floats(&mut self, rests: bool, kernels: &dyn Kernels, pool: &dyn Pool) {
         let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
         let count = self.rows().div_ceil(FLOAT_ROWS).saturating_mul(across);
@@ -267,7 +267,7 @@ impl Activations {
         self.floats.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
-    /// The same of what these leave of the numbers, if the matrix has numbers of 16 bits.
+    /// The same for their remainders, if the matrix has numbers of 16 bits.
     pub fn rests(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.rests.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }

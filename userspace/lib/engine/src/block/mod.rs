@@ -61,7 +61,7 @@ pub trait Block: Pod + Send + Sync {
     }
 }
 
-/// Room for what a block of any type is unpacked to.
+/// Room for an unpacked block of any type.
 pub(crate) struct Unpacked {
     quants: [u8; MOST_VALUES],
     scales: [f32; MOST_VALUES / LEAST_GROUP],

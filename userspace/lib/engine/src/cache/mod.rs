@@ -149,7 +149,7 @@ impl Cache {
         if end > self.room {
             let more = end.saturating_add(end.checked_div(PART).unwrap_or(0));
             let room = more.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
-            // If there is no memory for what may come, there may be some for what has.
+            // If there is no memory for future tokens, there may be some for the existing ones.
             self.grow(room).or_else(|_| self.grow(end))?;
         }
         Ok(end)

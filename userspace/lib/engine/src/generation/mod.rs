@@ -50,7 +50,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// Requests that one model is run for, and what is kept of those that have ended.
+/// Requests to one model, and the kept sequences of ended ones.
 pub struct Generation<'m> {
     model: &'m Model<'m>,
     machine: Machine<'m>,
@@ -155,7 +155,7 @@ impl<'m> Generation<'m> {
         events
     }
 
-    /// Reports requests that have ended, and keeps what they leave.
+    /// Reports requests that have ended, and keeps their sequences.
     fn retire(&mut self, events: &mut Events) {
         let ended = |sequence: &Sequence| sequence.finish.is_some();
         while let Some(mut sequence) = self.waiting.iter().position(ended).and_then(|at| self.waiting.remove(at)) {

@@ -12,13 +12,13 @@ use crate::sampler::Sampler;
 /// Events, and the requests that they are of.
 pub type Events = Vec<(RequestId, Event)>;
 
-/// A constraint and the room for what it allows. Once a token is about to be chosen that is up to date.
+/// A constraint and the room for its mask. Once a token is about to be chosen that is up to date.
 struct Constrained {
     constraint: Box<dyn Constraint>,
     allowed: Mask,
 }
 
-/// A request and what has become of it.
+/// A request and its state.
 pub struct Sequence {
     pub id: RequestId,
     /// The prompt and after it the new tokens.

@@ -130,8 +130,8 @@ fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'s
     kernels.many_from(from).unwrap_or(kernels)
 }
 
-/// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
-/// registers are. `now` returns a time in any unit.
+/// The set that is fastest here, found by a trial, because features that the processor reports may be slow: emulated
+/// wide registers are. `now` returns a time in any unit.
 pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     // The bytes make blocks of small numbers, whose scales are numbers.
     let block_bytes = 34;

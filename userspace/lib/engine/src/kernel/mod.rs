@@ -118,8 +118,8 @@ pub trait Kernels: Sync {
         None
     }
 
-    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros if nothing is. `rests` are of
-    /// what the tiles leave of the numbers, or there are none.
+    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros if nothing is. `rests` are the
+    /// remainders of the numbers, or absent.
     fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
         portable::lay_out(rows, tiles, rests);
     }
@@ -178,8 +178,8 @@ pub trait Kernels: Sync {
         portable::narrow(values, out);
     }
 
-    /// For each vector the sums of its products with each of some rows. The last block of a row may be longer than what
-    /// is left of a vector.
+    /// For each vector the sums of its products with each of some rows. The last block of a row may be longer than the
+    /// rest of a vector.
     fn dot_q8_0(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
         portable::dot_q8_0(vectors, rows, out);
     }

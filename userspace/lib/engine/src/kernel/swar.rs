@@ -81,7 +81,7 @@ fn largest_of(numbers: impl Iterator<Item = f32>) -> f32 {
     f32::from_bits(numbers.map(|number| number.abs().to_bits()).fold(0, u32::max))
 }
 
-/// Whole numbers instead of scales, and what one of them stands for.
+/// Whole numbers instead of scales, and the value of one unit.
 fn whole(scales: &[f32], out: &mut [i64], largest: f32) -> f32 {
     let most = largest_of(scales.iter().copied());
     let inverse = if most > 0.0 { largest / most } else { 0.0 };
@@ -104,7 +104,7 @@ fn alone(block: &Q8_0) -> [u8; 2] {
     black_box(block.scale)
 }
 
-/// Whole numbers instead of the scales of a chunk's weights, and what one of them stands for.
+/// Whole numbers instead of the scales of a chunk's weights, and the value of one unit.
 #[derive(Clone, Copy)]
 struct Scales {
     whole: [i64; GROUPS],

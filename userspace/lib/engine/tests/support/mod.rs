@@ -1,4 +1,4 @@
-//! The models in `tests/infer/models` and what is expected of them.
+//! The models in `tests/infer/models` and their expected results.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 #![allow(dead_code, reason = "not every test uses all of it")]
@@ -48,7 +48,7 @@ pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"))
 }
 
-/// A prompt, and what the reference computes after it.
+/// A prompt, and the reference's results after it.
 pub struct Expected {
     pub ids: Vec<u32>,
     pub logits: Vec<f64>,
@@ -64,7 +64,7 @@ pub fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
 }
 
-/// A model file, and what is expected of it after each prompt.
+/// A model file, and its expected results after each prompt.
 pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
     let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
     let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
@@ -80,7 +80,7 @@ pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
     (file, all)
 }
 
-/// A model file, and what is expected of it after the first prompt.
+/// A model file, and its expected results after the first prompt.
 pub fn read(name: &str) -> (Vec<u8>, Expected) {
     let (file, mut all) = read_all(name);
     (file, all.remove(0))

@@ -114,7 +114,7 @@ fn without_types(family: &str, template: &str, more: &[&str], merges: &[&str]) -
     with(fixture, "tokenizer.ggml.merges", merges).tokenizer().unwrap()
 }
 
-/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text.
+/// Marks whose types say that they are ordinary text are one token in a template's output, and none in other text.
 #[test]
 fn marks_of_ordinary_type_are_marks() {
     let said = "<start_of_turn>{{ messages[0].role }}<｜User｜>[TOOL_CALLS]<|' + role + '|>";

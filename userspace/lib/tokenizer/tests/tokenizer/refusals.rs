@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// The fixture itself, so that what is refused above is refused for its own reason.
+/// The fixture itself, so that the files above are rejected for their own reasons.
 #[test]
 fn the_sample_is_accepted() {
     let tokenizer: Tokenizer = sample().tokenizer().unwrap();

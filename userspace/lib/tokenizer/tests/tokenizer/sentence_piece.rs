@@ -69,8 +69,8 @@ fn white_space_after_marks_is_left_out_where_models_want_it() {
     assert_eq!(begin, [vec![1], phi.encode(" the", Marks::All)].concat());
 }
 
-/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text, though
-/// merging would produce them.
+/// Marks whose types say that they are ordinary text are one token in a template's output, and none in other text,
+/// though merging would produce them.
 #[test]
 fn marks_of_ordinary_type_are_marks() {
     let letters = "<start_of_turn>".chars().map(String::from);
@@ -111,7 +111,7 @@ fn what_has_no_token() {
     assert_eq!(fixture.tokenizer().unwrap().encode("a xa", Marks::All), [5, 3, 0, 4]);
 }
 
-/// Half a megabyte of one letter, and of what falls back to bytes.
+/// Half a megabyte of one letter, and of a character that falls back to bytes.
 #[test]
 fn long_texts_are_encoded_soon() {
     let started = std::time::Instant::now();

@@ -63,7 +63,7 @@ fn chunk(event: Event) -> Result<Option<StreamChunk>, CallError> {
         }
         Event::Delta(Delta::Text(text)) => StreamChunk::TextDelta(text),
         Event::Delta(Delta::Call { index, name, handle, arguments }) => {
-            // The name comes with a call's first piece, and so does what it is called.
+            // The name comes with a call's first piece, and so does its id.
             let id = if name.is_empty() { String::new() } else { format!("call-{}", index.saturating_add(1)) };
             StreamChunk::ToolCallDelta(ToolCallDelta { index, id, name, handle, arguments })
         }

@@ -12,7 +12,7 @@ use capos_tokenizer::Tokenizer;
 
 use crate::weights::Weights;
 
-/// A model, and what runs it.
+/// A model, and its engine.
 pub struct Ready {
     model: ModelOf,
     machine: Machine<'static>,
@@ -27,7 +27,7 @@ enum ModelOf {
 
 impl Ready {
     /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is said.
-    /// The process may use `own` bytes, and keeps what it has read of conversations in a part of them.
+    /// The process may use `own` bytes, and keeps the tokens of conversations in a part of them.
     ///
     /// # Errors
     /// It cannot be run; says why.

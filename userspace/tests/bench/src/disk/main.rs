@@ -20,7 +20,7 @@ use touch::touch;
 /// A file that is large enough. Only its first page is in the page cache: a new memory object has a
 /// cache of its own.
 const FILE: &str = "boot/boot.tar";
-/// The debug-exit device, and what says that all went well.
+/// The debug-exit device, and the value that means success.
 const EXIT_PORT: u16 = 0xf4;
 const PASSED: u32 = 0x10;
 /// Pages of one sample: the kernel's largest window.

@@ -96,7 +96,7 @@ pub async fn stale(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Capabilities used as what they are not, or for more than they allow.
+/// Capabilities used as other types, or for more than they permit.
 pub async fn rights(kit: &Kit) -> Result<(), Error> {
     let (account, endpoint) = (kit::id(&kit.account), kit::id(&kit.endpoint));
     let params = Buffer { address: kit.params, length: 16 };
@@ -160,7 +160,7 @@ pub async fn release_own(kit: &Kit) -> Result<(), Error> {
             if cap == kit::id(&kit.account) { Ok(()) } else { Err(error) }
         })?;
     }
-    // The process still runs on what it has, and ends as it wants.
+    // The process still runs with its remaining time, and ends as it wants.
     let mut answers = Answers::new();
     answers.send(&[kit.receive(2), kit.call(1)]);
     answers.expect(2, Status::Ok)?;

@@ -42,7 +42,7 @@ async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
     Ok(got)
 }
 
-/// Has what was dropped released: before the answer of any call.
+/// Has dropped capabilities released: before the answer of any call.
 async fn settle(kit: &Kit) -> Result<(), Error> {
     capos_rt::yield_now().await;
     kit.account.usage().await?;
@@ -383,7 +383,7 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
 /// Keeps the objects that a dead process made. Only they are missing from this one's account, in every
 /// resource, and each part returns when it is released.
 pub async fn kept_objects(kit: &Kit) -> Result<(), Error> {
-    // The first time, this process's runtime makes what it then keeps.
+    // The first time, this process's runtime allocates the memory that it then keeps.
     drop(keep_objects(kit).await);
     keep_objects(kit).await?;
     kit.still_served()

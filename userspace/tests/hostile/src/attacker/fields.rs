@@ -129,7 +129,7 @@ pub async fn messages(kit: &Kit) -> Result<(), Error> {
             };
             kit::write(kit.params + at * 8, word);
         }
-        // Every interface that this process holds, every method; not what would end or unmap it.
+        // Every interface that this process holds, every method; except those that would end or unmap it.
         let (cap, interface, methods) = random
             .pick(&[
                 (kit::id(&kit.account), interface_of(&kit.account), 7),

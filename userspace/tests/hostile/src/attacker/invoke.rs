@@ -1,4 +1,4 @@
-//! Calls in registers, by INVOKE: its results and errors, and that it never does what a call by the rings would not.
+//! Calls in registers, by INVOKE: its results and errors, and that it never does more than a call by the rings would.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -18,7 +18,7 @@ const POLL: u16 = 0;
 const BITS: u64 = 0x8000_0001_0000_5a5a;
 
 /// The registers after an INVOKE with values of its own in those that it must preserve: `rax` and `rdx`, those that it
-/// clears, and what differs of the others.
+/// clears, and differences in the others.
 struct After {
     outcome: u64,
     number: u64,

@@ -58,7 +58,7 @@ fn address(memory: &'static mut Memory) -> u64 {
 }
 
 impl Kit {
-    /// Makes what is not granted.
+    /// Makes an object that is not granted.
     pub async fn new(env: &Env) -> Result<Self, Error> {
         let account: ResourceAccountClient = env.cap("account")?;
         let endpoint = account.create_endpoint().await.context("an endpoint")?;

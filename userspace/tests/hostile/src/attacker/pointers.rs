@@ -21,7 +21,7 @@ const CALL: u64 = 1;
 const RECEIVE: u64 = 2;
 const RETURN: u64 = 3;
 
-/// An address and what is wrong with it.
+/// An address and its fault.
 type Bad = (&'static str, u64);
 
 /// Addresses that no process may read or write through.

@@ -250,7 +250,7 @@ pub fn gs_base() -> Result<(), Error> {
     }
 }
 
-/// Reads what user-mode instruction prevention hides, if the processor has it.
+/// Reads registers that user-mode instruction prevention hides, if the processor has it.
 pub fn tables() -> Result<(), Error> {
     let mut table = [0_u8; 16];
     // SAFETY: the instruction writes ten bytes, or ends the process.

@@ -46,7 +46,7 @@ enum Part {
     Abandon,
     /// Waits for the word to change, then looks at its rings.
     Look,
-    /// Uses the first thread's rings through the runtime. Ends with what came of it.
+    /// Uses the first thread's rings through the runtime. Ends with the result.
     Meddle,
     /// Counts the word up until it is stopped.
     Count,

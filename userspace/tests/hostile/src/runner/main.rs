@@ -72,7 +72,7 @@ struct Runner {
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Measure {
     /// Free frames and those of the kernel's heap: how many of the heap's frames the same bytes take depends on
-    /// what was allocated between them.
+    /// the allocations between them.
     frames: u64,
     heap_bytes: u64,
     cached_frames: u64,
@@ -279,7 +279,7 @@ impl Runner {
             let client = endpoint.mint(1, PagerClient::INTERFACE_ID).await.map_err(words)?;
             let client: PagerClient = client.cast();
             let weights = self.account.create_paged_memory(WEIGHTS * PAGE, &client).await.map_err(words)?;
-            // Not what lets its holder look into the page cache, nor what a session would not have.
+            // Without the capability to look into the page cache, and without those that a session would not have.
             let read = Rights::READ.union(Rights::GRANT).union(Rights::CALL);
             let weights = weights.attenuated(read);
             let own = vec![Granted::new("serve", &endpoint), Granted::new("weights", &weights)];
@@ -291,7 +291,7 @@ impl Runner {
             grants.push(Granted::new("interrupts", &self.interrupts));
         }
         if plan.attack == "devices" || plan.lingers() {
-            // Four ports that do nothing, and what a driver holds.
+            // Four ports that do nothing, and a driver's capabilities.
             let ports = self.ports.narrow(0x80, 4).await.map_err(words)?;
             grants.push(Granted::new("ports", &ports));
             grants.push(Granted::new("dma", &self.dma));
@@ -360,7 +360,7 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     let log: DebugLogClient = env.cap("log")?;
     let timer: TimerClient = env.cap("timer")?;
     let endpoint = account.create_endpoint().await?;
-    // Ordinal 0 of what it provides, client 1.
+    // Ordinal 0 of its interfaces, client 1.
     let canary = endpoint.mint(1 << 16, GreeterClient::INTERFACE_ID).await?;
     let runner = Runner {
         machine: env.cap("machine")?,

@@ -17,7 +17,7 @@ use crate::{LIMIT, Runner, words};
 
 /// Bytes of the volume.
 const VOLUME: &str = "1048576";
-/// Every file that is not the attacker's, and what it holds.
+/// Every file that is not the attacker's, and its content.
 const FILES: &[(&str, &str)] = &[
     ("other/diary", "nobody else's"),
     ("books/book", "to be read"),
@@ -30,7 +30,7 @@ const FOLDERS: &[(&str, usize)] = &[("other", 1), ("books", 2), ("books/shelf", 
 /// Entries at the top: the folders, `home`, and two files.
 const AT_THE_TOP: usize = 5;
 
-/// A volume of its own, and what the attacker is given of it.
+/// A volume of its own, and the attacker's part of it.
 pub struct Neighbour {
     server: Started,
     volume: DirectoryClient,
@@ -43,7 +43,7 @@ impl Neighbour {
     /// Starts a file server and fills its volume.
     pub async fn settle(runner: &Runner) -> Result<Self, String> {
         let endpoint: EndpointClient = runner.account.create_endpoint().await.map_err(words)?;
-        // Ordinal 0 of what it provides, client 1.
+        // Ordinal 0 of its interfaces, client 1.
         let volume = endpoint.mint(1 << 16, DirectoryClient::INTERFACE_ID).await.map_err(words)?;
         let volume: DirectoryClient = volume.cast();
         let limits = Size::Server.limits(0);

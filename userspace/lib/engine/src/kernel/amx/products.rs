@@ -41,7 +41,7 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
         let chunks = matrix.columns().div_ceil(CHUNK);
         for chunk in 0..chunks {
             let range = chunk * W::CHUNK_BYTES..((chunk + 1) * W::CHUNK_BYTES).min(row_bytes);
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             unsafe {
                 panel.fill::<W>(rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
             }

@@ -1,5 +1,5 @@
 //! The instructions on tiles. The compiler has no names for them that are stable, and never uses tiles itself, so that
-//! what is set up stays until it is released.
+//! the setup stays until it is released.
 
 use core::arch::asm;
 use core::marker::PhantomData;

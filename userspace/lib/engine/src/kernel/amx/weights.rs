@@ -57,7 +57,7 @@ pub trait Weights {
     /// A row's chunk.
     ///
     /// # Safety
-    /// The processor has what the kernels of `avx512` need.
+    /// The processor has the instructions that the kernels of `avx512` use.
     unsafe fn chunk(bytes: &[u8]) -> Self::Chunk<'_>;
 
     /// A tile's part of it, with zeros after the numbers.
@@ -86,7 +86,7 @@ impl<B: Load> Weights for Quantised<B> {
 
     #[inline(always)]
     unsafe fn chunk(bytes: &[u8]) -> Quants {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let registers = B::load(blocks::<B>(bytes));
             let mut chunk = Quants { quants: [[[0; 16]; 2]; ACROSS], scales: [0.0; GROUPS], minima: [0.0; GROUPS] };
@@ -101,7 +101,7 @@ impl<B: Load> Weights for Quantised<B> {
 
     #[inline(always)]
     unsafe fn numbers(chunk: &Quants, tile: usize) -> Numbers {
-        // SAFETY: the caller has what is needed, and tiles are those of a chunk.
+        // SAFETY: the caller guarantees these instructions, and tiles are those of a chunk.
         unsafe {
             let mut numbers = [_mm512_setzero_ps(); 2];
             let place = tile * TILE_COLUMNS;
@@ -122,7 +122,7 @@ impl<B: Load> Weights for Quantised<B> {
 /// 32 numbers of 16 bits.
 #[inline(always)]
 unsafe fn widened<F: Widen>(chunk: &[F], tile: usize) -> Numbers {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         let part = chunk.get(tile * TILE_COLUMNS..).unwrap_or(&[]);
         match part.as_chunks::<16>().0 {
@@ -153,7 +153,7 @@ impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {
 
     #[inline(always)]
     unsafe fn numbers(chunk: &&[F], tile: usize) -> Numbers {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { widened(chunk, tile) }
     }
 }
@@ -172,7 +172,7 @@ impl Panel {
             let mut rests = rests.next();
             for place in 0..ROWS {
                 let Some(bytes) = rows.next() else { return };
-                // SAFETY: the caller has what is needed.
+                // SAFETY: the caller guarantees these instructions.
                 let chunk = unsafe { W::chunk(bytes) };
                 for (index, tile) in nearest.iter_mut().enumerate() {
                     // SAFETY: the same.

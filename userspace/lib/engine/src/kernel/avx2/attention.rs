@@ -128,7 +128,7 @@ pub fn adds_f16(weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
             count += 1;
         }
         for (weights, out) in weights.chunks(PAIR).zip(out.chunks_mut(PAIR)) {
-            // Copied, so that where they end is known in what follows.
+            // Copied, so that the compiler knows their ends.
             let mut near = [[0.0; PAIR]; BLOCK];
             for (index, weights) in weights.iter().enumerate() {
                 for (near, weight) in near.iter_mut().zip(weights.iter().skip(first)) {

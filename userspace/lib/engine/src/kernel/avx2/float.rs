@@ -17,7 +17,7 @@ pub trait Widen: Float {
     /// The eight numbers.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     unsafe fn widen(numbers: &[Self; LANES]) -> __m256;
 }
 
@@ -93,7 +93,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N]
         prefetch(weights);
         let mut wide = [_mm256_setzero_ps(); APART];
         for (wide, weights) in wide.iter_mut().zip(weights) {
-            // SAFETY: this function has what is needed.
+            // SAFETY: this function has these instructions.
             *wide = unsafe { F::widen(weights) };
         }
         for (sums, values) in sums.iter_mut().zip(values) {
@@ -107,7 +107,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N]
     for (product, (sums, values)) in products.iter_mut().zip(sums.iter_mut().zip(values)) {
         let (values, last_values) = values.as_chunks::<LANES>();
         for (sum, (weights, values)) in sums.iter_mut().zip(rest.iter().zip(values.iter().skip(parts.len() * APART))) {
-            // SAFETY: this function has what is needed.
+            // SAFETY: this function has these instructions.
             *sum = _mm256_fmadd_ps(unsafe { F::widen(weights) }, load(values), *sum);
         }
         let [a, b, c, d] = *sums;
@@ -206,7 +206,7 @@ fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
             }
             let mut lanes = [_mm256_setzero_si256(); LANES];
             for (lane, part) in lanes.iter_mut().zip(parts) {
-                // SAFETY: this function has what is needed.
+                // SAFETY: this function has these instructions.
                 *lane = _mm256_castps_si256(unsafe { F::widen(part) });
             }
             put_columns(lanes, half, part);

@@ -179,8 +179,8 @@ const fn has_minima<B: Block>() -> bool {
     B::MINIMA || small::<B>()
 }
 
-/// 32 quants as they are multiplied with signed bytes: small ones as they are, and of others the size and the sign of
-/// what they are without the offset.
+/// 32 quants as they are multiplied with signed bytes: small ones unchanged; for others the size and the sign without
+/// the offset.
 #[derive(Clone, Copy)]
 struct Weights {
     sizes: __m256i,

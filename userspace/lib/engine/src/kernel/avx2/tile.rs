@@ -92,7 +92,7 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
 fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) {
     for (chunk, bytes) in panel.rows.iter_mut().zip(rows) {
         let blocks = blocks::<B>(bytes);
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         unsafe { B::unpack_chunk(blocks, chunk) };
         panel.count = blocks.len() * B::VALUES / B::GROUP;
     }

@@ -16,7 +16,7 @@ pub trait Unpack: Block {
     /// Unpacks the blocks of a chunk, as [`Chunk::unpack`] does.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         chunk.unpack(blocks);
@@ -103,7 +103,7 @@ impl Unpack for Q8_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -113,7 +113,7 @@ impl Unpack for Q4_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -123,7 +123,7 @@ impl Unpack for Q5_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -134,7 +134,7 @@ impl Unpack for Q4K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
@@ -152,7 +152,7 @@ impl Unpack for Q5K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             let fifth = load_bytes(&block.fifth);
@@ -174,7 +174,7 @@ impl Unpack for Q6K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
+        // SAFETY: the caller guarantees these instructions; there are 16 bytes of scales to be read.
         unsafe {
             let parts = chunk.quants.as_chunks_mut().0.as_chunks_mut::<4>().0.iter_mut();
             for (to, (low, high)) in parts.zip(block.low.iter().zip(&block.high)) {
@@ -207,7 +207,7 @@ pub unsafe fn all_scales<B: Flat>(blocks: &[B]) -> __m256 {
 /// Unpacks the blocks of a chunk.
 #[inline(always)]
 unsafe fn unpack_flat<B: Flat>(blocks: &[B], chunk: &mut Chunk) {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
             store_bytes(to, block.quants());

@@ -135,7 +135,7 @@ fn add_together<const N: usize, const Q: usize>(
             count += 1;
         }
         for (weights, out) in weights.chunks(Q).zip(out.chunks_mut(Q)) {
-            // Copied, so that where they end is known in what follows. As many as there can be are multiplied.
+            // Copied, so that the compiler knows their ends. As many as there can be are multiplied.
             let mut near = [[0.0; ROWS]; Q];
             for (near, weights) in near.iter_mut().zip(weights) {
                 let weights = weights.get(first..).unwrap_or_default();

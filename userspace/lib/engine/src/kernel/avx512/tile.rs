@@ -95,7 +95,7 @@ fn fill<B: Load>(panel: &mut Panel, lanes: &[&[B]; LANES]) {
         if blocks.is_empty() {
             continue;
         }
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         let row = unsafe { B::load(blocks) };
         for (to, quants) in [a, b, c, d].into_iter().zip(row.quants) {
             *to = _mm512_sub_epi8(quants, offset);

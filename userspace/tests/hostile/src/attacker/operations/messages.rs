@@ -135,7 +135,7 @@ pub fn fill(method: &Method, words: &mut Vec<u64>, values: &mut Values<'_>) {
     Writer { words, values, caps: 0 }.shape(&method.params);
 }
 
-/// Changes a message in one to three places to what no client would send.
+/// Changes a message in one to three places to a form that no client would send.
 pub fn corrupt(words: &mut [u64], values: &mut Values<'_>) {
     for _ in 0..=values.below(3) {
         let place = values.below(words.len() as u64);
@@ -194,7 +194,7 @@ impl Writer<'_, '_> {
                 let length = self.values.length();
                 self.or(at, 1 | offset << 2 | 2 << 32 | (length + 1) << 35);
                 for word in 0..=length / 8 {
-                    // The last byte, and what fills its word, is zero.
+                    // The last byte, and the padding of its word, is zero.
                     let left = (length - word * 8).min(8);
                     let mask = if left == 8 { u64::MAX } else { (1 << (left * 8)) - 1 };
                     let text = self.values.text();

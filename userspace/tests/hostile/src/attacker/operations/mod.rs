@@ -1,8 +1,8 @@
 //! Random operations on everything that a process can hold: entries of every opcode, and calls of every method that
 //! the schema gives the objects, with parameters made from it.
 //!
-//! Each entry that the kernel takes must be answered exactly once, and what was made must be gone with the process:
-//! the runner looks at that. Random entries name neither this process nor its address space, and its pager is another
+//! Each entry that the kernel takes must be answered exactly once, and all objects must be gone with the process: the
+//! runner checks that. Random entries name neither this process nor its address space, and its pager is another
 //! process, so that the process lives until all operations are done.
 
 mod messages;
@@ -42,7 +42,7 @@ const PARAMS: u64 = 1024;
 const CAPS: u64 = 3072;
 /// Capabilities held, at most, before some are released.
 const FULL: usize = 110;
-/// Where the slots are: far from all else, so that what is longer than a slot reaches no memory that Rust code relies on.
+/// Where the slots are: far from all else, so that data longer than a slot reaches no memory that Rust code relies on.
 const MEMORY: u64 = 0x6100_0000_0000;
 /// Where memory is mapped into this process.
 const MAPS: u64 = 0x6200_0000_0000;
@@ -234,7 +234,7 @@ impl<'a> World<'a> {
         MEMORY + slot as u64 * SLOT + offset
     }
 
-    /// Writes what a slot sends: copies, and moves of what is not needed.
+    /// Writes a slot's data: copies, and moves of unneeded capabilities.
     fn offers(&mut self, slot: usize, count: u8) {
         for index in 0..u64::from(count) {
             let mut one = self.random.pick(&self.held).unwrap_or(Held { id: 0, interface: 0 });
@@ -329,7 +329,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A call of the process's own endpoint, and what its server does.
+    /// A call of the process's own endpoint, and its server's actions.
     fn message(&mut self, slot: usize) -> Operation {
         let (sent, accepted) = (self.small(4), self.small(4));
         self.offers(slot, sent);
@@ -563,7 +563,7 @@ impl<'a> World<'a> {
         kit::ensure(total >= OPERATIONS && good > OPERATIONS / 5 && self.statuses.len() >= 14, || {
             format!("only these answers came: {:?}", self.statuses)
         })?;
-        // Which ones never succeed is chance, and differs with what happens at once: one to eight were seen.
+        // Which ones never succeed is chance, and depends on concurrent events: one to eight were seen.
         kit::ensure(never.len() < 16, || format!("methods that never did anything: {never:?}"))
     }
 }

@@ -5,16 +5,17 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
-# Of a variable that is given more than once make keeps the last value. Several models are meant, so make's own command line
-# is asked for all of them: make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf two.gguf'.
+# If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of
+# them from make's own command line. So make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf
+# two.gguf'.
 MODELS := $(shell tr '\0' '\n' < /proc/$$PPID/cmdline 2>/dev/null | \
     awk '/^MODEL:?=/ { sub(/^MODEL:?=/, ""); all = n++ ? all " " $$0 : $$0 } END { if (n > 1) print all }')
 ifneq ($(MODELS),)
 override MODEL := $(MODELS)
 endif
 
-# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso MODEL=one.gguf MODEL=two.gguf
-# Only what is set is passed on: an empty value is not the same as none.
+# Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
+# MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.

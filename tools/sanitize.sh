@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the host tests of crates that hold unsafe code under AddressSanitizer, and under Miri where the toolchain has it.
+# Runs the host tests of crates that hold unsafe code under AddressSanitizer, and under Miri if the toolchain has it.
 set -eu
 
 target=x86_64-unknown-linux-gnu
@@ -14,7 +14,7 @@ if ! ls "$library"/librustc-*_rt.asan.a >/dev/null 2>&1; then
     echo "The compiler brings no runtime of AddressSanitizer for $target: Rust from rustup does." >&2
     exit 1
 fi
-# The flag is not stable: the stable compiler takes it from who says that they know.
+# The flag is unstable: the stable compiler accepts it with RUSTC_BOOTSTRAP only.
 # shellcheck disable=SC2086 # one word per package
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --target "$target" --target-dir target/sanitize $packages
 

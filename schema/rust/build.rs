@@ -6,7 +6,7 @@ use std::{env, fs};
 use anyhow::{Context, Result};
 use capos_codegen::Generator;
 
-/// What the kernel needs: its own objects, and the annotations on them.
+/// The kernel's part: its own objects, and the annotations on them.
 const KERNEL_FILES: &[&str] = &["annotations.capnp", "kernel.capnp"];
 
 fn main() -> Result<()> {

@@ -10,7 +10,7 @@ MEAN, FIRST, LAST = 1, 2, 3
 
 
 class Embedder(Model):
-    """A model whose tokens see all others, or a language model, of which the states are taken."""
+    """A model whose tokens see all others, or a language model whose states are taken."""
 
     def layer_norm(self, x, name):
         x = x - x.mean(axis=-1, keepdims=True)
@@ -21,7 +21,7 @@ class Embedder(Model):
         return x @ self.tensors[f"{name}.weight"].T + self.tensors.get(f"{name}.bias", 0.0)
 
     def mixed(self, layer, x):
-        """What attention adds to the states."""
+        """The attention's addition to the states."""
         at, tokens = f"blk.{layer}.", len(x)
         if f"{at}attn_qkv.weight" in self.tensors:
             q, k, v = np.split(self.linear(x, f"{at}attn_qkv"), 3, axis=-1)
@@ -38,7 +38,7 @@ class Embedder(Model):
         return self.linear(mixed, f"{at}attn_output")
 
     def fed(self, layer, x):
-        """What the feed-forward part adds to the states."""
+        """The feed-forward part's addition to the states."""
         at = f"blk.{layer}."
         up = self.linear(x, f"{at}ffn_up")
         if f"{at}ffn_gate.weight" in self.tensors:
@@ -49,7 +49,7 @@ class Embedder(Model):
         return self.linear(up, f"{at}ffn_down")
 
     def encoded(self, ids):
-        """The states of all tokens behind the last layer."""
+        """The states of all tokens after the last layer."""
         t = self.tensors
         x = t["token_embd.weight"][ids]
         if "token_types.weight" in t:

@@ -20,7 +20,7 @@ PROMPT = [3, 1, 4, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3, 23, 8, 46, 2, 6, 43, 38, 32]
 GREEDY = 8
 # How many other prompts there are: distances from the reference mean something only when there are several.
 MORE = 15
-# What scales of minima are, in scales, so that as many weights are below zero as above.
+# The value of the minima's scales, in scales, so that as many weights are below zero as above.
 MINIMA = {Type.Q2_K: 1.5, Type.Q4_K: 7.5, Type.Q5_K: 15.5}
 
 
@@ -37,7 +37,7 @@ class Maker:
         self.arch = arch
 
     def matrix(self, name, *shape, scale=1.0, quiet=0):
-        # The spread keeps what goes through the layers about as large as it came.
+        # The spread keeps the values that pass through the layers about as large as they came.
         values = self.rng.standard_normal(shape).astype(np.float32) * np.float32(scale / shape[-1] ** 0.5)
         values[:quiet] *= np.float32(0.2)
         kind = self.types[self.taken % len(self.types)]
@@ -82,7 +82,7 @@ class Maker:
             w.add_feed_forward_length(o["inside"])
         if "words" in o:
             self.vocabulary(o["words"])
-        # Bytes are hardly ever likely, so that what is said can be read.
+        # Bytes are hardly ever likely, so that the output is readable.
         quiet = o["vocabulary"] - len(o["words"]) if "words" in o else 0
         self.matrix("token_embd.weight", o["vocabulary"], width, scale=width**0.5, quiet=quiet)
         if not o.get("tied"):
@@ -254,7 +254,7 @@ for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.IQ4_NL):
     MODELS[f"llama-{kind.name.lower()}"] = ("llama", [kind], WIDE)
 for kind in (Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_XS):
     MODELS[f"llama-{kind.name.lower()}"] = ("llama", [kind], WIDEST)
-# What llama.cpp does not look at in files of this architecture.
+# Entries that llama.cpp does not read in files of this architecture.
 MODELS["phi3-window"] = ("phi3", F16, {**PHI, "entries": {**PHI["entries"], "attention.sliding_window": 9}})
 
 
@@ -265,7 +265,7 @@ def prompts(vocabulary, count, seed=0):
 
 
 def expected(model, ids, count):
-    """What the reference computes behind a prompt."""
+    """The reference's results after a prompt."""
     logits = model.logits(ids)[-1]
     greedy, ahead = model.greedy(ids, count)
     return {

@@ -20,7 +20,7 @@ NOW = 1767225600  # The first second of 2026.
 
 
 class Generation(jinja2.ext.Extension):
-    """What a model learns from: of no effect where a conversation is rendered, except that it is a scope."""
+    """A block for training: without effect when a conversation is rendered, except that it is a scope."""
 
     tags = {"generation"}
 

@@ -81,7 +81,7 @@ def corpus():
 def write_gguf(path, model, pre, tokens, kinds, scores=None, merges=None, flags=None, roles=None, template=TEMPLATE):
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("Tokenizer fixture")
-    # What llama.cpp wants to see before it looks at the vocabulary.
+    # Entries that llama.cpp requires before it reads the vocabulary.
     writer.add_context_length(128)
     writer.add_embedding_length(32)
     writer.add_block_count(0)
@@ -247,7 +247,7 @@ def train_sentence_piece(**options):
 
 
 def encode_marked(encode, tokens, kinds, wanted):
-    """The tokens of each text, with marks of these kinds found in it and what lies between them encoded apart."""
+    """The tokens of each text, with marks of these kinds found in it and the text between them encoded separately."""
     marks = [text for text, kind in zip(tokens, kinds) if kind in wanted]
     pattern = re.compile("(" + "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)) + ")")
     result = []
@@ -325,7 +325,7 @@ def word_piece():
 
 
 def words(text):
-    """What the models' own tokenizer makes of text before it looks for tokens."""
+    """The preparation of text by the models' own tokenizer before it looks for tokens."""
     from tokenizers import normalizers, pre_tokenizers
 
     plain = normalizers.BertNormalizer(lowercase=True).normalize_str(text)

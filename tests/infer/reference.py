@@ -167,7 +167,7 @@ class Model:
         return [[] for _ in range(self.layers)]
 
     def states(self, ids, caches=None):
-        """The normed states behind the last layer of ids that follow on what the caches hold."""
+        """The normed states after the last layer, for ids that follow those in the caches."""
         t = self.tensors
         caches = caches or self.caches()
         rows = []
@@ -189,7 +189,7 @@ class Model:
         return np.array(rows)
 
     def logits(self, ids, caches=None):
-        """Logits behind each of the ids, which follow on what the caches hold."""
+        """Logits after each of the ids, which follow those in the caches."""
         t = self.tensors
         out = self.states(ids, caches) @ t.get("output.weight", t["token_embd.weight"]).T
         cap = self.get("final_logit_softcapping") if self.arch == "gemma2" else None

@@ -12,7 +12,7 @@ pub use reader::{ArchiveError, Entry, Name, entries, find};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 512;
-/// What ends an archive.
+/// The end of an archive.
 pub const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
 /// Why a file does not fit into an archive.

@@ -56,7 +56,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What is wrong with an archive. Places are bytes from its start.
+/// An error in an archive. Places are bytes from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArchiveError {
     /// No bytes at all.
@@ -82,7 +82,7 @@ pub enum ArchiveError {
     Size(u64),
     /// The header at this place has no name that can be read.
     BadName(u64),
-    /// What the header at this place describes is no regular file.
+    /// The header at this place does not describe a regular file.
     NoFile(u64),
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for ArchiveError {
             Self::CutInFile { name, bytes, present } => {
                 write!(f, "it is cut short: of the {bytes} bytes of `{}` only {present} are there", name.text())
             }
-            Self::NoHeader(at) => write!(f, "what lies at byte {at} is no header of a ustar archive"),
+            Self::NoHeader(at) => write!(f, "byte {at} does not begin a header of a ustar archive"),
             Self::Checksum(at) => write!(f, "the header at byte {at} does not have the checksum that it says"),
             Self::Size(at) => write!(f, "the header at byte {at} has a file size that is no octal number"),
             Self::BadName(at) => {
@@ -149,11 +149,11 @@ fn header(block: &[u8; BLOCK], at: u64) -> Result<Option<(Name, u64)>, ArchiveEr
     Ok(Some((name, size)))
 }
 
-/// Tells `each` the files of an archive of `length` bytes, in their order, reading its blocks with `read`. Nothing is
-/// told of a file that is not there to its last byte.
+/// Passes the files of an archive of `length` bytes to `each`, in their order, reading its blocks with `read`. A file
+/// that is not complete is not reported.
 ///
 /// # Errors
-/// What is wrong with the archive, or what `read` or `each` says.
+/// The fault of the archive, or the error of `read` or `each`.
 pub fn entries<E: From<ArchiveError>>(
     length: u64,
     mut read: impl FnMut(u64, &mut [u8; BLOCK]) -> Result<(), E>,
@@ -186,7 +186,7 @@ pub fn entries<E: From<ArchiveError>>(
     }
 }
 
-/// Where the file with this name lies in an archive that is read to its end, so that all its headers are known to be
+/// Where the file with this name is in an archive that is read to its end, so that all its headers are known to be
 /// whole.
 ///
 /// # Errors

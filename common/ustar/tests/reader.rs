@@ -1,4 +1,4 @@
-//! Archives that lie: each is refused in words, or read without a panic.
+//! Malicious archives: each is rejected with an error message, or read without a panic.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -84,7 +84,7 @@ fn headers_that_were_changed_are_refused() {
     assert_eq!(refused(&bytes), "the header at byte 1536 does not have the checksum that it says");
     let mut bytes = good();
     bytes[1536 + 257] = 0;
-    assert_eq!(refused(&bytes), "what lies at byte 1536 is no header of a ustar archive");
+    assert_eq!(refused(&bytes), "byte 1536 does not begin a header of a ustar archive");
     for size in ["-0000000001\0", "+0000000001\0", "00000000008\0", "0x000000001\0", "\0          \0", "           \0"]
     {
         let words = refused(&with_field(124, size.as_bytes()));
@@ -102,7 +102,7 @@ fn headers_that_were_changed_are_refused() {
 }
 
 proptest! {
-    /// Whatever the bytes, the answer comes, and what is told of lies in the archive.
+    /// Whatever the bytes are, there is an answer, and every reported file is inside the archive.
     #[test]
     fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..2048)) {
         let _ = list(&bytes);

@@ -1,4 +1,4 @@
-//! What a process finds when it starts.
+//! The state in which a process starts.
 //!
 //! The first thread starts with `rdi` = address of the launch record (read-only), `rsi` = its
 //! length in bytes, `rdx` = address of the thread's ring region, and a 16-byte aligned stack. The
@@ -25,7 +25,7 @@ pub const HEAP_START: u64 = 0x0000_1000_0000_0000;
 pub const MAP_START: u64 = 0x0000_2000_0000_0000;
 /// Where the first thread's own area is mapped, in programs that have thread-local storage.
 pub const FIRST_THREAD_AREA: u64 = 0x0000_7ffc_0000_0000;
-/// Room behind a thread pointer for the block that the language's runtime keeps there, in bytes. Its first word is its
+/// Room after a thread pointer for the block that the language's runtime keeps there, in bytes. Its first word is its
 /// own address.
 pub const THREAD_BLOCK_BYTES: u64 = 4096;
 /// Thread pointers are multiples of this at least.
@@ -37,7 +37,7 @@ pub const THREAD_BLOCK_ALIGN: u64 = 64;
 pub struct ThreadArea {
     /// Where the initial image of thread-local storage goes.
     pub image: u64,
-    /// What the thread pointer names.
+    /// The address in the thread pointer.
     pub pointer: u64,
     /// Length of the area.
     pub bytes: u64,
@@ -45,7 +45,7 @@ pub struct ThreadArea {
 
 impl ThreadArea {
     /// The area for thread-local storage of this size and alignment (a power of two, at most a page), laid out as ELF
-    /// has it on this processor. `None` where it is larger than memory can be.
+    /// has it on this processor. `None` if it is larger than memory can be.
     #[must_use]
     pub const fn new(storage: u64, align: u64) -> Option<Self> {
         if !align.is_power_of_two() || align > 4096 {

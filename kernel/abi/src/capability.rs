@@ -2,9 +2,9 @@
 
 /// Names one slot of the process's own capability table, and which use of that slot.
 ///
-/// The low 32 bits are the slot's index, the high 32 bits its generation; a slot's generation
-/// grows each time the slot is emptied, so an identifier kept past its capability's life is
-/// answered with [`crate::Status::StaleCapability`]. Generations start at 1: zero is never valid.
+/// The low 32 bits are the slot's index, the high 32 bits its generation, which grows each time the
+/// slot is emptied. So an identifier kept past its capability's life is answered with
+/// [`crate::Status::StaleCapability`]. Generations start at 1: zero is never valid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct CapId(pub u64);

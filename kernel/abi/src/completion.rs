@@ -13,7 +13,7 @@
 /// A completion's size in the ring, in bytes.
 pub const COMPLETION_SIZE: usize = 32;
 
-/// What a completion tells.
+/// The result of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum CompletionKind {

@@ -17,8 +17,8 @@
 //! | 61 (u8) | caps accepted | caps accepted | 0 | 0 | 0 | 0 | 0 | 0 |
 //! | 62 (u16) | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
 //!
-//! The rest of the opcodes work on words of the process's own memory and on the thread itself, but for the last, which is a
-//! RETURN and a RECV in one:
+//! The other opcodes work on words of the process's own memory and on the thread itself. The last is a RETURN and a
+//! RECV in one:
 //!
 //! | offset | WAIT_WORD | WAKE_WORD | THREAD_POINTER | RETURN_RECV |
 //! |---|---|---|---|---|
@@ -37,9 +37,10 @@
 //!
 //! All their other fields are zero. A word's address is 4-byte aligned and not 0.
 //!
-//! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 where the length or count is 0.
-//! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long
-//! as the larger of the two counts: what is sent is read from it, what is received is written to it.
+//! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 if the length or count is 0.
+//! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long as
+//! the larger of the two counts: sent capabilities are read from it, received ones are written to
+//! it.
 
 /// The largest message, in bytes, that a CALL or RETURN carries inline. Bulk data travels as
 /// MemoryObjects.
@@ -51,7 +52,7 @@ pub const MAX_CAPS: u8 = 16;
 /// An entry's size in the ring, in bytes.
 pub const ENTRY_SIZE: usize = 64;
 
-/// What an entry asks for.
+/// The operation of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -63,18 +64,18 @@ pub enum Opcode {
     Recv = 2,
     /// Answer a received call.
     Return = 3,
-    /// Give up a capability.
+    /// Release a capability.
     Release = 4,
     /// Cancel an operation of this thread that is in flight.
     Cancel = 5,
     /// Set bits of a notification.
     Notify = 6,
-    /// Wait until a notification (or interrupt) has bits set, and take and clear them; or, through
-    /// the reply to a received call, until nobody waits for the answer any more.
+    /// Wait until a notification (or interrupt) has bits set, and take and clear them. On the reply
+    /// to a received call: wait until the caller no longer waits for the answer.
     Wait = 7,
     /// Wait until a word of memory is woken, if it holds an expected value.
     WaitWord = 8,
-    /// Wake who waits for a word of memory.
+    /// Wake threads that wait for a word of memory.
     WakeWord = 9,
     /// Set the thread's own thread pointer (FS base).
     ThreadPointer = 10,
@@ -82,7 +83,7 @@ pub enum Opcode {
     ReturnRecv = 11,
 }
 
-/// An entry as it lies in the ring: bytes, nothing believed.
+/// An encoded entry of the ring, not validated.
 pub type RawEntry = [u8; ENTRY_SIZE];
 
 /// The same as little-endian words.
@@ -111,7 +112,7 @@ pub struct Buffer {
 /// A capability array that an entry names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CapArray {
-    /// First slot; 8-byte aligned, 0 where both counts are 0.
+    /// First slot; 8-byte aligned, 0 if both counts are 0.
     pub address: u64,
     /// How many slots are sent.
     pub sent: u8,
@@ -138,7 +139,7 @@ pub enum Operation {
     Notify { notification: u64, bits: u64 },
     /// See [`Opcode::Wait`].
     Wait { cap: u64 },
-    /// See [`Opcode::WaitWord`]. Ends at once with [`crate::Status::Changed`] where the 32-bit word at
+    /// See [`Opcode::WaitWord`]. Ends at once with [`crate::Status::Changed`] if the 32-bit word at
     /// `address` does not hold `expected`; comparing and beginning to wait are one step for every wake.
     WaitWord { address: u64, expected: u32 },
     /// See [`Opcode::WakeWord`]. The oldest waits of the process for this word end, `count` at most; the
@@ -147,7 +148,7 @@ pub enum Operation {
     /// See [`Opcode::ThreadPointer`].
     ThreadPointer { address: u64 },
     /// See [`Opcode::ReturnRecv`]. The endpoint and the buffer's length are judged first; then the answer is given as by
-    /// RETURN. Where one of the two is refused, that is the completion, and nothing is received. Capabilities that come
+    /// RETURN. If one of the two is refused, that is the completion, and nothing is received. Capabilities that come
     /// with the next call are written where those of the answer were read.
     ReturnRecv { reply: u64, endpoint: u64, exception: u8, results: Buffer, buffer: Buffer, caps: CapArray },
 }
@@ -157,14 +158,14 @@ pub enum Operation {
 pub struct Entry {
     /// The caller's tag.
     pub user_data: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
 /// Why an entry is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryError {
-    /// The tag, so that the refusal can be told.
+    /// The tag, so that the rejection can be reported.
     pub user_data: u64,
     /// The reason.
     pub status: crate::Status,
@@ -383,13 +384,14 @@ impl Entry {
     /// Judges an entry. The bytes must be the judge's own copy: ring memory can change meanwhile.
     ///
     /// # Errors
-    /// The tag and the reason, where the entry is not well formed.
+    /// The tag and the reason, if the entry is not well formed.
     #[inline]
     pub fn decode(raw: &RawEntry) -> Result<Self, EntryError> {
         Self::decode_as(raw, u8_at(raw, 0))
     }
 
-    /// The same for an entry whose first byte is `opcode`: where that is a constant, only what such an entry needs is done.
+    /// The same for an entry whose first byte is `opcode`: if that is a constant, only the work for such an entry is
+    /// done.
     ///
     /// # Errors
     /// As [`Entry::decode`].

@@ -1,4 +1,4 @@
-//! What travels with a message: the header that a receiver finds, and capability slots.
+//! The parts of a message besides its words: the header for the receiver, and capability slots.
 
 /// A received message starts with this header; its parameters follow at [`MessageHeader::SIZE`].
 ///
@@ -118,10 +118,10 @@ impl CapSlot {
         Self { word0: cap, word1: rights.0 as u64 | ((mode as u64) << 32) }
     }
 
-    /// What the sender asks for: capability, rights mask, mode.
+    /// The sender's request: capability, rights mask, mode.
     ///
     /// # Errors
-    /// [`crate::Status::InvalidArgument`] where reserved bits or an unknown mode are set.
+    /// [`crate::Status::InvalidArgument`] if reserved bits or an unknown mode are set.
     pub const fn sent(self) -> Result<(u64, crate::Rights, TransferMode), crate::Status> {
         #[expect(clippy::cast_possible_truncation, reason = "the low half is the mask")]
         let rights = crate::Rights(self.word1 as u32);

@@ -1,6 +1,6 @@
 //! Entries of the common forms, read from their words at once instead of field by field: without an exception, and with one
-//! capability that is sent at most. What is read here is what [`Entry::decode`](crate::Entry::decode) reads; `None` refuses nothing,
-//! but says that it is to judge.
+//! capability that is sent at most. The readers here read exactly what [`Entry::decode`](crate::Entry::decode) reads;
+//! `None` refuses nothing, but says that it is to judge.
 
 use crate::entry::{Buffer, CapArray, EntryWords, MAX_CAPS, MAX_MESSAGE, Opcode};
 
@@ -49,7 +49,7 @@ pub struct PlainReturnRecv {
     pub caps: CapArray,
 }
 
-/// A buffer, where its shape is good.
+/// A buffer, if its shape is good.
 #[inline(always)]
 fn buffer(address: u64, length: u64) -> Option<Buffer> {
     let fits = length <= MAX_MESSAGE as u64 && address & 7 == 0 && (address == 0) == (length == 0);
@@ -61,11 +61,11 @@ fn buffer(address: u64, length: u64) -> Option<Buffer> {
 const COUNT: u64 = 2 * MAX_CAPS as u64 - 1;
 const _: () = assert!(MAX_CAPS.is_power_of_two());
 
-/// The array that an entry's last two words name, where its shape is good and it sends no more than `most`: all bits that the
-/// count can have.
+/// The array that an entry's last two words name, if its shape is good and it sends no more than `most`: all bits that
+/// the count can have.
 #[inline(always)]
 fn array(address: u64, last: u64, most: u8) -> Option<CapArray> {
-    // Above the buffer's length: how many are sent, how many accepted, and what is reserved.
+    // Above the buffer's length: the numbers of sent and accepted capabilities, and reserved bytes.
     let counts = last >> 32;
     let accepted = (counts >> 8) as u8;
     let fits = counts & !(COUNT << 8 | u64::from(most)) == 0
@@ -157,7 +157,7 @@ mod tests {
     use crate::Entry;
     use crate::entry::{Operation, bytes_of};
 
-    /// What the readers here say of an entry, as the operation that it is.
+    /// An entry as the readers here see it, as an operation.
     fn read(words: &EntryWords) -> Option<Entry> {
         let call = PlainCall::read(words).map(|plain| {
             let PlainCall { user_data, cap, interface, method, params, results, caps } = plain;
@@ -201,7 +201,8 @@ mod tests {
         ]
     }
 
-    /// The last word, as entries have it and nearly so: a length, how many are sent, how many accepted, and what is reserved.
+    /// The last word, as entries have it and nearly so: a length, the numbers of sent and accepted capabilities, and
+    /// reserved bytes.
     fn last() -> impl Strategy<Value = u64> {
         let length = prop_oneof![Just(0_u64), (0_u64..9).prop_map(|number| number * 8), 0_u64..1 << 32];
         let accepted =
@@ -231,8 +232,8 @@ mod tests {
             prop_assert_eq!(read(&words), judged);
         }
 
-        /// The readers and the judge agree on every entry: what is read is what is judged, and what is judged to be of a
-        /// common form is read.
+        /// The readers and the validator agree on every entry: each entry that is read is valid, and each valid entry
+        /// of a common form is read.
         #[test]
         fn agrees_with_the_judge(
             opcode in prop_oneof![0_u64..12, any::<u8>().prop_map(u64::from)],

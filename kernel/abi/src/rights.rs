@@ -1,4 +1,4 @@
-//! What a capability lets its holder do.
+//! The operations that a capability permits.
 
 /// A set of rights. Rights only shrink: a copy holds a subset of its source's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]

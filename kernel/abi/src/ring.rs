@@ -109,10 +109,10 @@ impl RingLayout {
     }
 }
 
-/// How many entries lie between a reader's own index and the writer's published one.
+/// How many entries are between a reader's own index and the writer's published one.
 ///
 /// # Errors
-/// `Err(())`-like `None` where the distance is more than the ring holds: the other side's index is corrupt.
+/// `Err(())`-like `None` if the distance is more than the ring holds: the other side's index is corrupt.
 #[inline]
 #[must_use]
 pub const fn distance(head: u32, tail: u32, entries: u32) -> Option<u32> {

@@ -1,7 +1,7 @@
 //! How an operation ended.
 //!
 //! Errors have three levels: transport (a negative [`Status`]), call exception (an
-//! [`ExceptionKind`], with a reason in words as the result bytes) and results in the schema.
+//! [`ExceptionKind`], with a reason as text in the result bytes) and results in the schema.
 
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $name:ident = $value:literal => $words:literal,)*) => {
@@ -25,7 +25,7 @@ macro_rules! statuses {
                 }
             }
 
-            /// What happened, in words.
+            /// What happened, as text.
             #[must_use]
             pub const fn words(self) -> &'static str {
                 match self {
@@ -110,7 +110,7 @@ impl ExceptionKind {
         }
     }
 
-    /// The kind in words.
+    /// The kind, as text.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

@@ -1,14 +1,13 @@
 //! The system calls.
 //!
 //! They use the `syscall` instruction: number in `rax`, arguments in `rdi`, `rsi`, `rdx`; the
-//! result comes back in `rax`; `rcx` and `r11` are lost, every other register is preserved, but for
-//! what [`INVOKE`] says.
-//! Any other number in `rax` kills the process with a report.
+//! result comes back in `rax`; `rcx` and `r11` are lost; all other registers are preserved, except
+//! as [`INVOKE`] says. Any other number in `rax` kills the process with a report.
 
 /// `ENTER(to_submit: u32, min_complete: u32, deadline: u64) -> u64`.
 ///
-/// Takes up to `to_submit` entries from the thread's submission ring, then waits until at least
-/// `min_complete` completions lie unread in its completion ring or `deadline` has passed
+/// Takes up to `to_submit` entries from the thread's submission ring. Then it waits until at least
+/// `min_complete` unread completions are in its completion ring, or `deadline` has passed
 /// (nanoseconds of monotonic time; [`NO_DEADLINE`] waits for ever, 0 never waits). `min_complete`
 /// beyond the ring's size counts as its size.
 ///
@@ -33,16 +32,15 @@ pub const NO_DEADLINE: u64 = u64::MAX;
 
 /// `INVOKE(cap: u64, interface: u64, method: u64) -> (outcome: u64, number: u64)`.
 ///
-/// Calls a method that has no parameters and answers with one number of 64 bits, of an object of the kernel, and touches no
-/// ring. `rax` says what has happened: [`INVOKE_DONE`], and `rdx` holds the number; or [`INVOKE_NOT`], and nothing has
-/// happened: the capability is none, or lacks a right, or its interface or method is another, others keep the kernel busy, or
-/// the thread is traced.
-/// A call by an entry of the ring is then answered, or refused with the reason.
+/// Calls a method of a kernel object that has no parameters and answers with one number of 64 bits; touches no ring.
+/// `rax` holds the outcome. With [`INVOKE_DONE`], `rdx` holds the number. With [`INVOKE_NOT`] nothing has happened: the
+/// capability is missing or lacks a right, its interface or method differs, the kernel is busy, or the thread is
+/// traced. A call by an entry of the ring is then answered, or rejected with the reason.
 ///
 /// `rdi`, `rsi`, `r8`, `r9` and `r10` are lost as well.
 pub const INVOKE: u64 = 2;
 
-/// `INVOKE`'s outcome where the method was called.
+/// `INVOKE`'s outcome if the method was called.
 pub const INVOKE_DONE: u64 = 0;
-/// `INVOKE`'s outcome where nothing has happened.
+/// `INVOKE`'s outcome if nothing has happened.
 pub const INVOKE_NOT: u64 = 1;

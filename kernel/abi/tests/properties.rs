@@ -1,4 +1,4 @@
-//! What holds of every ring, entry and identifier: `docs/claims/calls-and-rings.md` lists it.
+//! Invariants of every ring, entry and identifier: `docs/properties.md` lists it.
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 use capos_abi::completion::COMPLETION_SIZE;
@@ -89,7 +89,7 @@ proptest! {
         prop_assert_eq!(distance(head, head.wrapping_add(published), entries), expected);
     }
 
-    /// Near the edge, where a random number seldom lies.
+    /// Near the edge, which a random number seldom reaches.
     #[test]
     fn a_full_ring_is_not_corrupt_and_one_more_is(head in any::<u32>(), bits in 1_u32..=12) {
         let entries = 1_u32 << bits;

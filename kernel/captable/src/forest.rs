@@ -1,14 +1,14 @@
 //! Which capability derives from which.
 //!
-//! Every capability that can be copied is a node. A copy is a child of its source. What was made
-//! through a capability without being one (a mapping, say) is an *attachment*: it dies when the
-//! capability is revoked, and lives on when the capability is only released.
+//! Every capability that can be copied is a node. A copy is a child of its source. An object that
+//! was made through a capability and is not one itself (a mapping, say) is an *attachment*: it ends
+//! when the capability is revoked, and lives on when the capability is only released.
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its
-//! descendants still die with its ancestors; one with a single child is replaced by that child.
-//! Where only attachments are left, each can keep a joint of its own below joints that branch. There are
-//! therefore fewer than twice as many joints as living nodes, and removing costs the same however many
-//! descendants there are.
+//! descendants are still revoked with its ancestors. A removed node with a single child is replaced by
+//! that child. If only attachments are left, each can keep a joint of its own below joints that
+//! branch. There are therefore fewer than twice as many joints as living nodes, and removing costs the
+//! same however many descendants there are.
 
 use crate::pool::{NIL, Pool};
 
@@ -53,7 +53,7 @@ struct Node<H> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round(u64);
 
-/// The derivation forest. `H` says who holds a node: a slot of a table, a mapping.
+/// The derivation forest. `H` is the type of a node's holder: a slot of a table, a mapping.
 pub struct Forest<H> {
     nodes: Pool<Node<H>>,
     /// The generation that is given out next; none is ever given out twice.
@@ -128,25 +128,25 @@ impl<H> Forest<H> {
         Ok(self.id(index))
     }
 
-    /// Who holds the node.
+    /// The holder of the node.
     #[must_use]
     pub fn holder(&self, id: NodeId) -> Option<&H> {
         self.checked(id).and_then(|node| node.holder.as_ref())
     }
 
-    /// Changes who holds the node: the capability was moved. Gives the old holder.
+    /// Changes the holder of the node: the capability was moved. Returns the old holder.
     pub fn set_holder(&mut self, id: NodeId, holder: H) -> Option<H> {
         self.checked(id)?;
         self.node_mut(id.index).and_then(|node| node.holder.replace(holder))
     }
 
-    /// Removes one node. What derives from it lives on and still dies with its ancestors.
+    /// Removes one node. Its descendants live on and are still revoked with its ancestors.
     pub fn remove(&mut self, id: NodeId) -> Option<H> {
         self.checked(id)?;
         let generation = self.next_generation();
         let node = self.node_mut(id.index)?;
         let holder = node.holder.take();
-        // From now on the identifier is dead, also where a joint stays.
+        // From now on the identifier is dead, also if a joint stays.
         node.generation = generation;
         if node.kind == Kind::Attachment {
             let parent = node.parent;
@@ -169,7 +169,7 @@ impl<H> Forest<H> {
                 let holder = node.holder.take();
                 self.unlink(attachment);
                 self.release(attachment);
-                // Who has asked may not ask again: nothing is left that joins nothing.
+                // The caller may not call again, so joints that join nothing are removed now.
                 self.collapse(child);
                 if holder.is_some() {
                     return holder;
@@ -222,7 +222,7 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Begins to count what is below a node; its first child. `None` where it was counted in this round.
+    /// Begins to count what is below a node; its first child. `None` if it was counted in this round.
     fn begin_count(&mut self, index: u32, round: Round) -> Option<u32> {
         let node = self.node_mut(index).filter(|node| node.round != round.0)?;
         (node.round, node.count) = (round.0, 0);
@@ -233,7 +233,7 @@ impl<H> Forest<H> {
         self.node(index).map_or(0, |node| node.count)
     }
 
-    /// Counts a child, and what is below it, for its parent.
+    /// Counts a child, and the nodes below it, for its parent.
     fn count_for(&mut self, parent: u32, child: u32) {
         let more = self.node(child).map_or(0, |node| node.count.saturating_add(u32::from(node.holder.is_some())));
         if let Some(node) = self.node_mut(parent) {
@@ -329,7 +329,7 @@ impl<H> Forest<H> {
     }
 
     /// Makes the children of `from` children of `to`. Each node is handed up at most once per
-    /// revocation, since after that it is a direct child of what is revoked.
+    /// revocation, since after that it is a direct child of the revoked node.
     fn hand_up(&mut self, from: u32, to: u32) {
         loop {
             let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL) else {

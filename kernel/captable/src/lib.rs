@@ -1,10 +1,10 @@
-//! The capability table and what goes with it, as pure logic.
+//! The capability table and related structures, as pure logic.
 //!
-//! [`Table`] maps identifiers with generations to capabilities: one per process. [`Forest`] records
-//! which capability derives from which, over all processes, so that revoking one finds all that
-//! derive from it. [`KeyedList`] is the queue of an endpoint: first in first out, with removal from
-//! the middle. [`Pool`] stores what comes and goes. Every operation on one element costs the same however many there are;
-//! only [`Queues`], which keeps queues by key, costs the logarithm of their number.
+//! [`Table`] maps identifiers with generations to capabilities: one per process. The [`Forest`] is the derivation tree
+//! over all processes, so that revoking a capability finds all that derive from it. A [`KeyedList`] is the queue of an
+//! endpoint: first in first out, with removal from the middle. A [`Pool`] stores short-lived elements. Every operation
+//! on one element costs the same however many there are; only [`Queues`], which keeps queues by key, costs the
+//! logarithm of their number.
 //!
 //! Nothing here knows what a capability designates; the kernel supplies the types. Counts are of elements that are there, each
 //! of which takes memory: none comes near its end, and none is counted off that was not counted.

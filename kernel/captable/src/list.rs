@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 const NIL: u32 = u32::MAX;
 
-/// Names one element of a [`KeyedList`] as long as it is in the list.
+/// Identifies one element of a [`KeyedList`] while it is in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ListKey {
     index: u32,
@@ -29,8 +29,8 @@ struct Element<T> {
 /// Places that an empty list keeps.
 const KEPT: usize = 8;
 
-/// The list. Elements lie in one allocation that is reused, so a list that stays short allocates no
-/// more; one that was long gives its memory back when it is empty again.
+/// The list. Elements are in one allocation that is reused, so a list that stays short allocates no
+/// more; one that was long frees its memory when it is empty.
 pub struct KeyedList<T> {
     elements: Vec<Element<T>>,
     /// The generation that is given out next; none is ever given out twice.
@@ -68,7 +68,7 @@ impl<T> KeyedList<T> {
         self.length == 0
     }
 
-    /// Appends an element. `None`, and the value is lost, where there is no memory for it.
+    /// Appends an element. `None`, and the value is lost, if there is no memory for it.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
@@ -83,7 +83,7 @@ impl<T> KeyedList<T> {
         Some(ListKey { index, generation })
     }
 
-    /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
+    /// Puts an element before all others. `None`, and the value is lost, if there is no memory for it.
     #[inline(always)]
     pub fn push_first(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
@@ -120,7 +120,7 @@ impl<T> KeyedList<T> {
         Some((index, generation))
     }
 
-    /// Makes sure that one more element finds room, as long as none is added. False where there is no memory for it.
+    /// Makes sure that one more element finds room, as long as none is added. False if there is no memory for it.
     #[inline(always)]
     pub fn make_room(&mut self) -> bool {
         self.free != NIL || self.grow().is_some()

@@ -1,4 +1,4 @@
-//! Storage for elements that come and go: an index for each, and memory that goes back.
+//! Storage for short-lived elements: an index for each, and memory that is freed.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ enum Slot<T> {
 /// Elements that are allocated together. One without slots is a hole.
 struct Chunk<T> {
     slots: Vec<Slot<T>>,
-    /// First empty slot, [`NIL`] where there is none among `slots`.
+    /// First empty slot, [`NIL`] if there is none among `slots`.
     empty: u32,
     used: usize,
     /// Neighbours in the list that it is in: of chunks with room, or of holes.
@@ -38,8 +38,8 @@ impl<T> Chunk<T> {
     }
 }
 
-/// The pool. A chunk whose elements are all gone is given back, and so are the places of chunks at
-/// its end: a pool that has once been large is small again when its elements are few.
+/// The pool. Empty chunks are freed, and so are the places of chunks at its end. So a pool that has
+/// once been large is small again when its elements are few.
 pub struct Pool<T> {
     chunks: Vec<Chunk<T>>,
     /// First chunk with room.
@@ -58,7 +58,7 @@ enum List {
     Hole,
 }
 
-/// Gives back what a vector that was long has too much of; room for `fewest` elements stays. Where there is no
+/// Gives back what a vector that was long has too much of; room for `fewest` elements stays. If there is no
 /// memory to move into, everything stays: giving back never fails.
 pub fn shrink<T>(vector: &mut Vec<T>, fewest: usize) {
     let enough = vector.len().next_power_of_two().max(fewest);
@@ -114,7 +114,7 @@ impl<T> Pool<T> {
         places.saturating_mul(size_of::<Slot<T>>()).saturating_add(list)
     }
 
-    /// Stores a value; its index. `None`, and the value is lost, where there is no memory for it.
+    /// Stores a value; its index. `None`, and the value is lost, if there is no memory for it.
     pub fn insert(&mut self, value: T) -> Option<u32> {
         if self.room == NIL {
             self.grow()?;
@@ -161,7 +161,7 @@ impl<T> Pool<T> {
         Some(())
     }
 
-    /// The first element at this index or behind it, with its index.
+    /// The first element at this index or after it, with its index.
     #[must_use]
     pub fn at_or_after(&self, index: u32) -> Option<(u32, &T)> {
         let (first, mut offset) = split(index);

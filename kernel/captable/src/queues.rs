@@ -1,8 +1,8 @@
-//! Many queues by key in one structure: first in first out within a key, removal from the middle,
-//! and a cost that grows with the logarithm of all elements, whatever the keys are.
+//! Many queues by key in one structure: first in first out within a key, with removal from the
+//! middle. The cost grows with the logarithm of all elements, whatever the keys are.
 //!
 //! It is a treap: a binary tree by key and age whose shape depends on numbers drawn from a secret
-//! seed, so that who chooses keys and times cannot make it deep.
+//! seed, so that a caller that chooses keys and times cannot make it deep.
 
 use crate::pool::{NIL, Pool};
 
@@ -63,7 +63,7 @@ impl<T> Queues<T> {
         self.next
     }
 
-    /// Appends to the queue `key`. `None`, and the value is lost, where there is no memory for it.
+    /// Appends to the queue `key`. `None`, and the value is lost, if there is no memory for it.
     pub fn push(&mut self, key: u64, value: T) -> Option<QueueKey> {
         let key = QueueKey { key, age: self.next };
         let rank = mix(key.age.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed);
@@ -184,7 +184,7 @@ mod tests {
         queues.nodes.get(tree).map_or(0, |node| 1 + depth(queues, node.left).max(depth(queues, node.right)))
     }
 
-    /// Keys that rise, that fall, and that are all the same make no deep tree.
+    /// Keys that rise, that fall, and that are all equal make no deep tree.
     #[test]
     fn orders_of_arrival_do_not_matter() {
         for keys in [|at: u64| at, |at: u64| u64::MAX - at, |_| 7, |at: u64| at.reverse_bits()] {

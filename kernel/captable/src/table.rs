@@ -11,7 +11,7 @@ const NIL: u32 = u32::MAX;
 pub struct Full;
 
 struct Slot<T> {
-    /// Generation of the present occupant, or of the next one where the slot is empty.
+    /// Generation of the present occupant, or of the next one if the slot is empty.
     generation: u32,
     next_free: u32,
     value: Option<T>,
@@ -109,8 +109,8 @@ impl<T> Table<T> {
     /// The value with this identifier.
     ///
     /// # Errors
-    /// [`Status::BadCapability`] where the identifier was never given out,
-    /// [`Status::StaleCapability`] where its value is gone.
+    /// [`Status::BadCapability`] if the identifier was never given out, [`Status::StaleCapability`]
+    /// if its value is gone.
     #[inline(always)]
     pub fn get(&self, id: CapId) -> Result<&T, Status> {
         match self.slots.get(id.index() as usize) {
@@ -154,7 +154,7 @@ impl<T> Table<T> {
     /// and taken back.
     ///
     /// # Errors
-    /// As [`Table::get`]; [`Status::BadCapability`] where it is no later one.
+    /// As [`Table::get`]; [`Status::BadCapability`] if it is no later one.
     pub fn advance(&mut self, id: CapId, later: CapId) -> Result<(), Status> {
         self.get(id)?;
         if later.index() != id.index() || later.generation() < id.generation() {

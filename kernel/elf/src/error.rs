@@ -23,7 +23,7 @@ pub enum ElfError {
     NoSegments,
     /// Segment `index`: more bytes in the file than in memory, or arithmetic that overflows.
     BadSize(usize),
-    /// Segment `index`: its part of the file lies outside the file.
+    /// Segment `index`: its part of the file is outside the file.
     OutsideFile(usize),
     /// Segment `index`: not in user memory.
     OutsideMemory(usize),
@@ -52,8 +52,8 @@ impl core::fmt::Display for ElfError {
             Self::Dynamic => f.write_str("the program wants a dynamic linker; link it statically"),
             Self::NoSegments => f.write_str("the program has nothing to load"),
             Self::BadSize(index) => write!(f, "segment {index} has impossible sizes"),
-            Self::OutsideFile(index) => write!(f, "segment {index} lies outside the file"),
-            Self::OutsideMemory(index) => write!(f, "segment {index} lies outside user memory"),
+            Self::OutsideFile(index) => write!(f, "segment {index} is outside the file"),
+            Self::OutsideMemory(index) => write!(f, "segment {index} is outside user memory"),
             Self::Misaligned(index) => write!(f, "segment {index}: address and file offset differ within a page"),
             Self::WritableCode(index) => write!(f, "segment {index} is writable and executable at once"),
             Self::Overlap(index) => write!(f, "segment {index} shares a page with another or is out of order"),

@@ -1,7 +1,7 @@
 //! ELF64 program loader arithmetic: which bytes of a static x86-64 program go where.
 //!
 //! A loader reads the file's first [`HEADER_BYTES`] bytes, or the whole file, and asks
-//! [`Program::parse`]. The answer is a list of page-aligned [`Segment`]s that do not overlap, lie in
+//! [`Program::parse`]. The answer is a list of page-aligned [`Segment`]s that do not overlap, are in
 //! user memory, and are never writable and executable at once. Nothing is believed: every number
 //! of the file is checked before it is used.
 #![cfg_attr(not(test), no_std)]

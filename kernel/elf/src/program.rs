@@ -80,7 +80,7 @@ pub struct ThreadLocal {
 pub struct Program {
     /// Where its first thread starts.
     pub entry: u64,
-    /// Its thread-local storage, where it has any.
+    /// Its thread-local storage, if it has any.
     pub thread_local: Option<ThreadLocal>,
     segments: [Segment; MAX_SEGMENTS],
     count: usize,
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A program file: text, read-only data, data with zeros behind it.
+    /// A program file: text, read-only data, data with zeros after it.
     fn file(headers: &[(u32, u32, u64, u64, u64, u64)], entry: u64) -> Vec<u8> {
         let mut file = vec![0_u8; 0x4000];
         file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

@@ -18,8 +18,8 @@ impl<'a> Arena<'a> {
         Self { memory, phys, used: 0 }
     }
 
-    /// Puts bytes at a multiple of 16 and gives their address in the direct map. No bytes at all: what is put next
-    /// without alignment begins there.
+    /// Puts bytes at a multiple of 16 and gives their address in the direct map. No bytes at all: the next unaligned
+    /// item begins there.
     pub fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let start = self.used.checked_next_multiple_of(16).ok_or(FULL)?;
         let end = start.checked_add(bytes.len()).ok_or(FULL)?;
@@ -37,7 +37,7 @@ impl<'a> Arena<'a> {
         Ok(address)
     }
 
-    /// Puts one 64-bit number right after what was put last, and gives its address.
+    /// Puts one 64-bit number right after the last item, and returns its address.
     pub fn put_number(&mut self, number: u64) -> Result<u64> {
         let (start, end) = (self.used, self.used.checked_add(8).ok_or(FULL)?);
         self.memory.get_mut(start..end).ok_or(FULL)?.copy_from_slice(&number.to_le_bytes());

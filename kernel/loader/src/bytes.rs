@@ -26,7 +26,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
-/// Overwrites the 64-bit number at `at`; false when it lies outside.
+/// Overwrites the 64-bit number at `at`; false when it is outside.
 #[must_use]
 pub fn put_u64(bytes: &mut [u8], at: usize, value: u64) -> bool {
     let Some(field) = at.checked_add(8).and_then(|end| bytes.get_mut(at..end)) else {

@@ -1,4 +1,4 @@
-//! The order of the boot: read what was handed over, place everything, write the answers, enter the kernel.
+//! The order of the boot: read the handover, place everything, write the answers, enter the kernel.
 
 use capos_loader::arena::Arena;
 use capos_loader::image::Image;
@@ -17,8 +17,8 @@ const NO_KERNEL: Refusal = Refusal("No kernel was loaded: the boot configuration
 const TOO_LITTLE: Refusal =
     Refusal("There is too little memory to start: the kernel does not fit below 4 GiB. capOS needs 256 MiB.");
 const TOO_MANY_MODULES: Refusal = Refusal("More than 32 modules were loaded.");
-const BAD_ENTRY: Refusal = Refusal("The kernel's entry point does not lie in its code.");
-const BAD_MODULE: Refusal = Refusal("A module does not lie on a page boundary below 4 GiB.");
+const BAD_ENTRY: Refusal = Refusal("The kernel's entry point is not in its code.");
+const BAD_MODULE: Refusal = Refusal("A module is not on a page boundary below 4 GiB.");
 
 /// Memory for the answers: 32 KiB and 40 bytes for every range of the memory map.
 const ARENA_SIZE: u64 = 128 << 10;
@@ -32,7 +32,7 @@ extern "C" fn loader_main(information: u64) -> ! {
     }
 }
 
-/// What the last jump needs.
+/// The values for the last jump.
 struct Ready {
     root: u64,
     stack_top: u64,
@@ -67,7 +67,7 @@ fn memory_map(information: &Information, own: &[(u64, u64)]) -> Result<MemoryMap
         let (start, length) = framebuffer_range(&screen);
         map.add(start, length, Kind::Framebuffer)?;
     }
-    // The kernel's file is of use only until the kernel has read it; what lies in its image counts.
+    // The kernel's file is of use only until the kernel has read it; only its image counts.
     for module in information.modules() {
         let kind = if module.name() == b"kernel" { Kind::BootloaderReclaimable } else { Kind::KernelAndModules };
         map.claim(module.start, module.size, kind)?;

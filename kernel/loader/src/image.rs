@@ -12,7 +12,7 @@ const CUT_OFF: Refusal = Refusal("The kernel file is cut off: a program header o
 const NOT_ELF: Refusal = Refusal("The kernel file is no ELF file for 64-bit x86.");
 const NOT_FIXED: Refusal = Refusal("The kernel file is not linked at a fixed address; link it without PIE.");
 const NO_SEGMENTS: Refusal = Refusal("The kernel file has nothing to load.");
-const TOO_LOW: Refusal = Refusal("A segment of the kernel lies below 0xffffffff80000000, where kernels must begin.");
+const TOO_LOW: Refusal = Refusal("A segment of the kernel is below 0xffffffff80000000, where kernels must begin.");
 const WRITABLE_CODE: Refusal = Refusal("A segment of the kernel is both writable and executable; that is not loaded.");
 
 /// One loadable segment.
@@ -22,7 +22,7 @@ pub struct Segment<'a> {
     pub address: u64,
     /// Its bytes in the file.
     pub content: &'a [u8],
-    /// Its size in memory; what the file does not give is zero.
+    /// Its size in memory; the part that the file lacks is zero.
     pub size: u64,
     /// Writes are allowed.
     pub write: bool,
@@ -114,7 +114,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// How the segments are to be mapped when the image lies at the physical address `phys`.
+    /// How the segments are to be mapped when the image is at the physical address `phys`.
     pub fn mappings(&self, phys: u64) -> impl Iterator<Item = Mapping> {
         let base = self.base;
         self.segments().map(move |segment| {
@@ -129,7 +129,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// True when `address` lies in an executable segment.
+    /// True when `address` is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments().any(|s| s.execute && address.checked_sub(s.address).is_some_and(|offset| offset < s.size))
     }

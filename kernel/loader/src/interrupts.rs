@@ -5,7 +5,7 @@ use crate::bytes::{array, u8_at, u32_at, u64_at};
 
 /// Physical memory, as far as it may be read.
 pub trait Physical {
-    /// `length` bytes at a physical address; `None` where there is nothing to read.
+    /// `length` bytes at a physical address; `None` if there is nothing to read.
     fn read(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 

@@ -1,5 +1,5 @@
-//! The pure parts of the loader: reading what Multiboot2 hands over, deciding where things go in memory, filling
-//! page tables, and writing the answers of the Limine boot protocol (base revision 3).
+//! The pure parts of the loader: reading the Multiboot2 information, deciding where things go in memory, filling page
+//! tables, and writing the answers of the Limine boot protocol (base revision 3).
 //!
 //! Nothing here touches the machine: memory is passed in as slices, so all of it is tested on the host. The
 //! program around it (`main.rs`) turns physical addresses into these slices and enters the kernel.

@@ -70,7 +70,7 @@ pub struct File<'a> {
     pub size: u64,
     /// Its name below `/boot/`.
     pub name: &'a [u8],
-    /// The string that goes with it.
+    /// The string that belongs to it.
     pub text: &'a [u8],
 }
 
@@ -78,7 +78,7 @@ pub struct File<'a> {
 pub struct Facts<'a> {
     /// The kernel's file; its text is the kernel's command line.
     pub kernel: File<'a>,
-    /// Where the kernel's image lies: physical and virtual address.
+    /// Where the kernel's image is: physical and virtual address.
     pub placed: (u64, u64),
     /// The modules handed on.
     pub modules: &'a [File<'a>],
@@ -114,7 +114,7 @@ fn number(image: &[u8], at: usize, index: usize) -> Option<u64> {
 }
 
 impl Requests {
-    /// Looks for requests at every eighth byte of the loaded image, between the markers where there are any.
+    /// Looks for requests at every eighth byte of the loaded image, between the markers if there are any.
     pub fn find(image: &[u8]) -> Result<Self> {
         let places = || (0..image.len()).step_by(8);
         let start = places().rfind(|&at| matches(image, at, &START_MARKER)).unwrap_or(0);
@@ -245,7 +245,7 @@ fn put_file(file: &File, arena: &mut Arena) -> Result<u64> {
     let path = arena.put_text(&[b"/boot/", file.name])?;
     let text = arena.put_text(&[file.text])?;
     let address = HHDM.saturating_add(file.address);
-    // After the strings: medium, network and partition fields, nine words, none of which Multiboot2 tells.
+    // After the strings: medium, network and partition fields, nine words, none of which Multiboot2 has.
     arena.put_numbers(&[0, address, file.size, path, text, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 

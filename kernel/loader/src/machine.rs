@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn enter_kernel(root: u64, stack: u64, entry: u64, gdt_pointer: u64) -> !;
 }
 
-/// What the entry code maps: addresses below are reachable.
+/// The range that the entry code maps: addresses below are reachable.
 pub const REACHABLE: u64 = 1 << 32;
 
 /// Physical memory below 4 GiB, readable.
@@ -28,7 +28,7 @@ impl Physical for LowMemory {
         if address == 0 || end > REACHABLE {
             return None;
         }
-        // SAFETY: the entry code mapped all of the first 4 GiB at its own address, and what is read here (the
+        // SAFETY: the entry code mapped all of the first 4 GiB at its own address. The memory read here (the
         // Multiboot2 information, modules, firmware tables) is not written while the loader runs.
         Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
     }
@@ -42,7 +42,7 @@ impl Physical for LowMemory {
 pub unsafe fn writable<T>(address: u64, count: usize) -> Result<&'static mut [T]> {
     let length = count.checked_mul(size_of::<T>()).and_then(|length| address.checked_add(length as u64));
     if address == 0 || !address.is_multiple_of(align_of::<T>() as u64) || length.is_none_or(|end| end > REACHABLE) {
-        return Err(Refusal("Memory for the handover lies out of the loader's reach (a fault of the loader)."));
+        return Err(Refusal("Memory for the handover is out of the loader's reach (a fault of the loader)."));
     }
     // SAFETY: the range is mapped (see `LowMemory`), aligned, and the caller's alone.
     Ok(unsafe { core::slice::from_raw_parts_mut(address as *mut T, count) })
@@ -81,7 +81,7 @@ fn write_msr(register: u32, value: u64) {
     }
 }
 
-/// What of the processor matters here.
+/// The relevant features of the processor.
 pub struct Processor {
     /// It can map pages of 1 GiB.
     pub gigabyte_pages: bool,
@@ -209,7 +209,7 @@ impl Write for Console {
 
 /// Prints a sentence and stops.
 pub fn refuse(reason: impl fmt::Display) -> ! {
-    // The console cannot fail; there would be nowhere to say so.
+    // The console cannot fail; there is no other place to report to.
     let _ = write!(Console::open(), "\r\ncapOS does not start. {reason}\r\n");
     loop {
         // SAFETY: interrupts are off; the processor sleeps for good.

@@ -9,7 +9,7 @@ mod handover;
 #[cfg(target_os = "none")]
 mod machine;
 
-/// The loader runs on bare machines only; on a host it can but say so.
+/// The loader runs on bare machines only; on a host it only reports that.
 #[cfg(not(target_os = "none"))]
 fn main() -> std::process::ExitCode {
     eprintln!("capos-loader is started by a boot loader; build it for x86_64-unknown-none (`make iso` does).");

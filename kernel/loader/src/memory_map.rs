@@ -1,10 +1,10 @@
-//! The map of physical memory: the firmware's, overlaid with what the loader claims, and allocation from it.
+//! The map of physical memory: the firmware's, overlaid with the loader's own ranges, and allocation from it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use crate::{PAGE, Refusal, Result};
 
-/// What a range of memory is, in the order of precedence where ranges overlap: the later wins. The numbers of the
-/// Limine protocol are [`Kind::limine`].
+/// The kind of a memory range, in the order of precedence if ranges overlap: the later wins. The numbers of the Limine
+/// protocol are [`Kind::limine`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Free memory.
@@ -165,7 +165,7 @@ impl MemoryMap {
         let mut rest = new;
         for &region in old.regions() {
             if region.end <= rest.base || region.base >= rest.end {
-                // Disjoint; but what is left of the new range must go in before a later one.
+                // Disjoint; but the rest of the new range must be inserted before a later one.
                 if rest.base < rest.end && region.base >= rest.end {
                     self.push(rest)?;
                     rest.base = rest.end;

@@ -4,7 +4,7 @@
 use crate::bytes::{array, u8_at, u16_at, u32_at, u64_at, until_zero};
 use crate::{Refusal, Result};
 
-/// What a Multiboot2 loader leaves in `eax`.
+/// The value that a Multiboot2 loader leaves in `eax`.
 pub const MAGIC: u32 = 0x36d7_6289;
 
 const CUT_OFF: Refusal = Refusal("The boot loader's Multiboot2 information is cut off in the middle of a tag.");
@@ -75,7 +75,7 @@ pub enum Firmware {
     Uefi64,
 }
 
-/// The information structure, its tags already known to lie within it.
+/// The information structure, its tags already known to be within it.
 #[derive(Debug, Clone, Copy)]
 pub struct Information<'a> {
     tags: &'a [u8],

@@ -18,10 +18,10 @@ const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 const FULL: Refusal = Refusal("The loader reserved too little memory for the page tables (a fault of the loader).");
-const TWICE: Refusal = Refusal("Two segments of the kernel lie on one page; link it with page-aligned segments.");
+const TWICE: Refusal = Refusal("Two segments of the kernel are on one page; link it with page-aligned segments.");
 const OUTSIDE: Refusal = Refusal("A mapping reaches past the end of the address space.");
 
-/// What may be done with a mapping and how it is cached.
+/// The permitted accesses of a mapping, and its caching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// Writes are allowed.

@@ -1,4 +1,4 @@
-//! The frame bitmap: one bit per 4 KiB frame, set where the frame is free.
+//! The frame bitmap: one bit per 4 KiB frame, set if the frame is free.
 //!
 //! Single frames come from low addresses upwards, runs of frames from high addresses downwards, so
 //! that the many short-lived single frames do not break up the space that runs need. A hint keeps
@@ -49,7 +49,7 @@ impl<'a> Bitmap<'a> {
         index < self.frames && self.words.get(word).is_some_and(|w| w & bit != 0)
     }
 
-    /// Makes frame `index` free. False, and no change, where it is free already or out of range.
+    /// Makes frame `index` free. False, and no change, if it is free already or out of range.
     pub fn release(&mut self, index: usize) -> bool {
         if index >= self.frames || self.is_free(index) {
             return false;
@@ -136,7 +136,7 @@ impl<'a> Bitmap<'a> {
         at.checked_mul(BLOCK)
     }
 
-    /// Makes a block free, by its first frame. False, and no change, where that is none, or a frame of it is free already.
+    /// Makes a block free, by its first frame. False, and no change, if that is none, or a frame of it is free already.
     pub fn release_block(&mut self, first: usize) -> bool {
         let word = first / WORD;
         let end = word.saturating_add(BLOCK_WORDS);

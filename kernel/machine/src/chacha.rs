@@ -1,7 +1,7 @@
 //! The ChaCha20 block function (RFC 8439) and a random generator with fast key erasure on it.
 //!
 //! Written out here because the kernel must not touch vector registers, which the crates that
-//! offer ChaCha20 and SHA-2 do where the processor has them.
+//! offer ChaCha20 and SHA-2 do if the processor has them.
 
 /// 64 bytes of key stream for a key, a block counter and a nonce of zero.
 #[must_use]
@@ -43,8 +43,8 @@ fn quarter(a: &mut u32, b: &mut u32, c: &mut u32, d: &mut u32) {
     *b = (*b ^ *c).rotate_left(7);
 }
 
-/// A generator whose key is replaced after every use, so that what it gave cannot be computed
-/// from what it holds.
+/// A generator whose key is replaced after every use, so that its earlier output cannot be computed
+/// from its state.
 #[derive(Clone)]
 pub struct Generator {
     key: [u8; 32],

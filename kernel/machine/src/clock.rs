@@ -11,8 +11,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// For a counter of `hertz` ticks per second. None below 1 kHz and above 1 THz, where the
-    /// fixed point would lose its meaning.
+    /// For a counter of `hertz` ticks per second. None below 1 kHz and above 1 THz, if the fixed
+    /// point would lose its meaning.
     #[must_use]
     pub fn new(hertz: u64) -> Option<Self> {
         if !(1_000..=1_000_000_000_000).contains(&hertz) {

@@ -1,5 +1,5 @@
-//! What the kernel must know about the machine, as far as it is pure logic: reading ACPI tables,
-//! the frame bitmap, page-table entries, clock arithmetic, the random generator's cipher, the registers of threads.
+//! The kernel's pure logic about the machine: reading ACPI tables, the frame bitmap, page-table entries, clock
+//! arithmetic, the random generator's cipher, the registers of threads.
 //!
 //! Nothing here touches hardware. Tables come as byte slices, which the firmware wrote and which
 //! are therefore checked like any other input.

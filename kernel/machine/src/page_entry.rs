@@ -84,7 +84,7 @@ pub const fn is_canonical(address: u64) -> bool {
     address < USER_END || address >= !(USER_END.wrapping_sub(1))
 }
 
-/// The largest page size (4 KiB, 2 MiB, or 1 GiB where `huge`) with which the mapping of
+/// The largest page size (4 KiB, 2 MiB, or 1 GiB if `huge` is set) with which the mapping of
 /// `address` to `physical` can begin, when `length` bytes are to be mapped.
 #[must_use]
 pub fn step(address: u64, physical: u64, length: u64, huge: bool) -> u64 {

@@ -28,7 +28,7 @@ impl Range {
         self.start >= self.end
     }
 
-    /// The whole pages that lie in it.
+    /// The whole pages that are in it.
     #[must_use]
     pub fn inner_pages(self) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Range {
         }
     }
 
-    /// What is left when `hole` is cut out: the part before it and the part after it.
+    /// The rest when `hole` is cut out: the part before it and the part after it.
     #[must_use]
     pub fn without(self, hole: Self) -> [Self; 2] {
         if hole.is_empty() {

@@ -1,6 +1,6 @@
 //! The date in the battery-backed clock (MC146818 registers).
 
-/// What the clock's registers hold, raw.
+/// The clock's registers, raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     pub second: u8,
@@ -9,13 +9,13 @@ pub struct Registers {
     pub day: u8,
     pub month: u8,
     pub year: u8,
-    /// Century register, 0 where the machine has none.
+    /// Century register, 0 if the machine has none.
     pub century: u8,
     /// Status register B: bit 2 binary, bit 1 24 hours.
     pub status_b: u8,
 }
 
-/// Seconds since 1970-01-01T00:00:00Z, or `None` where the registers hold no date.
+/// Seconds since 1970-01-01T00:00:00Z, or `None` if the registers hold no date.
 #[must_use]
 pub fn unix_seconds(registers: Registers) -> Option<u64> {
     let binary = registers.status_b & 4 != 0;

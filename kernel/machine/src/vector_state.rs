@@ -1,4 +1,4 @@
-//! Which sets of registers threads have, and how many bytes it takes to keep them: what XCR0 and XSAVE are told.
+//! Which sets of registers threads have, and how many bytes saving them takes: the values for XCR0 and XSAVE.
 //!
 //! The sets are numbered as the processor does it: 0 and 1 are x87 and SSE, 2 is AVX, 5 to 7 are the three parts of AVX-512.
 
@@ -14,7 +14,8 @@ pub const OLD_AREA: usize = 512;
 /// Bytes of an area with XSAVE and nothing but x87 and SSE: those, and a header.
 const FIRST: usize = 576;
 
-/// The sets that are turned on, of those that the processor has. Any other, such as tiles, would be kept by nobody.
+/// The sets that are turned on, of those that the processor has. Others, such as tiles, would not be saved for a
+/// thread.
 #[must_use]
 pub fn enabled(supported: u64) -> u64 {
     let avx = supported & AVX;
@@ -54,11 +55,11 @@ mod tests {
 
     #[test]
     fn avx_512_is_kept_whole_where_the_processor_has_all_of_it() {
-        // What that processor says: its sets without tiles, and the bytes for them.
+        // That processor's values: its sets without tiles, and the bytes for them.
         let sets = enabled(0xe7);
         assert_eq!(sets, 0xe7);
         assert_eq!(area(sets, part(&XEON)), 0xa80);
-        // The area of each of the three parts lies within it, and none over another.
+        // The area of each of the three parts is within it, and none over another.
         let mut places: Vec<_> = XEON.iter().filter(|(set, ..)| sets >> set & 1 == 1).collect();
         places.sort_by_key(|(_, _, place)| *place);
         assert!(places.windows(2).all(|pair| pair[0].1 + pair[0].2 <= pair[1].2));
@@ -69,7 +70,7 @@ mod tests {
         for (supported, expected) in [
             (0b11, BASE),
             (0b111, BASE | AVX),
-            // Memory bounds, protection keys, and tiles are kept by nobody.
+            // Memory bounds, protection keys, and tiles are not saved.
             (0x1f, BASE | AVX),
             (0x6_02e7, BASE | AVX | AVX512),
             (u64::MAX, BASE | AVX | AVX512),
@@ -88,7 +89,7 @@ mod tests {
         let nothing = |_| (0, 0);
         assert_eq!(area(BASE, nothing), 576);
         assert_eq!(area(BASE | AVX, part(&XEON)), 832);
-        // A processor may put AVX-512 where another has something else, and the last set need not lie last.
+        // A processor may put AVX-512 where another has something else, and the last set need not be last.
         let other = |set| match set {
             2 => (256, 576),
             5 => (64, 2368),

@@ -1,4 +1,4 @@
-//! What holds of page-table entries, addresses and ranges of memory: `docs/claims/memory-and-paging.md` lists it.
+//! Invariants of page-table entries, addresses and ranges of memory: `docs/properties.md` lists it.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn an_address_is_canonical_where_its_sign_is_extended(
-        // Many have all of the upper bits equal, and many lie at either edge of what is not canonical.
+        // Many have all of the upper bits equal, and many are at either edge of the non-canonical range.
         address in prop_oneof![
             (any::<i64>(), 0_u32..17).prop_map(|(bits, shift)| (bits >> shift).cast_unsigned()),
             USER_END - 4..USER_END + 4,
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(range.overlaps(hole), common);
     }
 
-    /// Frames against a set, of which one more comes out than is in.
+    /// Frames, compared with a set that may give out one more than it contains.
     #[test]
     fn frames_come_out_as_a_set_has_them(
         frames in 1_usize..300,

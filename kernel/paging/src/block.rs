@@ -5,7 +5,7 @@ pub const BLOCK_PAGES: u64 = 512;
 
 const WORDS: usize = 8;
 
-/// Which frames of a block are held for pages that nobody has asked for yet, and how many hold pages that are in.
+/// Which frames of a block are reserved for pages that have not been requested yet, and how many hold present pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     held: [u64; WORDS],
@@ -30,7 +30,7 @@ impl Block {
         ((within / 64) as usize, 1_u64.wrapping_shl((within % 64) as u32))
     }
 
-    /// Takes the frame that is held for a page. False where none is any more.
+    /// Takes the frame that is held for a page. False if none is any more.
     #[must_use]
     pub fn take(&mut self, page: u64) -> bool {
         let (word, bit) = Self::place(page);

@@ -1,8 +1,8 @@
-//! Second chance: which cached page goes when memory is short.
+//! Second chance: which cached page is evicted when memory is short.
 
 use alloc::vec::Vec;
 
-/// Names an entry of the clock for as long as it is in.
+/// Identifies an entry of the clock while it is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Slot(usize);
 
@@ -42,11 +42,11 @@ impl<K: Copy> Clock<K> {
         self.live == 0
     }
 
-    /// Makes room for `count` entries, which are inserted or taken back later. False where there is no memory.
+    /// Makes room for `count` entries, which are inserted or taken back later. False if there is no memory.
     #[must_use]
     pub fn expect(&mut self, count: usize) -> bool {
         let most = self.live.saturating_add(self.expected).saturating_add(count);
-        // As many places can come to be free as there are entries.
+        // There can be as many free places as entries.
         let missing = |vector: usize| most.saturating_sub(vector);
         let (entries, free) = (missing(self.entries.len()), missing(self.free.len()));
         if self.entries.try_reserve(entries).is_err() || self.free.try_reserve(free).is_err() {
@@ -56,7 +56,7 @@ impl<K: Copy> Clock<K> {
         true
     }
 
-    /// So many of the entries that were expected do not come.
+    /// `count` expected entries will not be inserted.
     pub fn take_back(&mut self, count: usize) {
         self.expected = self.expected.saturating_sub(count);
     }
@@ -91,7 +91,7 @@ impl<K: Copy> Clock<K> {
 
     /// The next entry to go, which stays in until it is removed: the hand passes over those that
     /// `spared` says were used since it last passed (which must clear that mark). After two rounds
-    /// the next one goes whatever is said; `None` only where the clock is empty.
+    /// the next one is evicted in any case; `None` only if the clock is empty.
     pub fn victim(&mut self, mut spared: impl FnMut(&K) -> bool) -> Option<(Slot, K)> {
         let rounds = self.entries.len().saturating_mul(2);
         for step in 0..=rounds.saturating_add(self.entries.len()) {

@@ -1,5 +1,5 @@
 //! Memory bookkeeping without memory: which regions an address space holds, which pages of a paged
-//! object are in, and which cached page goes next. No unsafe, tested on the host.
+//! object are present, and which cached page is evicted next. No unsafe, tested on the host.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -18,7 +18,7 @@ pub use regions::{Keyed, RangeError, Region, Regions};
 
 pub use capos_abi::{LARGE_PAGE, PAGE};
 
-/// How many pages hold so many bytes.
+/// How many pages hold `bytes` bytes.
 #[must_use]
 pub const fn pages_for(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE)

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-/// What is known of a page that is not simply absent.
+/// The state of a page that is not simply absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState<L, R> {
     /// A request for it is under way.
@@ -23,7 +23,7 @@ const fn place(page: u64, shift: u32) -> usize {
 /// Pages in a row, the first of which is a multiple of their number.
 #[derive(Debug)]
 struct Group<L, R> {
-    /// What a page is, where its bit is set in `loading`, or in `resident`.
+    /// The state of a page, if its bit is set in `loading`, or in `resident`.
     requests: [L; FAN],
     frames: [R; FAN],
     loading: u32,
@@ -85,7 +85,7 @@ enum Node<L, R> {
 }
 
 impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
-    /// Changes what is known of a page in a part of which each child stands for `1 << shift` pages; what it was.
+    /// Changes the state of a page in a part where each child stands for `1 << shift` pages; returns the old state.
     fn set(node: &mut Option<Self>, shift: u32, page: u64, state: Option<PageState<L, R>>) -> Option<PageState<L, R>> {
         if node.is_none() && state.is_none() {
             return None;
@@ -112,8 +112,8 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
         old
     }
 
-    /// The first page from `page` on whose bit is set in what `of` says of its group, in a part that begins with page
-    /// `first`.
+    /// The first page from `page` on whose bit is set in the mask that `of` returns for its group, in a part that
+    /// begins with page `first`.
     fn next(&self, shift: u32, first: u64, page: u64, of: &impl Fn(&Group<L, R>) -> u32) -> Option<u64> {
         // Those before `page` do not count.
         let before = page.saturating_sub(first);
@@ -140,7 +140,7 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
 pub struct Pages<L, R> {
     count: u64,
     root: Option<Node<L, R>>,
-    /// Pages that a child of the root stands for, as an exponent; 0 where the root is a group.
+    /// Pages that a child of the root stands for, as an exponent; 0 if the root is a group.
     shift: u32,
     resident: u64,
 }
@@ -162,7 +162,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.count
     }
 
-    /// The group that a page lies in, where not all of it is absent.
+    /// The group of a page, unless all of it is absent.
     #[inline]
     fn group(&self, page: u64) -> Option<&Group<L, R>> {
         let (mut node, mut shift) = (self.root.as_ref().filter(|_| page < self.count)?, self.shift);
@@ -175,7 +175,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         }
     }
 
-    /// The state of a page; `None` where it is absent or past the end.
+    /// The state of a page; `None` if it is absent or past the end.
     #[must_use]
     #[inline]
     pub fn get(&self, page: u64) -> Option<PageState<L, R>> {
@@ -189,7 +189,8 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
     }
 
     /// How many absent pages to ask for together, `page` first: at most `limit`, up to the end of
-    /// the object or the first page that is not absent. 0 where `page` itself is not to be asked for.
+    /// the object or the first page that is not absent. The result is 0 if `page` itself must not be
+    /// asked for.
     #[must_use]
     pub fn run_of_absent(&self, page: u64, limit: u64) -> u64 {
         let end = self.count.min(page.saturating_add(limit));
@@ -200,8 +201,8 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.root.as_ref()?.next(self.shift, 0, page, &of)
     }
 
-    /// The pages from `page` on that are in, at most `limit`, up to the first that is not, or to the last that is kept beside
-    /// it. To be asked again for what lies behind where [`Self::goes_on`] says so.
+    /// The present pages from `page` on, at most `limit`, up to the first that is absent or the last of the same group.
+    /// Call it again for the pages after those if [`Self::goes_on`] says so.
     #[must_use]
     #[inline]
     pub fn run_of_resident(&self, page: u64, limit: u64) -> &[R] {
@@ -239,7 +240,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.set(page, Some(PageState::Resident(resident)));
     }
 
-    /// A page is absent again; what it was.
+    /// Makes a page absent again; returns its earlier state.
     pub fn remove(&mut self, page: u64) -> Option<PageState<L, R>> {
         self.set(page, None)
     }

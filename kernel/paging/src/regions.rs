@@ -1,4 +1,4 @@
-//! The regions of an address space: ranges that do not overlap, each with what it maps.
+//! The regions of an address space: ranges that do not overlap, each with its content.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ pub enum RangeError {
     OutOfBounds,
     /// Something is mapped there.
     Overlap,
-    /// There is no memory to note what goes.
+    /// There is no memory to record what is removed.
     NoMemory,
 }
 
@@ -36,9 +36,9 @@ pub struct Region<T> {
     pub start: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Offset in the content that lies at `start`.
+    /// Offset in the content that is at `start`.
     pub offset: u64,
-    /// What is mapped.
+    /// The mapped object.
     pub content: T,
 }
 
@@ -70,7 +70,7 @@ pub struct Regions<T> {
 }
 
 impl<T: Clone + Keyed> Regions<T> {
-    /// No regions; they may lie in `low..high`.
+    /// No regions; they may be in `low..high`.
     #[must_use]
     pub const fn new(low: u64, high: u64) -> Self {
         Self { by_start: BTreeMap::new(), by_content: BTreeSet::new(), recent: (0, 0), low, high }
@@ -108,7 +108,7 @@ impl<T: Clone + Keyed> Regions<T> {
         self.by_start.range(..=address).next_back().map(|(_, region)| region).filter(|region| address < region.end())
     }
 
-    /// As [`Self::find`], and faster where the region is the one that was found so before.
+    /// As [`Self::find`], and faster if the region is the one that was found so before.
     #[must_use]
     pub fn find_again(&mut self, address: u64) -> Option<&Region<T>> {
         let (start, end) = self.recent;

@@ -1,4 +1,4 @@
-//! What holds of the page cache's bookkeeping: `docs/claims/memory-and-paging.md` lists it.
+//! Invariants of the page cache's bookkeeping: `docs/properties.md` lists it.
 #![allow(clippy::expect_used)] // Helpers of tests count as tests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// Against sets of frames: held, in use and given up.
+    /// Against sets of frames: held, in use and released.
     #[test]
     fn each_frame_of_a_block_has_one_use(operations in prop::collection::vec((0_u8..8, 0_u64..1024), 0..600)) {
         let mut block = Block::new();
@@ -69,7 +69,8 @@ proptest! {
         }
     }
 
-    /// What goes is in the clock and was not used since the hand last passed, as long as there is such a one.
+    /// The evicted entry is in the clock and was not used since the hand last passed, as long as there is such an
+    /// entry.
     #[test]
     fn a_used_entry_goes_only_where_all_are_used(
         operations in prop::collection::vec((0_u8..4, any::<u16>()), 0..200),

@@ -10,7 +10,7 @@ pub struct Step(AtomicU32);
 impl Step {
     const AHEAD: u32 = 0;
     const DONE: u32 = 1;
-    /// Ahead, and somebody waits for it.
+    /// Ahead, and a thread waits for it.
     const AWAITED: u32 = 2;
 
     const_unless_loom! {
@@ -36,7 +36,7 @@ impl Step {
         }
     }
 
-    /// Takes it. Who has waited may free its memory at once.
+    /// Takes it. After that the waiting thread may free its memory at once.
     pub fn take(&self, futex: &impl Futex) {
         let word = core::ptr::from_ref(&self.0);
         if self.0.swap(Self::DONE, Ordering::AcqRel) == Self::AWAITED {
@@ -45,7 +45,7 @@ impl Step {
     }
 }
 
-/// Whether something is to be looked at: raised by whoever has changed it, lowered before it is looked at.
+/// Whether something has to be checked: raised after a change, lowered before the check.
 #[derive(Debug)]
 pub struct Flag(AtomicBool);
 
@@ -64,8 +64,8 @@ impl Flag {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Lowers it; whether it was raised. What was done before it was raised, also in vain since it was raised already,
-    /// is seen by who looks after this: a store alone could take effect after that look.
+    /// Lowers it; whether it was raised. Changes made before it was raised are visible to the task that checks it, also
+    /// if it was raised already: a store alone could take effect after that check.
     #[inline]
     pub fn lower(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
@@ -85,7 +85,7 @@ pub struct Knocks(AtomicU32);
 
 impl Knocks {
     const_unless_loom! {
-        /// Nobody has knocked.
+        /// Without a knock.
         #[must_use]
         #[expect(clippy::new_without_default, reason = "knocks are made where they lie")]
         pub const fn new() -> Self {
@@ -93,14 +93,14 @@ impl Knocks {
         }
     }
 
-    /// Wakes who sleeps, by `wake`, which is to wake one that waits for the word. What is to be found is in place already.
+    /// Wakes the sleeper with `wake`, which must wake one thread that waits for the word. The work is in place already.
     #[inline]
     pub fn knock(&self, wake: impl FnOnce(&AtomicU32)) {
         self.0.fetch_add(1, Ordering::Release);
         wake(&self.0);
     }
 
-    /// What was heard so far. Who then finds nothing to do may sleep while [`Knocks::word`] holds it.
+    /// The count of knocks so far. A thread that then finds nothing to do may sleep while [`Knocks::word`] holds it.
     #[inline]
     #[must_use]
     pub fn heard(&self) -> u32 {

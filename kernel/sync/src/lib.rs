@@ -1,8 +1,8 @@
-//! What several processors or threads agree on through shared words of memory: the kernel's [`SharedLock`], the indices
-//! of rings ([`ring`]), the kernel's queues of those who wait for a word ([`WordWaits`]), and what is built on waiting:
-//! a [`WordLock`], a [`Step`], a task's [`Flag`] and an executor's [`Knocks`].
+//! Synchronisation of processors and threads through shared words of memory: the kernel's [`SharedLock`], the indices
+//! of rings ([`ring`]) and the kernel's queues of threads that wait for a word ([`WordWaits`]). On waiting are built a
+//! [`WordLock`], a [`Step`], a task's [`Flag`] and an executor's [`Knocks`].
 //!
-//! The kernel, the C library and the runtime use this code as it is. `make loom` compiles it with `--cfg loom`, where
+//! The kernel, the C library and the runtime use this code unchanged. `make loom` compiles it with `--cfg loom`, where
 //! the atomics and locks of [`primitives`] are loom's, and goes through every order in which the threads of
 //! `tests/interleavings` can take their steps; `cargo test` runs the same tests on threads of the host.
 #![cfg_attr(not(loom), no_std)]
@@ -32,6 +32,6 @@ pub trait Futex {
     /// Waits until the word is woken, unless it holds something else than `expected` already. May return early.
     fn wait(&self, word: &AtomicU32, expected: u32);
 
-    /// Wakes those who wait for the word at this address, `count` at most. The memory need not be there any more.
+    /// Wakes threads that wait for the word at this address, `count` at most. The memory need not be there any more.
     fn wake(&self, word: *const AtomicU32, count: u32);
 }

@@ -23,14 +23,14 @@ impl<T> Mutex<T> {
     /// Takes the lock.
     ///
     /// # Panics
-    /// Where a thread panicked with it: the model has failed already then.
+    /// If a thread panicked with it: the model has failed already then.
     #[expect(clippy::unwrap_used, reason = "only loom compiles it")]
     pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
         self.0.lock().unwrap()
     }
 }
 
-/// A function that is `const` except where the atomics are loom's, which have no such constructors.
+/// A function that is `const`, except with loom's atomics, which have no such constructors.
 macro_rules! const_unless_loom {
     ($(#[$attribute:meta])* pub const fn $name:ident($($argument:ident: $type:ty),*) -> Self $body:block) => {
         $(#[$attribute])*

@@ -1,11 +1,11 @@
 //! The indices of a ring, at its four ends.
 //!
 //! The process keeps its indices in the ring alone ([`SharedProducer`], [`SharedConsumer`]). The kernel keeps its own in
-//! its own memory ([`Producer`], [`Consumer`]), publishes them, and never reads them back: all that it believes of the
-//! ring is the other side's index, and that only where it can be.
+//! its own memory ([`Producer`], [`Consumer`]), publishes them, and never reads them back. It uses only the other
+//! side's index of the ring, and only if that is plausible.
 //!
 //! An index is published with release order after the slot before it was written or read, and read with acquire order
-//! before a slot is: a slot is one side's at a time.
+//! before the slot is accessed. So a slot belongs to one side at a time.
 
 use capos_abi::ring::distance;
 
@@ -21,7 +21,7 @@ pub struct SharedProducer<'r> {
 }
 
 impl SharedProducer<'_> {
-    /// The next slot to fill. It may be filled where fewer than the ring's slots are [`queued`](Self::queued).
+    /// The next slot to fill. It may be filled if fewer than the ring's slots are [`queued`](Self::queued).
     #[inline]
     #[must_use]
     pub fn index(self) -> u32 {
@@ -59,7 +59,7 @@ impl SharedConsumer<'_> {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Slots that are filled and not yet read; none where the indices of a ring of `entries` cannot be.
+    /// Slots that are filled and not yet read; none if the indices of a ring of `entries` cannot be.
     #[inline]
     #[must_use]
     pub fn unread(self, entries: u32) -> u32 {
@@ -104,7 +104,7 @@ impl Consumer {
         distance(self.head, tail, entries).ok_or(tail)
     }
 
-    /// The next slot has been taken: says so to the process.
+    /// The next slot has been taken: publishes that to the process.
     #[inline]
     pub fn advance(&mut self, head: &AtomicU32) {
         self.head = self.head.wrapping_add(1);
@@ -142,7 +142,7 @@ impl Producer {
         distance(head, self.tail, entries).ok_or(head)
     }
 
-    /// The next slot has been filled: says so to the process.
+    /// The next slot has been filled: publishes that to the process.
     #[inline]
     pub fn publish(&mut self, tail: &AtomicU32) {
         self.tail = self.tail.wrapping_add(1);

@@ -1,21 +1,21 @@
-//! A lock that many share, or one has to itself.
+//! A lock that many share, or one holds exclusively.
 //!
-//! Who shares it writes to a word of its own and nothing else, so those who do never wait for each other, nor for each
-//! other's caches; who wants it alone looks at all of these words. The field calls it a big-reader lock.
+//! A sharer writes only to a word of its own, so sharers never wait for each other, nor for each other's cache lines.
+//! An exclusive holder reads all of these words. The field calls it a big-reader lock.
 
 use crate::TicketLock;
 use crate::primitives::{AtomicBool, Ordering, const_unless_loom, fence};
 
-/// The lock. It keeps no value, and does not know who may share it: each of those has a [`Presence`].
+/// The lock. It keeps no value, and does not know its possible sharers: each of those has a [`Presence`].
 #[derive(Debug)]
 pub struct SharedLock {
-    /// Who has the lock alone, or waits for that.
+    /// The exclusive holder, and the line of those that wait to be.
     alone: TicketLock,
-    /// Nobody may begin to share it.
+    /// No one may begin to share it.
     closed: AtomicBool,
 }
 
-/// Whether somebody shares a lock.
+/// Whether one sharer shares a lock.
 #[derive(Debug)]
 pub struct Presence(AtomicBool);
 
@@ -29,13 +29,13 @@ impl SharedLock {
         }
     }
 
-    /// Shares the lock, until [`Presence::leave`]. False, and nothing has happened, where somebody has it alone, or waits for
-    /// those who share it.
+    /// Shares the lock, until [`Presence::leave`]. Returns false, without effect, if the lock is held exclusively, or a
+    /// caller waits to hold it so.
     #[inline(always)]
     pub fn try_share(&self, own: &Presence) -> bool {
         own.0.store(true, Ordering::Relaxed);
-        // Of this fence and that of `take` one comes first: either who takes the lock sees that it is shared, or this one sees
-        // that it is closed.
+        // Either this fence or that of `take` comes first: so either the exclusive taker sees that the lock is shared,
+        // or this sharer sees that it is closed.
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Acquire) {
             own.leave();
@@ -44,12 +44,12 @@ impl SharedLock {
         true
     }
 
-    /// Shares the lock once nobody has it alone, doing `meanwhile` again and again as long as it waits and that says so. False,
-    /// and it does not share the lock, where it says otherwise, or somebody who came later has had the lock before: it may take
-    /// it alone then, so that it has its turn.
+    /// Shares the lock once it is not held exclusively; while it waits, it calls `meanwhile` again and again as long as
+    /// that returns true. Returns false, without sharing, if `meanwhile` does, or if a later arrival has held the lock
+    /// before: the caller may then take it exclusively, so that it gets its turn.
     ///
-    /// Were it to take it alone at once, all others would have to as well, one behind the other, for as long as one of them
-    /// waits.
+    /// If it took the lock exclusively at once, all others would have to as well, one after the other, for as long as
+    /// one of them waits.
     pub fn share_in_time(&self, own: &Presence, mut meanwhile: impl FnMut() -> bool) -> bool {
         let before = self.alone.drawn();
         while !self.alone.has_passed(before) {
@@ -63,8 +63,8 @@ impl SharedLock {
         false
     }
 
-    /// Takes the lock alone, in the order of arrival, doing `meanwhile` again and again as long as it waits. `others` are all
-    /// who may share it, `None` where there are none; this one must not share it.
+    /// Takes the lock exclusively, in the order of arrival; calls `meanwhile` again and again while it waits. `others`
+    /// are all possible sharers, `None` if there are none; the caller must not share the lock.
     #[inline]
     pub fn take<'a, I>(&self, others: impl FnOnce() -> Option<I>, meanwhile: impl FnMut())
     where
@@ -73,8 +73,8 @@ impl SharedLock {
         self.close(self.alone.draw(), others, meanwhile);
     }
 
-    /// The same for one who shares it, and does not from then on until it is alone. It is in the line before it leaves: whoever
-    /// learns of what is done meanwhile has the lock later.
+    /// Upgrades: the same for a sharer, which no longer shares the lock while it waits. It is in the line before it
+    /// leaves, so a caller that sees what happens meanwhile gets the lock later.
     #[inline]
     pub fn exclude<'a, I>(&self, own: &Presence, others: impl FnOnce() -> Option<I>, meanwhile: impl FnMut())
     where
@@ -98,7 +98,7 @@ impl SharedLock {
         }
     }
 
-    /// Gives the lock up. The caller must have taken it alone.
+    /// Releases the lock. The caller must hold it exclusively.
     #[inline]
     pub fn give(&self) {
         self.closed.store(false, Ordering::Release);
@@ -106,7 +106,7 @@ impl SharedLock {
     }
 }
 
-/// Waits until nobody shares the lock any more.
+/// Waits until the lock is no longer shared.
 #[inline(never)]
 fn wait_for<'a>(others: impl Iterator<Item = &'a Presence>, mut meanwhile: impl FnMut()) {
     for other in others {
@@ -118,7 +118,7 @@ fn wait_for<'a>(others: impl Iterator<Item = &'a Presence>, mut meanwhile: impl 
 
 impl Presence {
     const_unless_loom! {
-        /// Of somebody who does not share the lock.
+        /// Not sharing the lock.
         #[must_use]
         #[expect(clippy::new_without_default, reason = "it is made where it lies")]
         pub const fn new() -> Self {
@@ -126,13 +126,13 @@ impl Presence {
         }
     }
 
-    /// Whether the lock is shared: for the one whose presence it is.
+    /// Whether its owner shares the lock.
     #[inline(always)]
     pub fn is_in(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does not share the lock any more.
+    /// Stops sharing the lock.
     #[inline(always)]
     pub fn leave(&self) {
         self.0.store(false, Ordering::Release);

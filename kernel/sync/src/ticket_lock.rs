@@ -2,7 +2,7 @@
 
 use crate::primitives::{AtomicU32, Ordering, const_unless_loom};
 
-/// The lock. It keeps no value: who has taken it has whatever it stands for.
+/// The lock. It keeps no value: its holder owns whatever it stands for.
 #[derive(Debug)]
 pub struct TicketLock {
     /// The ticket that is drawn next.
@@ -40,12 +40,12 @@ impl TicketLock {
         }
     }
 
-    /// The ticket that is drawn next: those before it were drawn by who came earlier.
+    /// The ticket that is drawn next: earlier arrivals drew those before it.
     pub(crate) fn drawn(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether whoever drew this ticket has given the lock up again.
+    /// Whether the drawer of this ticket has released the lock again.
     pub(crate) fn has_passed(&self, ticket: u32) -> bool {
         // Fewer than 2³¹ wait at once.
         self.served.load(Ordering::Relaxed).wrapping_sub(ticket).wrapping_sub(1) < 1 << 31

@@ -1,14 +1,14 @@
-//! A lock on one word: who finds it taken sleeps.
+//! A lock on one word: a thread that finds it taken sleeps.
 
 use crate::Futex;
 use crate::primitives::{AtomicU32, Ordering, const_unless_loom};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep.
+/// Taken, and a thread may sleep.
 const AWAITED: u32 = 2;
 
-/// The lock, free where its word is 0.
+/// The lock, free if its word is 0.
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(transparent))]
 pub struct WordLock(AtomicU32);
@@ -33,7 +33,7 @@ impl WordLock {
         }
     }
 
-    /// Takes the lock, where it is free.
+    /// Takes the lock, if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
         self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -42,7 +42,7 @@ impl WordLock {
     /// Gives the lock up. The caller must have taken it.
     #[inline]
     pub fn unlock(&self, futex: &impl Futex) {
-        // Who takes it next may free its memory.
+        // The next holder may free its memory.
         let word = core::ptr::from_ref(&self.0);
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
             futex.wake(word, 1);

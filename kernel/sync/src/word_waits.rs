@@ -1,7 +1,8 @@
-//! Who waits for which word of a process's memory.
+//! Which thread waits for which word of a process's memory.
 //!
 //! The word is compared under the same lock under which a waiter is queued and a waker looks for
-//! waiters. So a thread that changes the word and then wakes finds everybody who saw the old value.
+//! waiters. So a thread that changes the word and then wakes finds every thread that saw the old
+//! value.
 
 use capos_captable::{QueueKey, Queues};
 
@@ -19,7 +20,7 @@ impl<W> core::fmt::Debug for WordWaits<W> {
     }
 }
 
-/// What a wait met.
+/// The outcome of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited<W> {
     /// It waits.

@@ -1,4 +1,4 @@
-//! What holds of the indices of rings: `docs/claims/calls-and-rings.md` lists it.
+//! Invariants of the indices of rings: `docs/properties.md` lists it.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use capos_sync::ring::{Consumer, Producer, SharedConsumer, SharedProducer};
 use proptest::prelude::*;
 
 proptest! {
-    /// Either side fills and takes when it may; both always agree with a queue on what is in the ring.
+    /// Either side fills and takes when it may; both always agree with a queue on the content of the ring.
     #[test]
     fn a_submission_ring_is_a_queue(
         start in prop_oneof![any::<u32>(), u32::MAX - 40..=u32::MAX],
@@ -57,8 +57,8 @@ proptest! {
         }
     }
 
-    /// Whatever a process writes into all four indices, the kernel believes no more than the ring can hold, names the
-    /// index that cannot be, and goes on from its own.
+    /// Whatever a process writes into all four indices, the kernel accepts no more than the ring can hold, names the
+    /// implausible index, and continues from its own.
     #[test]
     fn any_indices_are_believed_within_the_ring_or_corrupt(
         own in any::<u32>(),

@@ -20,7 +20,7 @@ const BYTES: u64 = 2;
 const POINTERS: u64 = 6;
 const COMPOSITE: u64 = 7;
 
-/// Where a struct of a message lies: its first word, and that of its pointers.
+/// Where a struct of a message is: its first word, and that of its pointers.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     data: usize,
@@ -52,7 +52,7 @@ fn word(value: u64) -> Word {
 }
 
 impl Builder {
-    /// A message that is sent, whose root is a struct of these sizes, and which probably takes so many words.
+    /// A message to send, whose root is a struct of these sizes, and which probably takes `words` words.
     #[inline]
     #[must_use]
     pub fn new(words: usize, data: u16, pointers: u16) -> (Self, Place) {
@@ -72,7 +72,7 @@ impl Builder {
         let mut all = Vec::with_capacity(words.min(most).max(used));
         all.resize(used, ZERO);
         let mut builder = Self { words: all, caps: Vec::new(), most };
-        // As in `structure`: right behind its pointer, or at it.
+        // As in `structure`: right after its pointer, or at it.
         let distance = if sections == 0 { u64::from(u32::MAX << 2) } else { 0 };
         builder.put(0, distance | u64::from(data) << 32 | u64::from(pointers) << 48);
         (builder, Place { data: 1, pointers: usize::from(data).wrapping_add(1) })
@@ -85,7 +85,7 @@ impl Builder {
         Message { words: self.words, caps: self.caps }
     }
 
-    /// The first of so many new words, all zero.
+    /// Appends `words` zero words; returns the index of the first.
     #[inline]
     fn grow(&mut self, words: usize) -> Result<usize, WireError> {
         let start = self.words.len();
@@ -97,7 +97,7 @@ impl Builder {
         Ok(start)
     }
 
-    /// Room for so many words in all: for twice as many as there was room for, where that is more, and no more than it may have.
+    /// Room for `end` words in all. The capacity at least doubles, up to the permitted length.
     #[cold]
     fn extend_to(&mut self, end: usize) -> Result<(), WireError> {
         if end > self.most {
@@ -118,7 +118,7 @@ impl Builder {
     /// The part of a pointer at this word that says where it leads to.
     #[inline]
     fn offset(at: usize, target: usize) -> u64 {
-        // It goes backwards by one word at most, to a struct of no size, and is shorter than the longest message.
+        // It points backwards by one word at most, to a struct of no size, and is shorter than the longest message.
         let distance = target.wrapping_sub(at).wrapping_sub(1);
         u64::from((distance as u32) << 2)
     }
@@ -129,7 +129,7 @@ impl Builder {
     /// The message becomes longer than one may be.
     pub fn structure(&mut self, at: usize, data: u16, pointers: u16) -> Result<Place, WireError> {
         let start = self.grow(usize::from(data).wrapping_add(usize::from(pointers)))?;
-        // One of no size lies at its own pointer, which would lead nowhere otherwise.
+        // A struct of no size is placed at its own pointer, whose offset would be zero otherwise.
         let target = if data == 0 && pointers == 0 { at } else { start };
         self.put(at, Self::offset(at, target) | u64::from(data) << 32 | u64::from(pointers) << 48);
         Ok(Place { data: start, pointers: start.wrapping_add(usize::from(data)) })
@@ -159,8 +159,8 @@ impl Builder {
         }
     }
 
-    /// A new list of so many elements, of which so many words are, that the pointer at this word leads to: the first of
-    /// its words.
+    /// A new list of `count` elements in `words` words, for the pointer at word `at`. Returns the index of its first
+    /// word.
     #[inline]
     fn list(
         &mut self,
@@ -176,7 +176,7 @@ impl Builder {
         Ok(start)
     }
 
-    /// Bytes, with so many zeros behind them, that the pointer at this word leads to.
+    /// Bytes, followed by this many zeros, for the pointer at word `at`.
     fn list_of_bytes(&mut self, path: &'static str, at: usize, bytes: &[u8], zeros: usize) -> Result<(), WireError> {
         let count = bytes.len().saturating_add(zeros);
         let start = self.list(path, at, BYTES, count, 0)?;
@@ -255,7 +255,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A list of so many pointers that the pointer at this word leads to: the first of them.
+    /// A list of `count` pointers, for the pointer at word `at`: returns the index of the first.
     ///
     /// # Errors
     /// The message becomes longer than one may be.
@@ -263,7 +263,7 @@ impl Builder {
         self.list(path, at, POINTERS, count, count)
     }
 
-    /// A list of so many structs of these sizes that the pointer at this word leads to: where each of them lies.
+    /// A list of `count` structs of these sizes, for the pointer at word `at`: returns where each of them is.
     ///
     /// # Errors
     /// The message becomes longer than one may be.
@@ -285,7 +285,7 @@ impl Builder {
         }))
     }
 
-    /// A capability that the pointer at this word designates; it travels beside the message.
+    /// A capability that the pointer at this word designates; it travels with the message.
     pub fn cap(&mut self, at: usize, cap: &Cap) {
         let index = self.caps.len() as u64;
         self.caps.push(cap.to_arg());

@@ -26,7 +26,7 @@ pub enum CallError {
     Transport(Status),
     /// The other side refused.
     Exception(Exception),
-    /// A message does not hold what the schema says.
+    /// A message does not conform to the schema.
     Protocol(WireError),
 }
 
@@ -62,13 +62,13 @@ impl CallError {
         Self::unimplemented(alloc::format!("{service} has no method {method} of interface {interface:#018x}"))
     }
 
-    /// The parameters are not what the schema says.
+    /// The parameters do not conform to the schema.
     #[must_use]
     pub fn bad_arguments(error: WireError) -> Self {
         Self::invalid_argument(alloc::format!("{error}"))
     }
 
-    /// The results are not what the schema says, or no message is long enough for them.
+    /// The results do not conform to the schema, or no message is long enough for them.
     #[must_use]
     pub fn bad_results(error: WireError) -> Self {
         Self::failed(alloc::format!("{error}"))
@@ -84,7 +84,7 @@ impl CallError {
         }
     }
 
-    /// What a server that failed with this answers to its own caller.
+    /// The answer of a server that failed with this to its own caller.
     #[must_use]
     pub fn into_exception(self) -> Exception {
         match self {
@@ -114,7 +114,7 @@ impl fmt::Display for CallError {
 
 impl core::error::Error for CallError {}
 
-/// What is wrong with a message that a client makes or gets: one that is too long does not get through.
+/// An error in a message that a client makes or gets: one that is too long is not delivered.
 impl From<WireError> for CallError {
     fn from(error: WireError) -> Self {
         if error.is_too_long() { Self::Transport(Status::TooLarge) } else { Self::Protocol(error) }
@@ -166,7 +166,7 @@ pub struct CapArg {
 pub struct IncomingMessage {
     /// The segment; the root pointer is its first word.
     pub words: Vec<Word>,
-    /// The capability array. What is not taken out of it is released when it is dropped.
+    /// The capability array. Capabilities that are not taken out of it are released when it is dropped.
     pub caps: Vec<Cap>,
 }
 
@@ -182,7 +182,7 @@ impl IncomingMessage {
     }
 }
 
-/// Bytes of results that a call has room for where neither the schema nor its caller says more.
+/// Bytes of results that a call has room for if neither the schema nor its caller says more.
 pub const RESULTS: u32 = 64 << 10;
 
 /// How a call ended.
@@ -194,29 +194,29 @@ pub enum Begun {
     Ended(CallResult),
     /// The transport keeps it under this number: [`CapTransport::poll_call`] asks after it.
     Kept(u64),
-    /// It goes on as a future of its own.
+    /// It continues as a future of its own.
     Future(LocalBoxFuture<'static, CallResult>),
 }
 
-/// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
+/// A transport of calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
-    /// Begins to call a method, by interface and ordinal, with room for so many bytes of results. Where the call is
+    /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. If the call is
     /// [kept](Begun::Kept), `context` is woken when it ends.
     fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
 
-    /// How a call ended that is [kept](Begun::Kept); told once. While it has not, `context` is woken when it does.
+    /// How a call ended that is [kept](Begun::Kept); returned once. While it has not, `context` is woken when it does.
     fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
         let _ = (number, context);
         Poll::Ready(Err(CallError::Transport(Status::Disconnected)))
     }
 
-    /// Cancels a call that is [kept](Begun::Kept) and that nobody waits for any more.
+    /// Cancels a call that is [kept](Begun::Kept) and whose answer is no longer wanted.
     fn abandon_call(&self, number: u64) {
         let _ = number;
     }
 
-    /// Calls a method that has no parameters and answers at once with one number, and has no other effect where it gives none:
-    /// then the method has to be called with a message.
+    /// Calls a method that has no parameters and answers at once with one number. If it returns `None`, it had no
+    /// effect, and the method must be called with a message.
     fn invoke(&self, method: (u64, u16)) -> Option<u64> {
         let _ = method;
         None
@@ -270,15 +270,15 @@ impl Cap {
         self.call_sized(interface, method, params, RESULTS)
     }
 
-    /// The same, where the results are known to have at most `results` bytes.
+    /// The same, if the results are known to have at most `results` bytes.
     #[inline]
     pub fn call_sized(&self, interface: u64, method: u16, params: Message, results: u32) -> Call {
         let (transport, method) = (self.transport.clone(), (interface, method));
         Call { transport, method, params, results, state: CallState::New, future: None }
     }
 
-    /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` where it has
-    /// to be called with a message; nothing has happened then.
+    /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` if
+    /// it has to be called with a message; nothing has happened then.
     #[inline]
     #[must_use]
     pub fn invoke(&self, interface: u64, method: u16) -> Option<u64> {
@@ -311,7 +311,7 @@ pub struct Call {
     params: Message,
     results: u32,
     state: CallState,
-    /// The call, where it is one of its own.
+    /// The call, if it is one of its own.
     future: Option<LocalBoxFuture<'static, CallResult>>,
 }
 
@@ -381,7 +381,7 @@ impl PartialEq for Cap {
 
 impl Eq for Cap {}
 
-/// What can be sent as a capability: every typed client, and [`Cap`].
+/// Values that can be sent as a capability: every typed client, and [`Cap`].
 pub trait AsCap {
     /// The capability.
     fn as_cap(&self) -> &Cap;
@@ -400,13 +400,13 @@ pub trait Client: AsCap + Sized {
     /// The interface's name.
     const NAME: &'static str;
 
-    /// Takes a capability to be of this interface; calls fail where it is not.
+    /// Takes a capability to be of this interface; calls fail if it is not.
     fn from_cap(cap: Cap) -> Self;
 
     /// The capability.
     fn into_cap(self) -> Cap;
 
-    /// The same capability taken to be of another interface; calls fail where it is not.
+    /// The same capability taken to be of another interface; calls fail if it is not.
     fn cast<T: Client>(self) -> T {
         T::from_cap(self.into_cap())
     }
@@ -424,7 +424,7 @@ pub trait Client: AsCap + Sized {
     }
 }
 
-/// What a server knows about a call besides its arguments.
+/// A server's information about a call besides its arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// The badge of the capability that was invoked: all that is known of the caller.
@@ -443,8 +443,8 @@ pub trait Dispatch {
     /// Whether it answers calls of this interface: its own and those that it extends.
     fn implements(&self, interface: u64) -> bool;
 
-    /// Whether a call of this method is dropped where it stands once nobody waits for its answer any
-    /// more: what the schema marks `$abortable`.
+    /// Whether a call of this method is dropped, even halfway, once its caller no longer waits:
+    /// those that the schema marks `$abortable`.
     fn is_abortable(&self, interface: u64, method: u16) -> bool {
         let _ = (interface, method);
         false
@@ -462,7 +462,8 @@ pub trait Dispatch {
 /// How an object answers a call, or another one in its place.
 pub type Answer = LocalBoxFuture<'static, Result<Message, CallError>>;
 
-/// An object that stands before another one: it is what that one is, and what answers its calls is told which one that is.
+/// An object in front of another one: it has the other's interface, and the handler of its calls learns which object
+/// that is.
 pub struct Before<F> {
     object: Rc<dyn Dispatch>,
     answer: F,
@@ -493,7 +494,7 @@ impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'sta
     }
 }
 
-/// What makes capabilities to own objects: the runtime, at its endpoint.
+/// A maker of capabilities to own objects: the runtime, at its endpoint.
 pub trait Export {
     /// A capability that leads to the object. The object lives as long as anyone holds it.
     ///

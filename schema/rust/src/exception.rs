@@ -8,7 +8,7 @@ pub use capos_abi::ExceptionKind;
 /// Longest reason that travels, in bytes.
 pub const MAX_REASON: usize = 512;
 
-/// A refusal: its kind, and the reason in words.
+/// A rejection: its kind, and the reason as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The kind.
@@ -54,7 +54,7 @@ impl Exception {
         self.reason.as_bytes().get(..self.reason.floor_char_boundary(MAX_REASON)).unwrap_or_default()
     }
 
-    /// An exception from what travelled: the completion's status and the result bytes.
+    /// An exception from its encoded form: the completion's status and the result bytes.
     #[must_use]
     pub fn from_parts(status: i32, reason: &[u8]) -> Option<Self> {
         let kind = ExceptionKind::from_raw(status)?;

@@ -1,7 +1,6 @@
-//! A stand-in for a capability inside a message.
+//! A placeholder for a capability inside a message.
 //!
-//! Messages carry only indexes into the capability array that travels beside them. capnp's
-//! accessors want a client hook for each; this one knows its index and refuses to be called.
+//! Messages carry only indexes into the capability array that travels with them.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;

@@ -7,7 +7,7 @@
 //! * `kernel`: module `x_dispatch` with traits that objects implement synchronously;
 //! * `reflect`: tables of interfaces and methods in module `x`, and all of them in `INTERFACES`.
 //!
-//! The hand-written modules are what generated code stands on.
+//! Generated code is built on the hand-written modules.
 #![no_std]
 #![forbid(unsafe_code)]
 

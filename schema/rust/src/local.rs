@@ -60,7 +60,7 @@ fn deliver(message: Message) -> IncomingMessage {
     IncomingMessage { words: message.words, caps }
 }
 
-/// Runs a future that only ever waits for itself; `None` where it waits for something else.
+/// Runs a future that only ever waits for itself; `None` if it waits for something else.
 pub fn run<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

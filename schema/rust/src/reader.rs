@@ -1,12 +1,12 @@
-//! Reading a message where it lies: one segment, nothing believed.
+//! Reading a message in place: one segment, nothing trusted.
 //!
-//! This is what generated code reads with. Offsets and sizes come from the schema, and everything else from the message: a
-//! pointer is followed where all that it points to lies inside, where it is not too deep, and where the message has not
-//! been read four times over already. What a message of another version of the schema lacks reads as its default, and
-//! what it has besides is passed over, lists included.
+//! Generated code reads with this. Offsets and sizes come from the schema, and everything else from the message. A
+//! pointer is followed if all that it points to is inside the message, if it is not too deep, and if the message has
+//! not been read four times over already. Fields that a message of another schema version lacks read as their defaults;
+//! additional ones are skipped, lists included.
 //!
-//! How large a list's elements are in the message is its sender's choice, and how large they are in memory is not: lists,
-//! texts and bytes are taken out of what [`memory_for`] allows the whole message before memory is asked for.
+//! The sender chooses the size of a list's elements in the message, but not their size in memory. So lists, texts and
+//! bytes are charged to the bytes that [`memory_for`] allows the whole message before memory is allocated.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ const BYTES: u64 = 2;
 const POINTERS: u64 = 6;
 const COMPOSITE: u64 = 7;
 
-/// Bytes of a text that is long: what a shorter one takes besides itself is more than that.
+/// Bytes of a long text: a shorter one has more overhead than content.
 const LONG: usize = 64;
 
 /// A number of the data section, of a fixed size.
@@ -38,10 +38,11 @@ pub trait Number: Copy + Default {
     /// Its bytes.
     const SIZE: usize;
 
-    /// Takes it from the start of these bytes; where they are too few, as an older schema's may be, it is its default.
+    /// Takes it from the start of these bytes; if they are too few, as an older schema's may be, it is its default.
     fn from_start(bytes: &[u8]) -> Self;
 
-    /// The same with every bit turned that is set in the other: values lie in messages relative to their default.
+    /// The same, with every bit inverted that is set in the other: values are stored in messages relative to their
+    /// default.
     #[must_use]
     fn relative_to(self, default: Self) -> Self;
 
@@ -94,7 +95,7 @@ pub struct Segment<'a> {
     caps: &'a [Cap],
     /// Words that pointers may still lead to.
     left: Cell<usize>,
-    /// Bytes of memory that what is read may still take.
+    /// Bytes of memory that further values may take.
     memory: Cell<usize>,
 }
 
@@ -126,7 +127,7 @@ impl<'a> Segment<'a> {
         self.words.get(at).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// So many words from one on that a pointer leads to, once it may.
+    /// The `length` words from `start` on that a pointer leads to, after checks.
     #[inline]
     fn take(&self, path: &'static str, start: usize, length: usize) -> Result<&[[u8; WORD]], WireError> {
         let found = start.checked_add(length).and_then(|end| self.words.get(start..end));
@@ -142,15 +143,15 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// Accounts for bytes that are copied. Long ones count four times, as much as a message has of memory for each of its
-    /// own: so whatever points to the same text again and again, texts are no longer in memory than the message is.
+    /// Accounts for bytes that are copied. Long ones count four times, which is the memory that a message has for each
+    /// of its own bytes. So texts take no more memory than the message, even if many pointers lead to the same text.
     #[inline]
     fn account_bytes(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
         let again = bytes.saturating_sub(LONG).wrapping_mul(MEMORY_FACTOR - 1);
         self.account(path, bytes.wrapping_add(again))
     }
 
-    /// Accounts for a piece of memory of so many bytes, before it is asked for. What is empty takes none.
+    /// Accounts for an allocation of `bytes` bytes, before it is made. Empty ones are free.
     #[inline]
     fn account(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
         if bytes > 0 {
@@ -212,7 +213,7 @@ impl<'a> PointerReader<'a> {
         self.depth.checked_sub(1).ok_or_else(|| WireError::new(path, "it is nested too deeply"))
     }
 
-    /// The struct that it leads to; one of defaults where it leads nowhere.
+    /// The struct that it leads to; one of defaults if it leads nowhere.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -231,7 +232,7 @@ impl<'a> PointerReader<'a> {
         Ok(StructReader { segment, data: found, first: start.wrapping_add(data), pointers, depth })
     }
 
-    /// The words in which the bytes lie that it leads to, and how many bytes they are; none where it leads nowhere.
+    /// The words and number of its bytes; none if it leads nowhere.
     #[inline]
     fn words_of_bytes(self, path: &'static str) -> Result<(&'a [u8], usize), WireError> {
         let pointer = self.raw();
@@ -246,7 +247,7 @@ impl<'a> PointerReader<'a> {
         Ok((words.as_flattened(), length))
     }
 
-    /// The bytes that it leads to, none where it leads nowhere.
+    /// The bytes that it leads to, none if it leads nowhere.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -283,7 +284,7 @@ impl<'a> PointerReader<'a> {
         Ok(String::from(default))
     }
 
-    /// Accounts for a value that lies in memory by itself.
+    /// Accounts for a value in an allocation of its own.
     ///
     /// # Errors
     /// It takes too much memory.
@@ -304,7 +305,7 @@ impl<'a> PointerReader<'a> {
             return Err(unended(path));
         }
         self.segment.account_bytes(path, end)?;
-        // Whole words are looked at faster than bytes; behind the text there are mostly zeros.
+        // Whole words are looked at faster than bytes; after the text there are mostly zeros.
         let found = core::str::from_utf8(words).ok().and_then(|text| text.get(..end));
         let found = match found {
             Some(text) => Ok(text),
@@ -313,7 +314,7 @@ impl<'a> PointerReader<'a> {
         found.map(String::from).map_err(|_| WireError::new(path, "the text is not UTF-8"))
     }
 
-    /// The list that it leads to, an empty one where it leads nowhere.
+    /// The list that it leads to, an empty one if it leads nowhere.
     fn list(self, path: &'static str) -> Result<ListReader<'a>, WireError> {
         let (segment, pointer) = (self.segment, self.raw());
         if pointer == 0 {
@@ -345,7 +346,7 @@ impl<'a> PointerReader<'a> {
         let bits = count.saturating_mul(step);
         let words = segment.take(path, start, bits.div_ceil(WORD * 8))?;
         if step == 0 {
-            // Elements of no size are read all the same.
+            // Elements of no size are read, too.
             segment.charge(path, count)?;
         }
         Ok(ListReader { segment, bytes: words.as_flattened(), start, length: count, step, data, pointers, depth })
@@ -379,7 +380,7 @@ impl<'a> PointerReader<'a> {
         Ok(ListReader { segment, bytes, start, length, step, data, pointers, depth })
     }
 
-    /// The structs that it leads to, or what an older schema has in their place: lists of their first fields.
+    /// The structs that it leads to, or an older schema's form: lists of their first fields.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -533,7 +534,7 @@ pub struct ListReader<'a> {
 }
 
 impl<'a> ListReader<'a> {
-    /// Room for what its elements are read as.
+    /// Room for its decoded elements.
     ///
     /// # Errors
     /// It takes too much memory.

@@ -1,4 +1,4 @@
-//! What the schema says about interfaces and methods, for programs that look at it while they run.
+//! The schema's information about interfaces and methods, for programs that inspect it at run time.
 
 use alloc::string::{String, ToString};
 
@@ -41,9 +41,9 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// Its doc comment.
     pub doc: &'static str,
-    /// The tool's name, where a model may be offered it.
+    /// The tool's name, if a model may be offered it.
     pub tool: Option<&'static str>,
-    /// What it does to the world.
+    /// Its effect.
     pub category: Option<Category>,
     /// Whether it may be cancelled while it runs.
     pub abortable: bool,
@@ -59,7 +59,7 @@ pub struct MethodInfo {
     pub pieces: bool,
     /// Parameters that the runner gives and no model.
     pub runner_params: &'static [&'static str],
-    /// Results that the runner is told and no model.
+    /// Results for the runner that no model sees.
     pub runner_results: &'static [&'static str],
     /// Whether a parameter is a capability, which JSON cannot give.
     pub takes_capabilities: bool,
@@ -115,13 +115,14 @@ impl InterfaceInfo {
         self.methods.iter().find(|method| method.name == name)
     }
 
-    /// The labels that results of its methods carry: what is made with such a capability may carry all of them.
+    /// The labels that results of its methods carry: data made with such a capability may carry all of them.
     pub fn labels(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }
 
-    /// The methods that a holder may offer to a model, with what the model is told of each: the tool as the schema has
-    /// it, forbidden until somebody permits it, and without a handle. A read-only form has none that changes anything.
+    /// The methods that a holder may offer to a model, each with its tool description: as in the schema, forbidden
+    /// until a policy permits it, and without a handle. For a read-only capability, methods that change something are
+    /// left out.
     pub fn offered(&self, read_only: bool) -> impl Iterator<Item = (&'static MethodInfo, ToolDescriptor)> + use<> {
         let (id, methods) = (self.id, self.methods);
         let methods = methods.iter().filter(move |method| !(read_only && method.changes()));

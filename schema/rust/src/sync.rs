@@ -1,4 +1,4 @@
-//! What synchronous dispatch stands on: the kernel's side of calls.
+//! The basis of synchronous dispatch: the kernel's side of calls.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,33 +20,33 @@ const FIRST_WORDS: u32 = 256;
 pub enum Completion {
     /// The results are written.
     Done,
-    /// The answer comes later, by whoever kept the call.
+    /// The answer comes later, from the keeper of the call.
     Pending,
 }
 
-/// What a call made.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Answer {
     /// Whether the results are there.
     pub completion: Completion,
-    /// The results: one segment. Empty where they are pending.
+    /// The results: one segment. Empty if they are pending.
     pub words: Vec<Word>,
     /// Capability `n` of the message is the one for which the `order[n]`th [`capability`] was written.
     pub order: Vec<usize>,
 }
 
-/// The results of [`call_in`], where they are small: in the caller's own memory.
+/// The results of [`call_in`], if they are small: in the caller's own memory.
 #[derive(Debug)]
 pub struct Output<'a> {
     /// Whether the results are there.
     pub completion: Completion,
-    /// The results: one segment. Empty where they are pending.
+    /// The results: one segment. Empty if they are pending.
     pub bytes: &'a [u8],
     /// As [`Answer::order`].
     pub order: Vec<usize>,
 }
 
-/// Runs a dispatch function as [`call`] does, and `finish` with what it made. Results that fit
+/// Runs a dispatch function as [`call`] does, and `finish` with its result. Results that fit
 /// `scratch` are made there and allocate nothing.
 ///
 /// `scratch` is aligned to 8 bytes.

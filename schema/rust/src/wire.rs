@@ -1,7 +1,8 @@
 //! From owned values to messages and back.
 //!
-//! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. What knows its types only at run time, or
-//! writes what no client would, goes through capnp's own readers and builders, by [`encode`] and [`decode`].
+//! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. Code that knows its types only at run
+//! time, or writes messages that no client would, uses capnp's own readers and builders, with [`encode`] and
+//! [`decode`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -23,7 +24,7 @@ use crate::reader::{Segment, StructReader};
 
 /// Deepest nesting of a message that is read.
 pub const MAX_DEPTH: i32 = 64;
-/// Longest message that is made to be kept, in words: 64 MiB.
+/// Longest message that is made for storage, in 8-byte words: 64 MiB.
 pub const MAX_WORDS: usize = 8 << 20;
 /// Longest message that is sent, in bytes. Anything larger travels as memory.
 pub const MAX_SENT: usize = MAX_MESSAGE as usize;
@@ -31,30 +32,30 @@ pub const MAX_SENT: usize = MAX_MESSAGE as usize;
 /// capnp's type of a capability inside a message.
 pub type Hook = Box<dyn ClientHook>;
 
-/// A message that does not hold what the schema says, or a value that no message holds.
+/// A message that does not conform to the schema, or a value that no message can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
     path: &'static str,
     reason: Reason,
 }
 
-/// What is wrong: as large as its words alone, since it is part of how each call can end.
+/// The error: as large as its text alone, since it is part of how each call can end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Words(Cow<'static, str>),
-    /// It takes a longer message than one of so many words.
+    /// It needs a longer message than this many words.
     TooLong(usize),
 }
 
 const _: () = assert!(size_of::<Reason>() == size_of::<Cow<'static, str>>(), "words leave a number free");
 
 impl WireError {
-    /// What is wrong, and in which field.
+    /// The error, and its field.
     pub fn new(path: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { path, reason: Reason::Words(reason.into()) }
     }
 
-    /// A value that takes a longer message than one of so many words.
+    /// A value that needs a longer message than `words` words.
     #[must_use]
     #[cold]
     pub fn too_long(words: usize) -> Self {
@@ -99,13 +100,13 @@ pub trait Wire: Sized {
     type Capnp: Owned;
     /// Words of the struct's data section.
     const DATA: u16;
-    /// Pointers behind them.
+    /// Pointers after them.
     const POINTERS: u16;
 
     /// Reads it.
     ///
     /// # Errors
-    /// The message is malformed, or holds what the schema does not know.
+    /// The message is malformed, or contains fields that the schema does not know.
     fn read(reader: StructReader<'_>) -> Result<Self, WireError>;
 
     /// Writes it to its place, which is all zero.
@@ -141,7 +142,7 @@ pub struct CapWriter {
 }
 
 impl CapWriter {
-    /// Appends a capability; what is returned must be set into the message at once.
+    /// Appends a capability; its index must be set into the message at once.
     pub fn put<C: FromClientHook>(&mut self, cap: &Cap) -> C {
         let slot = Slot(self.caps.len());
         self.caps.push(cap.to_arg());
@@ -163,7 +164,7 @@ pub fn encode<T: Owned>(
 /// Fills the root of a message.
 type WriteRoot<'w> = &'w dyn for<'a> Fn(any_pointer::Builder<'a>, &mut CapWriter) -> Result<(), WireError>;
 
-/// What is the same for every type, so that a program has it once and not for each method.
+/// The part that is the same for every type, so that a program has it once and not for each method.
 fn encode_root(mut size: usize, write: WriteRoot<'_>) -> Result<Message, WireError> {
     loop {
         let first = u32::try_from(size.clamp(1, MAX_WORDS)).map_err(|_| WireError::new("message", "it is too long"))?;
@@ -216,7 +217,7 @@ pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
     fill(value, Builder::new(words_of::<T>(), T::DATA, T::POINTERS))
 }
 
-/// Words that a message of such a value takes at least, and some for what it points to.
+/// Words that a message of such a value takes at least, and some for the targets of its pointers.
 fn words_of<T: Wire>() -> usize {
     usize::from(T::DATA).saturating_add(usize::from(T::POINTERS)).saturating_add(64)
 }
@@ -332,20 +333,20 @@ pub fn reader_options(words: usize) -> ReaderOptions {
     options
 }
 
-/// Words that may be read of a message of so many, counting those that are read again.
+/// Words that may be read of a message of `words` words, counting repeated reads.
 pub(crate) fn words_to_read(words: usize) -> usize {
     words.saturating_mul(4).saturating_add(128)
 }
 
-/// Bytes of memory that what is read of a message may take, for each of the message's own.
+/// Bytes of memory that the values read from a message may take, for each byte of the message.
 pub const MEMORY_FACTOR: usize = 4;
 /// Bytes that it may take besides: no short message is refused, whatever its lists hold.
 pub const MEMORY_BESIDES: usize = 4 << 10;
-/// Bytes that are counted for each piece of memory besides its own: what it is rounded up by, and what the heap keeps of it.
+/// Bytes that are counted for each allocation besides its own: rounding, and the heap's overhead.
 pub const ALLOCATION: usize = 32;
 
-/// Bytes of memory that what is read of a message of so many bytes may take: lists by the size that their elements have in
-/// Rust, texts and data by their length.
+/// Bytes of memory that the values read from a message of `bytes` bytes may take: lists by the size that their elements
+/// have in Rust, texts and data by their length.
 #[must_use]
 pub const fn memory_for(bytes: usize) -> usize {
     bytes.saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_BESIDES)

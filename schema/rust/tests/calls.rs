@@ -341,8 +341,8 @@ fn results_that_outgrow_the_first_guess_keep_their_capabilities() {
     assert_eq!(drops.get(), 1);
 }
 
-/// A message that cannot be sent is not made: its sender is told so by the status with which it would not get through, and whoever
-/// asked for it in words.
+/// A message that cannot be sent is not made: the sender gets the status that sending would return, and the caller an
+/// error message.
 #[test]
 fn what_is_longer_than_a_message_is_told_to_both_sides() {
     let (_, _, client) = start();
@@ -395,7 +395,7 @@ fn what_is_answered_in_registers_needs_no_message() {
     assert_eq!(run(timer(Some(9)).now()).unwrap().unwrap(), 9);
     assert_eq!(run(timer(Some(8)).wall_clock()).unwrap().unwrap(), 8);
     assert_eq!(messages.get(), 0);
-    // Where they do not answer, a message asks, and tells why not.
+    // If they do not answer, a message asks, and its error says why.
     let refused = run(timer(None).now()).unwrap().unwrap_err();
     assert!(refused.to_string().contains("by a message"), "{refused}");
     assert_eq!(messages.get(), 1);

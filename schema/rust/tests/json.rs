@@ -272,8 +272,7 @@ fn a_method_is_called_with_json_alone() {
     assert_eq!(decode_results(add, &reply), Ok(json!({"total": 42})));
 }
 
-/// Whether generated code and capnp's own readers make the same of words that anybody may have written: `None` where both
-/// refuse them.
+/// Whether generated code and capnp's own readers agree on any words: `None` if both refuse them.
 fn read_by_both<T: Wire + PartialEq + std::fmt::Debug>(words: Vec<capnp::Word>) -> Option<bool>
 where
     T::Capnp: Introspect,
@@ -282,7 +281,7 @@ where
     let message = IncomingMessage { words, caps: Vec::new() };
     match (decode_value::<T>(&message), decode(<T::Capnp as Introspect>::introspect(), &message)) {
         (Ok(here), Ok(_)) => {
-            // capnp copies also what the schema does not know: what is damaged there keeps it from that.
+            // capnp also copies fields that the schema does not know: damage there keeps it from that.
             let copied = capos_schema::wire::decode::<T::Capnp, _>(&message, |reader, _| {
                 // With room for all of it, as one segment.
                 let room = capnp::message::HeapAllocator::new().first_segment_words(1 << 16);

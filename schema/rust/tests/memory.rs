@@ -1,4 +1,4 @@
-//! What is read of a message takes no more memory than its length accounts for, whatever its lists are made of.
+//! The values read from a message take no more memory than its length accounts for, whatever its lists contain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
@@ -79,7 +79,7 @@ impl Held for Json {
     }
 }
 
-/// Reads it: what it holds is bounded, or an error names the field.
+/// Reads it: its values are bounded, or an error names the field.
 fn read<T: Wire + Held>(words: &[u64]) -> Result<T, String> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let value = from_bytes::<T>(&bytes).map_err(|error| error.to_string())?;
@@ -96,7 +96,7 @@ fn to_list(offset: u64, size: u64, count: u64) -> u64 {
     1 | offset << 2 | size << 32 | count << 35
 }
 
-/// A message whose root has so many pointers, of which one leads to the list that comes behind them.
+/// A message whose root has `pointers` pointers; number `at` leads to the list that follows them.
 fn with_list(pointers: usize, at: usize, list: u64, elements: &[u64]) -> Vec<u64> {
     let mut words = vec![to_struct(0, 0, pointers as u64)];
     let offset = (pointers - at - 1) as u64;
@@ -105,7 +105,7 @@ fn with_list(pointers: usize, at: usize, list: u64, elements: &[u64]) -> Vec<u64
     words
 }
 
-/// A list of so many structs, each of so many words of data and pointers, all zero.
+/// A list of `count` structs with these numbers of data words and pointers, all zero.
 fn of_structs(count: u64, data: u64, pointers: u64) -> (u64, Vec<u64>) {
     let words = count * (data + pointers);
     let mut elements = vec![to_struct(count, data, pointers)];
@@ -113,8 +113,8 @@ fn of_structs(count: u64, data: u64, pointers: u64) -> (u64, Vec<u64>) {
     (to_list(0, 7, words), elements)
 }
 
-/// The first pointer of a request is to its messages, of which each takes 104 bytes in memory: as many as the limit of what is
-/// read lets through were fifty times the message, and with elements of single bytes a hundred.
+/// The first pointer of a request leads to its messages, each of which takes 104 bytes in memory. Without the limit
+/// they could take fifty times the message's size, and with elements of single bytes a hundred times.
 #[test]
 fn lists_of_nothing_are_refused_before_they_are_made() {
     let count = 100_000;
@@ -122,7 +122,7 @@ fn lists_of_nothing_are_refused_before_they_are_made() {
     let filled = |list: u64, words: usize| with_list(5, 0, list, &vec![0; words]);
     let (nothing, tag) = of_structs(count, 0, 0);
     let mut nothing = with_list(5, 0, nothing, &tag);
-    // The message is long enough by what nothing points to.
+    // The message is long enough because of words that nothing points to.
     nothing.resize(words / 4, 0);
     let (pointer, elements) = of_structs(count, 0, 1);
     let (number, numbers) = of_structs(count, 1, 0);
@@ -147,15 +147,15 @@ fn lists_of_nothing_are_refused_before_they_are_made() {
 fn what_is_pointed_to_many_times_counts_many_times() {
     let (messages, calls) = (500_u64, 200);
     let (list, mut elements) = of_structs(messages, 1, 4);
-    // A list of calls of no size behind the last message.
+    // A list of calls of no size after the last message.
     let end = elements.len();
     elements.push(to_struct(calls, 0, 0));
     for message in 0..usize::try_from(messages).unwrap() {
-        // The third pointer behind a word of data.
+        // The third pointer after a word of data.
         let at = 1 + message * 5 + 1 + 2;
         elements[at] = to_list((end - at - 1) as u64, 7, 0);
     }
-    // So long that as much may be read.
+    // As long as may be read.
     elements.resize(elements.len() + 30_000, 0);
     let error = read::<InferenceRequest>(&with_list(5, 0, list, &elements)).map(drop).unwrap_err();
     assert!(error.contains("ChatMessage.toolCalls") && error.contains("more memory"), "{error}");
@@ -166,12 +166,12 @@ fn what_is_pointed_to_many_times_counts_many_times() {
     assert!(error.contains("Pointers.texts") && error.contains("more memory"), "{error}");
 }
 
-/// Fields that lead to the same long text: what is read is no longer than the message.
+/// Fields that lead to the same long text: the read values are no longer than the message.
 #[test]
 fn a_long_text_is_read_once() {
     let words = 4000_u64;
     let text = |fields: u64| {
-        // Texts of a call, behind its head.
+        // Texts of a call, after its head.
         let mut message = vec![to_struct(0, 0, 4)];
         message.extend((0..4).map(|field| if field < fields { to_list(3 - field, 2, words * 8) } else { 0 }));
         message.extend((1..words).map(|_| u64::from_le_bytes([b'x'; 8])));
@@ -197,7 +197,7 @@ fn every_kind_of_list_is_counted() {
     let (trees, elements) = of_structs(count, 0, 1);
     let error = read::<Tree>(&with_list(2, 1, trees, &elements)).map(drop).unwrap_err();
     assert!(error.contains("Tree.children") && error.contains("more memory"), "{error}");
-    // A list whose elements are each a box of nothing, which lies at its own pointer.
+    // A list whose elements are each a box of nothing, which is at its own pointer.
     let wrapped = [3, 0xffff_fffc].repeat(words);
     let mut json = vec![to_struct(0, 1, 1), 2, to_list(0, 7, count * 2), to_struct(count, 1, 1)];
     json.extend(wrapped);
@@ -208,8 +208,8 @@ fn every_kind_of_list_is_counted() {
     assert_eq!(read, Ok(words * 8), "four bytes each are as much as may be");
 }
 
-/// What this system sends passes: of no list are the elements larger in memory than what is accounted for them, even where all
-/// that they point to is missing, and where it is not, the shortest texts are.
+/// Messages of this system pass. In no list are the elements larger in memory than their charge, even if everything
+/// that they point to is missing; otherwise not even with the shortest texts.
 #[test]
 fn what_the_schema_describes_is_never_refused() {
     for element in capos_schema::ELEMENTS.iter().flat_map(|file| file.iter()) {
@@ -234,7 +234,7 @@ fn what_the_schema_describes_is_never_refused() {
     assert!(size_of::<String>() + 1 + ALLOCATION <= 16 * MEMORY_FACTOR);
     let sparse = InferenceRequest { messages: vec![ChatMessage::default(); 10_000], ..InferenceRequest::default() };
     assert_eq!(from_bytes(&to_bytes(&sparse).unwrap()), Ok(sparse));
-    // A short message holds what it likes.
+    // A short message may hold any lists.
     let (list, elements) = of_structs(MEMORY_BESIDES as u64 / 128, 0, 0);
     assert!(read::<InferenceRequest>(&with_list(5, 0, list, &elements)).is_ok());
 }

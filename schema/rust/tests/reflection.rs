@@ -49,7 +49,7 @@ fn every_tool_says_what_it_does_and_has_a_category() {
     assert!(count >= 10);
 }
 
-/// Methods that change something and may be dropped where they stand all the same, and why that does no harm.
+/// Methods that change something and may still be dropped halfway, and why that is safe.
 const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Launcher", "run", "the program is killed, and what it did until then it did by its own grants"),
     ("Launcher", "runWith", "the same"),
@@ -84,7 +84,7 @@ fn only_what_does_no_harm_is_abortable() {
     }
 }
 
-/// What the tables say and what the generated servers do come from one place and say the same.
+/// The tables and the generated servers come from one source and agree.
 #[test]
 fn generated_servers_know_what_is_abortable() {
     use capos_schema::cap::Dispatch;

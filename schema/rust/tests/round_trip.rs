@@ -147,12 +147,12 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A pointer to a struct of these sizes, so many words on.
+/// A pointer to a struct of these sizes, `offset` words on.
 fn to_struct(offset: u64, data: u64, pointers: u64) -> u64 {
     offset << 2 | data << 32 | pointers << 48
 }
 
-/// A pointer to a list of so many elements of this size, so many words on.
+/// A pointer to a list of `count` elements of this size, `offset` words on.
 fn to_list(offset: u64, size: u64, count: u64) -> u64 {
     1 | offset << 2 | size << 32 | count << 35
 }
@@ -167,7 +167,7 @@ fn messages_of_other_versions_are_read_as_far_as_they_are_known() {
     assert_eq!(read(&words), Ok(Outer { inner: inner(5), all: vec![inner(6), inner(7)] }));
     // A root with less, whose `inner` has none of its fields.
     assert_eq!(read(&[to_struct(0, 0, 1), 0xffff_fffc]), Ok(Outer { inner: inner(0), all: vec![] }));
-    // A list of what was the struct's one field: numbers of 32 bits, then of 16, which are too few to be read as 32.
+    // A list of the struct's one field from before: numbers of 32 bits, then of 16, which are too few to be read as 32.
     let wide = [to_struct(0, 0, 2), 0, to_list(0, 4, 3), 8 | 9 << 32, 10];
     assert_eq!(read(&wide), Ok(Outer { inner: inner(0), all: vec![inner(8), inner(9), inner(10)] }));
     let narrow = [to_struct(0, 0, 2), 0, to_list(0, 3, 2), 8 | 9 << 16];
@@ -215,12 +215,13 @@ fn pointers_that_lead_elsewhere_are_refused() {
         let error = from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).expect_err(reason);
         assert!(error.to_string().contains(reason), "{error}");
     }
-    // What lies behind the text in its last word is not the text's.
+    // Bytes after the text in its last word do not belong to it.
     let words = [to_struct(0, 0, 2), to_list(1, 2, 4), 0, u64::from_le_bytes(*b"abc\0\xff\xff\xff\xff")];
     assert_eq!(from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).as_deref(), Ok("abc"));
 }
 
-/// What capnp's own builders write is read, and what is written here capnp's own readers read, and copy to the same.
+/// Messages of capnp's own builders can be read, and capnp's own readers read those that are written here, and copy
+/// them to the same.
 #[test]
 fn capnp_reads_what_is_written_and_is_read() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

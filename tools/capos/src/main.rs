@@ -42,7 +42,7 @@ enum Command {
     TestStd(upstream::Args),
     /// Measure, into target/bench.json.
     Bench(bench::Args),
-    /// Measure what std costs beside the bare runtime and beside Linux, into target/bench-std.json.
+    /// Measure the cost of std, compared with the bare runtime and with Linux, into target/bench-std.json.
     BenchStd(bench_std::Args),
     /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
     BenchToken(bench_token::Args),
@@ -66,7 +66,7 @@ enum Command {
     Tools(session_tools::Args),
     /// Make a signing key for one purpose.
     Keygen(keygen::Args),
-    /// Sign a file: write its Merkle tree and its signature beside it.
+    /// Sign a file: write its Merkle tree and its signature next to it.
     Sign(sign_file::Args),
     /// Verify a signed file.
     Verify(verify::Args),
@@ -74,7 +74,7 @@ enum Command {
     Gguf(gguf::Args),
     /// Make a model file that answers from a text.
     Handbook(handbook::Args),
-    /// Compute: a process beside which those of capOS are measured.
+    /// Compute: a process of the host with which those of capOS are compared.
     #[command(hide = true)]
     Compute(throughput::ComputeArgs),
 }

@@ -24,13 +24,13 @@ enum Action {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the capability graph: who holds what, and whom it may call.
+    /// Print the capability graph: which capabilities each process holds, and which services it may call.
     Print {
         /// The manifest's TOML file, and those that go over it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Draw the capability graph: who may call whom, by which interface.
+    /// Draw the capability graph: which process may call which service, by which interface.
     Draw {
         /// The manifest's TOML file, and those that go over it.
         #[arg(required = true)]
@@ -67,8 +67,7 @@ fn names(files: &[PathBuf]) -> String {
     names.join(" with ")
 }
 
-/// A graph of Graphviz's language as a picture, which says in its metadata what it is drawn from: where things lie in
-/// it may differ from one time to the next.
+/// A graph of Graphviz's language as a picture, whose metadata holds its source: the layout may differ from run to run.
 fn picture(dot: &str) -> Result<String> {
     let graph = DotParser::new(dot).process().map_err(|reason| anyhow!("the graph cannot be read: {reason}"))?;
     let mut builder = GraphBuilder::new();
@@ -80,7 +79,7 @@ fn picture(dot: &str) -> Result<String> {
     Ok(format!("{head}{}<defs>{rest}", metadata(dot)))
 }
 
-/// What a picture is drawn from, as it says itself.
+/// The source of a picture, as its metadata states it.
 fn metadata(dot: &str) -> String {
     let text = dot.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     format!("<metadata>\n{text}</metadata>\n")

@@ -12,7 +12,7 @@ use crate::build::system::{System, Variant};
 use capos_vm::accel;
 use capos_vm::qemu::{Board, Firmware, Machine, Medium};
 
-/// Memory of the machine beside models that are named, in MiB.
+/// Memory of the machine for other things than the named models, in MiB.
 const MEMORY: u32 = 512;
 /// Processors that it takes of a computer with more.
 const MOST_CPUS: usize = 4;
@@ -23,7 +23,7 @@ pub struct Args {
     /// Boot this image in place of building one.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Firmware of the machine.
@@ -59,7 +59,7 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
     Ok(folder.join("capos-run.log"))
 }
 
-/// Processors of the machine unless told otherwise.
+/// Default number of processors.
 fn processors() -> u32 {
     let there = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     u32::try_from(there.min(MOST_CPUS)).unwrap_or(1)

@@ -1,6 +1,6 @@
 //! `capos new-service` and `capos new-app`: the files of a new part of the system, which builds and runs at once.
 //!
-//! Everything is checked before anything is written, so a refusal leaves the source as it was.
+//! Everything is checked before anything is written, so an error leaves the source unchanged.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,9 +20,9 @@ const PROGRAMS: &str = "userspace/programs";
 const SCENARIOS: &str = "tests/scenarios";
 const SCHEMA: &str = "schema";
 const MANIFEST: &str = "iso_root/etc/manifest.toml";
-/// What a schema calls the file of annotations that it imports.
+/// A schema's name for the file of annotations that it imports.
 const ANNOTATIONS: &str = "A";
-/// The profile whose sessions hold a new service: those who run the machine.
+/// The profile whose sessions hold a new service: the operators'.
 const PROFILE: &str = "operator";
 /// Characters of a name at most: it is that of a process, a folder and a part of a tool's name.
 const MAX_NAME: usize = 24;
@@ -34,7 +34,7 @@ const KEYWORDS: [&str; 44] = [
     "try", "type", "use",
 ];
 
-/// Folders that cargo makes beside what it builds, and that no program may be named like.
+/// Folders that cargo makes next to its output, and after which no program may be named.
 const CARGO_FOLDERS: [&str; 4] = ["build", "deps", "examples", "incremental"];
 /// Modules of `capos-schema` that are not made of a schema file.
 const SCHEMA_MODULES: [&str; 9] =
@@ -306,7 +306,7 @@ fn manifest_with(root: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<()
     Ok((path, document.to_string()))
 }
 
-/// An entry of the manifest, behind the others of its kind.
+/// An entry of the manifest, after the others of its kind.
 fn add_entry(document: &mut DocumentMut, kind: &str, name: &Name, fill: impl FnOnce(&mut Table)) -> Result<()> {
     for kind in ["service", "program"] {
         let entries = document.get(kind).and_then(Item::as_array_of_tables);
@@ -334,7 +334,7 @@ fn grant(name: &str, from: &str) -> Value {
     Value::InlineTable(InlineTable::from_iter([("name", name), ("from", from)]))
 }
 
-/// Adds a capability to what the sessions of the profile hold, on a line of its own.
+/// Adds a capability to those of the profile's sessions, on a line of its own.
 fn hold(document: &mut DocumentMut, name: &str, from: &str) -> Result<()> {
     let profile = document.get_mut("profile").and_then(|profiles| profiles.get_mut(PROFILE));
     let grants = profile.and_then(|profile| profile.get_mut("grants")).and_then(Item::as_array_mut);
@@ -348,7 +348,7 @@ fn hold(document: &mut DocumentMut, name: &str, from: &str) -> Result<()> {
     Ok(())
 }
 
-/// What was made, as a person reads it.
+/// The created files, as text for a person.
 fn told(root: &Path, files: &[(PathBuf, String)], entry: &str) -> String {
     let mut told = String::from("new files:\n");
     for (path, _) in files {

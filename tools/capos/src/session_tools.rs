@@ -1,4 +1,4 @@
-//! `capos tools`: what sessions show a model, as the system itself would.
+//! `capos tools`: the tools that sessions show a model, as the system itself would.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::build::system::System;
 use crate::manifest;
 
-/// Where the manifest lies below the source folder.
+/// Where the manifest is below the source folder.
 pub const MANIFEST: &str = "iso_root/etc/manifest.toml";
 
 /// Print the tools that sessions of each profile show a model.

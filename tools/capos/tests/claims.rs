@@ -1,5 +1,5 @@
-//! Claims about the whole source: what the kernel and the schema must not mention, and which files an image contains.
-//! The modules check the pages of `docs/claims` and `docs/requirements.md`.
+//! Claims about the whole source: words that the kernel and the schema must not contain, and which files an image
+//! contains. Also whether every claim of `docs/claims.md` names a test that exists and that names the claim's row.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used)]
 
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Names of the tests of the modules, each as libtest tells it.
+/// Names of the tests of the modules, as libtest prints them.
 fn checks() -> BTreeSet<String> {
     let mut checks = BTreeSet::new();
     for entry in std::fs::read_dir(root().join("userspace/std-tests/crate-test/src")).unwrap() {
@@ -30,7 +30,7 @@ fn checks() -> BTreeSet<String> {
     checks
 }
 
-/// What the lock file says of each package.
+/// The lock file's entry of each package.
 fn versions() -> BTreeMap<String, BTreeSet<String>> {
     #[derive(Deserialize)]
     struct Lock {

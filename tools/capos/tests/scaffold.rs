@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A source folder with what a new part is checked against, and no more.
+/// A source folder with the files that a new part is checked against, and no more.
 #[expect(clippy::unwrap_used, reason = "a part of the tests")]
 fn source() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// Where the source keeps what the scaffold puts at this place: its examples are on the image and not in the manifest.
+/// The scaffold's file at this place in the source: its examples are on the image and not in the manifest.
 fn kept(place: &Path) -> PathBuf {
     match place.strip_prefix("userspace/services/notes") {
         Ok(rest) => root().join("userspace/examples/notes").join(rest),

@@ -21,7 +21,7 @@ fn the_tests_of_the_training_data_pass() {
         *left_out.entry(why.trim_matches('\'')).or_default() += 1;
     }
     for (why, count) in left_out {
-        // What is printed by macros is shown of tests that fail only. The line must not stand behind a test's name.
+        // Output of macros is shown for failed tests only. The line must not follow a test's name.
         let line = format!("\nnot run: {count} tests of tools/train: {why}\n");
         std::io::stdout().write_all(line.as_bytes()).unwrap();
     }

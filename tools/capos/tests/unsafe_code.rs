@@ -1,6 +1,6 @@
 //! Where unsafe code is, counted by file: `docs/reference/unsafe.md` says it, and this test that it is true.
 //!
-//! `UPDATE_DOCS=1 cargo test -p capos-tools --test unsafe_code` writes the page's table anew.
+//! `UPDATE_DOCS=1 cargo test -p capos-tools --test unsafe_code` updates the page's table.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 const PAGE: &str = "docs/reference/unsafe.md";
 /// Folders with code that is ours and runs on an image, or makes one.
 const FOLDERS: &[&str] = &["kernel", "userspace", "tools"];
-/// What stands before and behind the table.
+/// The text before and after the table.
 const BEGIN: &str = "<!-- The table is counted: see tools/capos/tests/unsafe_code.rs. -->\n";
 const END: &str = "<!-- Its end. -->\n";
 
-/// What a file has of unsafe code.
+/// The unsafe code of a file.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Count {
     blocks: usize,
@@ -41,7 +41,7 @@ impl Count {
             rest = after;
             match token {
                 TokenTree::Group(group) if is_for_tests(group) => {
-                    // With what the attribute is for, up to its body.
+                    // With the reason of the attribute, up to its body.
                     let end = after.iter().position(|token| {
                         matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
                             || matches!(token, TokenTree::Punct(mark) if mark.as_char() == ';')
@@ -55,7 +55,7 @@ impl Count {
         }
     }
 
-    /// What stands behind the word.
+    /// The text after the word.
     fn add_unsafe(&mut self, after: &[TokenTree]) {
         let is = |token: Option<&TokenTree>, what: &str| matches!(token, Some(TokenTree::Ident(word)) if word == what);
         let mut after = after.iter().peekable();
@@ -84,7 +84,7 @@ fn is_for_tests(group: &Group) -> bool {
     group.delimiter() == Delimiter::Bracket && group.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 
-/// The files of Rust below a folder, tests and what is built left out.
+/// The files of Rust below a folder, without tests and build output.
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -164,7 +164,7 @@ fn model_files_are_repeatable_and_of_the_exact_size() {
     assert!(!bench.path("x.gguf").exists());
 }
 
-/// What is missing is named.
+/// A missing part is named.
 #[test]
 fn a_missing_file_is_said_to_be_missing() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What must change in capnpc's output to compile here.
+//! Changes that capnpc's output needs to compile here.
 //!
 //! capnpc 0.27 writes for crates with the standard library's prelude, and gives the data of an enum
 //! and an annotation of the same name the same module.

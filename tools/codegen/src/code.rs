@@ -13,7 +13,7 @@ impl Code {
         Self::default()
     }
 
-    /// One line, or none where it is empty.
+    /// One line, or none if it is empty.
     pub fn line(&mut self, line: &str) {
         if !line.is_empty() {
             for _ in 0..self.depth {
@@ -30,13 +30,13 @@ impl Code {
         self.depth += 1;
     }
 
-    /// A line before which everything goes one step back out.
+    /// A line before which the indentation decreases by one step.
     pub fn close(&mut self, line: &str) {
         self.depth = self.depth.saturating_sub(1);
         self.line(line);
     }
 
-    /// A doc comment, where there is one.
+    /// A doc comment, if there is one.
     pub fn docs(&mut self, text: &str) {
         for line in text.trim_end().lines() {
             let line = line.trim_end();
@@ -48,7 +48,7 @@ impl Code {
         }
     }
 
-    /// A doc comment, or the given text where the schema says nothing.
+    /// A doc comment, or the given text if the schema says nothing.
     pub fn docs_or(&mut self, text: &str, otherwise: &str) {
         self.docs(if text.trim().is_empty() { otherwise } else { text });
     }

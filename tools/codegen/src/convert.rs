@@ -8,7 +8,7 @@ use crate::names;
 
 /// Path of the support module of generated code.
 pub const WIRE: &str = "::capos_schema::wire";
-/// Paths of what generated code reads and writes messages with.
+/// Paths of the code with which generated code reads and writes messages.
 pub const READER: &str = "::capos_schema::reader";
 pub const BUILDER: &str = "::capos_schema::builder";
 /// Path of the capability module.
@@ -17,9 +17,9 @@ pub const CAP: &str = "::capos_schema::cap";
 /// How a field is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// As it is.
+    /// Its own type.
     Plain,
-    /// `Option`, absent where the pointer is null.
+    /// `Option`, absent if the pointer is null.
     Optional,
     /// `Option<Box>`, since the struct holds itself.
     Boxed,
@@ -218,7 +218,7 @@ fn read_default(schema: &Schema, field: &Field, path: &str, default: &Value) -> 
     })
 }
 
-/// The default that a scalar's bits lie relative to, where it is not zero.
+/// The default that a scalar's bits lie relative to, if it is not zero.
 fn scalar_default(schema: &Schema, field: &Field) -> Result<Option<String>> {
     Ok(match (&field.default, &field.kind) {
         (Some(Value::Enum(ordinal)), _) => Some(format!("{ordinal}_u16")),
@@ -229,7 +229,7 @@ fn scalar_default(schema: &Schema, field: &Field) -> Result<Option<String>> {
     })
 }
 
-/// The expression that reads what a pointer leads to.
+/// The expression that reads a pointer's target.
 fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result<String> {
     Ok(match ty {
         Type::Text => format!("{pointer}.text({path:?})?"),
@@ -259,11 +259,11 @@ fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result
                 collect(path, &format!("{pointer}.pointers({path:?})?"), "elements", &item)
             }
         },
-        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
+        scalar => anyhow::bail!("{path}: {scalar:?} is not reached through a pointer"),
     })
 }
 
-/// A vector of what is made of each `item` of a list.
+/// A vector with the value of `item` for each item of a list.
 fn collect(path: &str, list: &str, items: &str, item: &str) -> String {
     format!(
         "{{ let items = {list}; let mut out = items.room({path:?})?; \
@@ -360,7 +360,7 @@ fn sections(schema: &Schema, id: u64) -> Result<(u16, u16)> {
     schema.structure(id).map(|found| (found.data_words, found.pointers))
 }
 
-/// Writes what the pointer at the word `at` leads to.
+/// Writes the target of the pointer at the word `at`.
 fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &str, value: &str) -> Result<()> {
     match ty {
         Type::Text => code.line(&format!("builder.text({path:?}, {at}, {value})?;")),
@@ -378,7 +378,7 @@ fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &s
             code.line(&format!("builder.cap({at}, {CAP}::AsCap::as_cap({value}));"));
         }
         Type::List(inner) => write_list(code, schema, path, inner, at, value)?,
-        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
+        scalar => anyhow::bail!("{path}: {scalar:?} is not reached through a pointer"),
     }
     Ok(())
 }
@@ -418,7 +418,7 @@ fn write_list(code: &mut Code, schema: &Schema, path: &str, inner: &Type, at: &s
     Ok(())
 }
 
-/// An expression for the size of a message in words, from the borrowed values of its fields.
+/// An expression for the size of a message in 8-byte words, from the borrowed values of its fields.
 pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, String)]) -> Result<String> {
     let mut fixed = structure.words().saturating_add(2);
     let mut sum = String::new();
@@ -446,7 +446,7 @@ pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, Strin
     Ok(format!("{fixed}{sum}"))
 }
 
-/// What a method's results are in Rust.
+/// The Rust type of a method's results.
 pub enum Shape<'a> {
     /// Nothing.
     Unit,
@@ -456,7 +456,7 @@ pub enum Shape<'a> {
     Struct(&'a Struct),
 }
 
-/// What a method's results are in Rust.
+/// The Rust type of a method's results.
 pub fn results<'a>(schema: &'a Schema, method: &Method) -> Result<Shape<'a>> {
     let structure = schema.structure(method.results)?;
     if structure.role != Role::Results {

@@ -89,8 +89,8 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
     numbers(code, schema, interface)
 }
 
-/// The field of a method's results, where it has no parameters and answers with one number of 64 bits: such a message is
-/// always the same but for that word, so it needs no reader and no builder.
+/// The field of a method's results, if the method has no parameters and answers with one number of 64 bits. Such
+/// messages differ in that number only, so they need no reader and no builder.
 pub fn number(schema: &Schema, method: &Method) -> Result<Option<String>> {
     let [field] = schema.structure(method.results)?.fields.as_slice() else { return Ok(None) };
     let plain = schema.structure(method.params)?.fields.is_empty()

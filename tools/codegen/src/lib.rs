@@ -1,9 +1,9 @@
 //! Generator of clients, servers and reflection data from `schema/*.capnp`.
 //!
-//! The Cap'n Proto compiler parses the schema, capnpc makes readers and builders of it, and this
-//! crate makes the rest out of the same request: owned types, async clients, server traits with
+//! The Cap'n Proto compiler parses the schema, and capnpc generates readers and builders. From the
+//! same request this crate generates the rest: owned types, async clients, server traits with
 //! dispatch, synchronous dispatch for the kernel, and reflection tables. It runs in the build
-//! script of `capos-schema`; nothing of what it makes is kept in the tree.
+//! script of `capos-schema`; its output is not kept in the tree.
 #![forbid(unsafe_code)]
 
 mod adapt;
@@ -136,7 +136,7 @@ impl Generator {
     }
 }
 
-/// Writes a file where its text differs, so that unchanged files keep their time.
+/// Writes a file if its text differs, so that unchanged files keep their time.
 fn write_changed(path: &Path, text: &str) -> Result<()> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());

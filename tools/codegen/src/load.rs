@@ -295,7 +295,7 @@ fn read_value(reader: value::Reader<'_>) -> Result<Value> {
     })
 }
 
-/// Whether a list has no elements. Those of no size are elements all the same.
+/// Whether a list has no elements. Elements of no size count, too.
 fn is_empty(list: capnp::any_pointer::Reader<'_>) -> Result<bool> {
     match list.get_as::<capnp::primitive_list::Reader<'_, ()>>() {
         Ok(nothings) => Ok(nothings.is_empty()),

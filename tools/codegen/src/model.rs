@@ -1,4 +1,4 @@
-//! The schema as the generator sees it: only what is needed, all names resolved.
+//! The schema as the generator sees it: only the needed parts, all names resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct File {
     pub interfaces: Vec<u64>,
 }
 
-/// What a struct node is.
+/// The kind of a struct node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Declared as a struct.
@@ -64,9 +64,9 @@ pub struct Struct {
     pub fields: Vec<Field>,
     /// Words of its data section.
     pub data_words: u16,
-    /// Pointers behind them.
+    /// Pointers after them.
     pub pointers: u16,
-    /// Where its discriminant lies, in units of 16 bits, if it has a union.
+    /// Where its discriminant is, in units of 16 bits, if it has a union.
     pub discriminant: u32,
 }
 
@@ -77,11 +77,11 @@ pub struct Field {
     pub name: String,
     /// Doc comment.
     pub doc: String,
-    /// Value of the discriminant where the field is part of the union.
+    /// Value of the discriminant if the field is part of the union.
     pub discriminant: Option<u16>,
     /// Its type; a group is a struct of its own that has no pointer.
     pub kind: Kind,
-    /// Where a slot lies: its number among the pointers, or its place in the data section in units of its own size.
+    /// Where a slot is: its number among the pointers, or its place in the data section in units of its own size.
     pub offset: u32,
     /// Explicit default.
     pub default: Option<Value>,
@@ -232,7 +232,7 @@ impl Method {
 }
 
 impl Struct {
-    /// Size of its data section and pointer section in words.
+    /// Size of its data section and pointer section in 8-byte words.
     pub fn words(&self) -> u32 {
         u32::from(self.data_words) + u32::from(self.pointers)
     }
@@ -301,7 +301,7 @@ impl Schema {
         self.any(kind, &mut BTreeSet::new(), &|ty| matches!(ty, Type::Float(_)))
     }
 
-    /// Bytes of a message that holds a value of this struct and nothing else, where that is always the
+    /// Bytes of a message that holds a value of this struct and nothing else, if that is always the
     /// same: no text, data or list is in it.
     pub fn fixed_bytes(&self, id: u64) -> Option<u32> {
         let mut words = 1_u32;
@@ -386,7 +386,7 @@ impl Schema {
     }
 }
 
-/// What a type is a list of, however deep.
+/// The element type of a list, however deep.
 pub fn element(ty: &Type) -> &Type {
     match ty {
         Type::List(inner) => element(inner),

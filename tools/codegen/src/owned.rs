@@ -1,4 +1,4 @@
-//! Owned types: structs, enums and unions, with what reads and writes them.
+//! Owned types: structs, enums and unions, with their readers and writers.
 
 use anyhow::{Result, bail};
 

@@ -54,7 +54,7 @@ pub fn generate(schema: &Schema, file: &File) -> Result<String> {
     Ok(code.finish())
 }
 
-/// The elements of a list, and theirs where they are lists.
+/// The elements of a list, and theirs if they are lists.
 fn list_elements(code: &mut Code, schema: &Schema, path: &str, ty: &Type) -> Result<()> {
     let Type::List(inner) = ty else { return Ok(()) };
     let bits = match &**inner {

@@ -158,7 +158,7 @@ interface Everything {
 
   echo @2 (pointers :Pointers, colour :Colour, data :Data, texts :List(Text), shape :Shape) -> (pointers :Pointers, colour :Colour, data :Data, texts :List(Text), shape :Shape)
     $Notes.tool("echo_all") $Notes.category(readOnly) $Notes.abortable $Notes.timeoutMs(1500) $Notes.untrusted $Notes.label("pii");
-  # Says back what it is told.
+  # Returns its argument.
 
   makeCounter @3 (start :Int64) -> (counter :Counter);
 
@@ -180,5 +180,5 @@ interface Everything {
   large @11 (bytes :UInt32) -> (data :Data, counter :Counter);
 
   lookalikes @12 (inner :Outer, value :List(Tree), first :List(Text), item :List(List(Text)), at :Text, number :UInt8) -> (inner :Outer, value :List(Tree), first :List(Text), item :List(List(Text)), at :Text, number :UInt8);
-  # Called as what generated code has names of its own for.
+  # Names that generated code uses itself.
 }

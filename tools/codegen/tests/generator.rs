@@ -1,4 +1,4 @@
-//! What the generator refuses, and that it writes only what changed.
+//! Errors of the generator, and that it writes only changed files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;

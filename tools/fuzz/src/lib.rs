@@ -1,4 +1,4 @@
-//! Fuzz targets: the parsers of files, messages, ring entries and records that somebody else wrote.
+//! Fuzz targets: the parsers of untrusted files, messages, ring entries and records.
 //!
 //! A target takes any bytes and has to come back: with a result or an error, and without a panic. `make fuzz` gives it
 //! what libFuzzer makes up; the tests of this crate give it its seeds, and those with some bytes changed.
@@ -14,11 +14,11 @@ use anyhow::{Context, Result};
 
 /// Something that reads bytes of others.
 pub struct Target {
-    /// What it is called: `make fuzz TARGET=…`.
+    /// Its name: `make fuzz TARGET=…`.
     pub name: &'static str,
     /// Reads the bytes.
     pub run: fn(&[u8]),
-    /// Bytes from which fuzzing goes out.
+    /// Bytes from which fuzzing starts.
     pub seeds: fn() -> Result<Vec<Vec<u8>>>,
 }
 

@@ -1,6 +1,5 @@
-//! The program of `make fuzz`: libFuzzer with the target that `CAPOS_FUZZ_TARGET` names. It puts the target's seeds into
-//! the folder `CAPOS_FUZZ_CORPUS` first, which is the corpus that libFuzzer is told of. Without a target it prints their
-//! names.
+//! The program of `make fuzz`: libFuzzer with the target that `CAPOS_FUZZ_TARGET` names. It first writes the target's
+//! seeds to the folder `CAPOS_FUZZ_CORPUS`, libFuzzer's corpus. Without a target it prints their names.
 #![cfg_attr(not(test), no_main)]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the targets do with their bytes.
+//! The bodies of the targets.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -46,7 +46,7 @@ pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }
 
-/// A chat template, and what it makes of a text.
+/// A chat template, and its output for a text.
 pub fn template(data: &[u8]) {
     use capos_jinja::{Host, Limits, Template, Value};
     let Ok(template) = str::from_utf8(data).map_err(drop).and_then(|source| Template::new(source).map_err(drop)) else {
@@ -68,7 +68,7 @@ pub fn handbook(data: &[u8]) {
     }
 }
 
-/// What the scripted model is to say.
+/// The script of the scripted model.
 pub fn script(data: &[u8]) {
     let _ = capos_script::Script::parse(data);
 }
@@ -88,7 +88,7 @@ pub fn iso9660(data: &[u8]) {
         }
     }
 
-    // A device of whole sectors; what a small input lacks is zero.
+    // A device of whole sectors; missing bytes of a small input are zero.
     let mut device = data.to_vec();
     device.resize(data.len().next_multiple_of(SECTOR).max(24 * SECTOR), 0);
     now(async {
@@ -135,7 +135,7 @@ pub fn ustar(data: &[u8]) {
     let _ = capos_ustar::find(data, "bin/init");
 }
 
-/// Entries of a submission ring: what is taken for one is written as it was read.
+/// Entries of a submission ring: a decoded entry is encoded to the same bytes.
 pub fn ring_entry(data: &[u8]) {
     for raw in data.as_chunks().0 {
         if let Ok(entry) = capos_abi::Entry::decode(raw) {
@@ -154,20 +154,20 @@ pub fn message(data: &[u8]) {
     for kind in [method.params_type, method.results_type] {
         let message = IncomingMessage::from_bytes(bytes, Vec::new());
         if let Ok(value) = capos_reflect::decode(kind(), &message) {
-            // What can be shown can be sent, if it names no capabilities.
+            // A value that can be shown can be sent, if it contains no capabilities.
             let _ = capos_reflect::encode(kind(), &value);
         }
     }
 }
 
-/// A message as generated code reads it: the first byte says which type of the schema it is. What is read is written so that it is
-/// read as the same.
+/// A message as generated code reads it: the first byte says which type of the schema it is. A value that was read can
+/// be written, and is then read as the same.
 pub fn typed_message(data: &[u8]) {
     fn read<T: Wire + std::fmt::Debug>(bytes: &[u8]) {
         let Ok(value) = wire::from_bytes::<T>(bytes) else { return };
-        // What lies in the message more than once may be too much to be written.
+        // A message with shared parts may be too long when written.
         let Ok(written) = wire::to_bytes(&value) else { return };
-        // In words, in which what is no number is the same as itself.
+        // Compared as text, in which NaN equals itself.
         let again = wire::from_bytes::<T>(&written).map(|again| format!("{again:?}"));
         assert_eq!(again, Ok(format!("{value:?}")), "it is read otherwise than it was written");
     }
@@ -203,7 +203,7 @@ pub fn json(data: &[u8]) {
     }
 }
 
-/// What comes from a keyboard, at a prompt on a narrow screen: the first byte says how often it is cut.
+/// Input from a keyboard, at a prompt on a narrow screen: the first byte says how often it is cut.
 pub fn keyboard(data: &[u8]) {
     let Some((&every, bytes)) = data.split_first() else { return };
     let mut console = Console::new(Settings { columns: 20, ..Settings::default() });
@@ -222,7 +222,7 @@ pub fn keyboard(data: &[u8]) {
     }
 }
 
-/// What programs and models write for the screen: the first byte says where it is cut, which makes no difference.
+/// Output of programs and models for the screen: the first byte says where it is cut, which makes no difference.
 pub fn screen(data: &[u8]) {
     let Some((&every, bytes)) = data.split_first() else { return };
     let whole = sanitise(bytes);

@@ -1,4 +1,4 @@
-//! What fuzzing goes out from: good ones of each kind, small.
+//! What fuzzing starts from: good ones of each kind, small.
 
 use anyhow::{Result, anyhow};
 use capos_audit::{Chain, Kind};
@@ -232,7 +232,8 @@ pub fn typed_message() -> Result<Vec<Vec<u8>>> {
     let kinds = (0..12).map(|kind| seed(kind, text));
     // Every way in which a text can end within its last word.
     let lengths = (0..text.len()).map(|length| seed(0, text.get(..length).unwrap_or_default()));
-    // A request with so many messages of no size that they are no longer accounted for by its length, and with as many as may be.
+    // Requests with many messages of no size: one with more than the request's length accounts for, and one with as
+    // many as are permitted.
     let lists = [400_u64, 20].map(|count| {
         let words = [1 << 48, 1 | 7 << 32, count << 2];
         let words = words.into_iter().chain(core::iter::repeat_n(0, 100));

@@ -1,4 +1,4 @@
-//! Files of the build: written only when their content changes, so that what depends on them stays up to date.
+//! Files of the build: written only when their content changes, so that their dependents stay up to date.
 
 use std::fs::File;
 use std::io::Write;
@@ -80,9 +80,9 @@ pub fn mirror(wanted: &[(String, PathBuf)], to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies `from` to `to` where that is older or missing. A hard link is made where it can be: models are large.
+/// Copies `from` to `to` if that is older or missing. A hard link is made if possible: models are large.
 ///
-/// The new file is made under another name and renamed, so that nobody finds half of it, and so that nothing is ever
+/// The new file is written under another name and then renamed. So no reader finds half of it, and nothing is ever
 /// written through a link that leads back to `from`.
 pub fn copy_if_newer(from: &Path, to: &Path) -> Result<()> {
     if up_to_date(to, &[from.to_owned()])? && std::fs::metadata(from)?.len() == std::fs::metadata(to)?.len() {

@@ -1,4 +1,4 @@
-//! Running the host's programs: finding them, and telling what went wrong in words.
+//! Running the host's programs: finding them, and reporting why one failed.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use crate::End::{self, Refused};
 use crate::parts::Parts;
 
-/// A file in which these bytes stand in place of as many others, which follow `mark` after `behind` more.
+/// A file in which these bytes stand in place of as many others, which follow `mark` after `after` more.
 fn changed(mark: &[u8], behind: usize, new: &[u8]) -> Result<Vec<u8>> {
     let mut file = Parts::talking().file()?;
     let at = file.windows(mark.len()).position(|part| part == mark).context("the mark is not in the file")?;

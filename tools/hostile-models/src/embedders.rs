@@ -1,11 +1,11 @@
-//! Models that embed texts, or that say so.
+//! Models that embed texts, or claim to.
 
 use capos_gguf::{TensorType, WriterValue};
 
 use crate::End::{self, Answers, Fails, Refused, Words};
 use crate::parts::{Parts, WIDTH};
 
-/// What is said where no vector can be computed.
+/// The error if no vector can be computed.
 const DAMAGED: &str = "a vector that is not of numbers";
 const POSITIONS: &str = "position_embd.weight";
 

@@ -1,7 +1,7 @@
-//! Model files that are not what they should be, made by code.
+//! Malformed model files, made by code.
 //!
-//! Each says what has to come of it at the worst. Most are refused when they are opened; others are sound files with
-//! something in them that is meant to keep whoever runs them from going on.
+//! Each says what has to come of it at the worst. Most are rejected when they are opened; others are sound files that
+//! contain something to stop the program that runs them.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 pub use changes::{Random, changed};
 pub use parts::{BYTES, INSIDE, Parts, TEMPLATE, TOKENS, VOCABULARY, WIDTH};
 
-/// What has to come of a file.
+/// The expected result of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It is refused when it is opened, with a reason that has this in it.
@@ -34,9 +34,9 @@ pub enum End {
 
 /// A file.
 pub struct HostileModel {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What has to come of it.
+    /// Its expected result.
     pub end: End,
     /// Its content.
     pub file: Vec<u8>,

@@ -5,7 +5,7 @@ use capos_gguf::{TensorType, WriterValue};
 use crate::End::{self, Answers, Fails, Refused};
 use crate::parts::{INSIDE, Parts, WIDTH};
 
-/// What is said where nothing can be computed from the weights.
+/// The error if the weights compute nothing.
 const DAMAGED: &str = "its weights may be damaged";
 
 /// Names and models.

@@ -23,7 +23,7 @@ pub struct Parts {
     pub entries: Vec<(String, WriterValue)>,
     /// Names, types and dimensions.
     pub tensors: Vec<(String, TensorType, Vec<u64>)>,
-    /// What each number of four bytes in the tensors is.
+    /// The value of each four-byte number in the tensors.
     pub number: f32,
 }
 
@@ -59,7 +59,7 @@ impl Parts {
         Self { entries, tensors, number: 0.0 }
     }
 
-    /// A model with a token for each byte, which is told of tools and calls them.
+    /// A model with a token for each byte, whose template has tools, and which calls them.
     #[must_use]
     pub fn talking() -> Self {
         let marks = ["<unk>", "<s>", "</s>"].map(str::to_owned);

@@ -3,7 +3,7 @@
 use crate::End::{self, Answers, Fails, Refused};
 use crate::parts::{Parts, TEMPLATE};
 
-/// What each has behind it, so that the model counts as one that calls tools.
+/// What follows each, so that the model counts as one that calls tools.
 const TOOLS: &str = "{% if tools %}<tool_call>{% endif %}";
 
 /// Names and models.

@@ -26,7 +26,7 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
     let texts = |texts: Vec<String>| WriterValue::Texts(texts);
     let id = |key: &str, id: u32| Parts::talking().with(&format!("tokenizer.ggml.{key}"), WriterValue::U32(id));
     let letters = || -> Vec<String> { ('!'..='~').map(String::from).collect() };
-    // Each merge makes what the one before made out of what it makes.
+    // Merges whose results are inputs of one another.
     let circle = ["a b", "b a", "ab a", "a ba", "aba b", "ab ab"].map(str::to_owned).to_vec();
     let doubling: Vec<String> =
         (0..11).map(|power| "a".repeat(1 << power)).map(|half| format!("{half} {half}")).collect();

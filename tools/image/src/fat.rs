@@ -14,7 +14,7 @@ const MEDIA: u8 = 0xf8;
 const MOST_CLUSTERS: usize = 4084;
 const FOLDER: u8 = 0x10;
 const ARCHIVE: u8 = 0x20;
-/// 1980-01-01, the first day FAT can tell.
+/// 1980-01-01, the first day that FAT can represent.
 const DATE: u16 = 0x21;
 
 /// An image with `program` as `/EFI/BOOT/BOOTX64.EFI`.

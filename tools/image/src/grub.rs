@@ -30,19 +30,19 @@ const COMMON: [&str; 16] = [
     "terminal",
 ];
 
-/// What GRUB starts, and its configuration, in the image's folder `boot`.
+/// The boot files of GRUB, and its configuration, in the image's folder `boot`.
 const STARTED: [&str; 4] = ["loader", "kernel", "boot.tar", "grub/grub.cfg"];
 
 /// Bytes of the digest in the name of the file that an image is known by.
 const MARK_BYTES: usize = 16;
 
-/// Where the boot programs lie on the image.
+/// Where the boot programs are on the image.
 const BIOS_IMAGE: &str = "boot/grub/bios.img";
 const UEFI_IMAGE: &str = "boot/grub/uefi.img";
 
 /// Writes the boot programs and the configuration below `root`, the top folder of the image, and gives the options
-/// that make xorriso boot them. The boot programs start what is on this image and on no other: they look for a file
-/// whose name is the digest of what they start. (A disc's date would not tell it from one made in the same second.)
+/// that make xorriso boot them. The boot programs start this image's files only: they look for a file whose name is the
+/// digest of the files that they start. (A disc's date is the same for one made in the same second.)
 pub fn prepare(root: &Path, command_line: &str) -> Result<Vec<OsString>> {
     let library = library()?;
     let folder = root.join("boot/grub");
@@ -83,7 +83,7 @@ pub fn prepare(root: &Path, command_line: &str) -> Result<Vec<OsString>> {
     Ok(options)
 }
 
-/// What tells an image from others: the digest of all that GRUB reads from its folder `boot`, in hexadecimal digits.
+/// Identifies an image: the digest of all that GRUB reads from its folder `boot`, in hexadecimal digits.
 fn digest(boot: &Path) -> Result<String> {
     let mut hasher = Sha256::new();
     for name in STARTED {
@@ -119,9 +119,9 @@ fn make(library: &Path, format: &str, early: &Path, scratch: &Path, modules: &[&
     Ok(made)
 }
 
-/// The configuration: starts at once, keeps the serial terminal for the system. Where a file cannot be loaded, and
-/// nothing else would say so there, it is said on the serial terminal and the screen; the entry ends only with the
-/// machine then, since GRUB would start what it has.
+/// The configuration: starts at once, keeps the serial terminal for the system. If a file cannot be loaded, the entry
+/// reports that on the serial terminal and the screen, since nothing else would. It then never returns, because GRUB
+/// would start what it has loaded.
 fn configuration(command_line: &str) -> Result<String> {
     if command_line.contains(['\n', '\r', '\'']) {
         bail!("the kernel's command line may not hold line ends or single quotes: `{}`", command_line.escape_debug());

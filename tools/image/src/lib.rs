@@ -32,7 +32,7 @@ pub struct Args {
     /// The boot package, made by `capos boot-package`.
     #[arg(long, value_name = "FILE")]
     boot_package: PathBuf,
-    /// Files of the image, as `DIR` or `PLACE=DIR`: the folder's content goes to the top or to PLACE on the image.
+    /// Files of the image, as `DIR` or `PLACE=DIR`: the folder's content is copied to the top or to PLACE on the image.
     #[arg(long, value_name = "[PLACE=]DIR", value_parser = parse_tree)]
     tree: Vec<(String, PathBuf)>,
     /// The kernel's command line.
@@ -65,11 +65,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an image is made of.
+/// The inputs of an image.
 pub struct Recipe<'a> {
     /// The kernel's ELF file.
     pub kernel: &'a Path,
-    /// The Multiboot2 loader's ELF file, where GRUB boots.
+    /// The Multiboot2 loader's ELF file, if GRUB boots.
     pub loader: Option<&'a Path>,
     /// The boot package.
     pub boot_package: &'a Path,
@@ -77,7 +77,7 @@ pub struct Recipe<'a> {
     pub trees: &'a [(String, PathBuf)],
     /// The kernel's command line.
     pub command_line: &'a str,
-    /// The Limine release, where Limine boots.
+    /// The Limine release, if Limine boots.
     pub limine: Option<&'a Path>,
     /// The date that the image carries.
     pub date: Date,
@@ -85,7 +85,7 @@ pub struct Recipe<'a> {
     pub out: &'a Path,
 }
 
-/// Builds the image beside its place and moves it there when it is whole.
+/// Builds the image next to its final place and moves it there when it is complete.
 pub fn build(recipe: &Recipe) -> Result<()> {
     let scratch = scratch_folder(recipe.out)?;
     let result = build_in(recipe, &scratch);
@@ -93,7 +93,7 @@ pub fn build(recipe: &Recipe) -> Result<()> {
     result.and(removed)
 }
 
-/// An empty folder beside `out`, named after it and this process.
+/// An empty folder next to `out`, named after it and this process.
 fn scratch_folder(out: &Path) -> Result<PathBuf> {
     let name = out.file_name().with_context(|| format!("{} is no file name", out.display()))?;
     let mut scratch_name = OsString::from(".");
@@ -152,7 +152,7 @@ fn graft(place: &str, folder: &Path) -> Result<OsString> {
     Ok(format!("/{}={}", escape(place), escape(text)).into())
 }
 
-/// The date that an image made now carries: `SOURCE_DATE_EPOCH` where it is set, so that the same input gives the same
+/// The date that an image made now carries: `SOURCE_DATE_EPOCH` if it is set, so that the same input gives the same
 /// bytes.
 pub fn build_date() -> Result<Date> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {

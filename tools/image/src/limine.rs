@@ -60,7 +60,7 @@ impl Release {
     }
 
     /// Makes the finished image bootable from a disk under BIOS too. `scratch` is a folder for the tool, which is
-    /// compiled where the release does not bring it ready-made.
+    /// compiled if the release does not bring it ready-made.
     pub fn install(&self, image: &Path, scratch: &Path) -> Result<()> {
         let ready = self.folder.join("limine");
         let program = if ready.is_file() {

@@ -115,7 +115,7 @@ pub struct Entry<'a> {
     pub content: &'a [u8],
 }
 
-/// What a reader found: the files, and whether the archive was ended by its two zero blocks.
+/// The result of reading: the files, and whether two zero blocks ended the archive.
 #[derive(Debug)]
 pub struct Archive<'a> {
     /// The regular files in the order of the archive.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Speed of capos-infer beside llama.cpp's, as `make bench-infer` measures it; arguments are those of compare.py.
+# Speed of capos-infer compared with llama.cpp's, as `make bench-infer` measures it; arguments are those of
+# compare.py.
 set -eu
 cd "$(dirname "$0")/../../.."
 . tools/infer/compare/environment.sh

@@ -1,11 +1,12 @@
-"""Speed beside llama.cpp: the same files, tokens and threads, in turns, so that what else the machine does meets both.
+"""Speed compared with llama.cpp: the same files, tokens and threads, in turns, so that other work of the machine
+affects both.
 
     python3 compare.py --infer target/release/capos-infer --models DIR [--rounds N] [--threads 1,2] [--kernels NAME]
                        [--rows N] [--json FILE] [--peers PYTHON …] [--] [NAME …]
 
-The files are those of models.py and have to be there. Of each side the best round counts; the ratios of
-single rounds, least, middle and greatest, say how much that is worth. Of several builds of llama.cpp the better counts, in
-each round and for each figure. A build that ends is left out, with a line that says so.
+The files are those of models.py and have to be there. The best round of each side counts; the least, middle and
+greatest ratios of single rounds show the spread. With several builds of llama.cpp the better one counts, in each
+round and for each figure. A build that fails is left out, with a line that says so.
 """
 
 import argparse
@@ -32,7 +33,7 @@ class Peers:
         self.running = {python: subprocess.Popen([python, *command], **pipes) for python in pythons}
 
     def ask(self, *question):
-        """What each build answers."""
+        """The answers of each build."""
         answers = []
         for python, process in list(self.running.items()):
             try:
@@ -89,7 +90,7 @@ def compare(infer, path, threads, options):
     line["passMillisecondsOfPeer"] = [1e3 * min(found) for found in zip(*passes)]
     for what in ("decode", "prefill"):
         mine, theirs = [found[f"{what}PerSecond"] for found in own], [found[what] for found in other]
-        # Of each round: what lasted longer than a round is in both sides of it.
+        # Per round: a disturbance longer than a round affects both sides of it.
         ratios = [one / two for one, two in zip(mine, theirs)]
         line[what], line[f"{what}OfPeer"] = max(mine), max(theirs)
         line[f"{what}Ratio"] = max(mine) / max(theirs)

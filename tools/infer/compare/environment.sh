@@ -1,5 +1,5 @@
-# What the comparisons with llama.cpp have in common; read by bench.sh and judge.sh from the repository's root.
-# Sets `here`, `python`, and `peers`, the Pythons of all builds. llama.cpp is compiled once with each compiler, in
+# The common part of the comparisons with llama.cpp; read by bench.sh and judge.sh from the repository's root. Sets
+# `here`, `python`, and `peers`, the Pythons of all builds. llama.cpp is compiled once with each compiler, in
 # target/llama-cpp, which takes half an hour. Each has OpenMP, without which small models run at a tenth of their speed.
 here=tools/infer/compare
 python=target/llama-cpp/clang/bin/python
@@ -10,7 +10,7 @@ if ! cmp -s "$requirements" target/llama-cpp/requirements.txt; then
     for program in clang clang++ gcc g++ cmake ninja python3; do
         command -v "$program" > /dev/null || missing=$program
     done
-    # Clang brings no OpenMP of its own, and llama.cpp is compiled without it where it is not found.
+    # Clang brings no OpenMP of its own, and llama.cpp is compiled without it if it is not found.
     echo 'int main(void) { return 0; }' | clang -fopenmp -x c -o /dev/null - 2> /dev/null || missing=${missing:-libomp}
     if [ -n "${missing:-}" ]; then
         echo "$0 needs $missing, which is not installed; on Debian: apt-get install clang libomp-dev g++ cmake ninja-build python3-venv" >&2

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../../.."
 here=tools/infer/compare
-# Beside target/llama-cpp, which is made anew whenever another llama.cpp is compared with.
+# Next to target/llama-cpp, which is rebuilt whenever another llama.cpp is compared with.
 built=target/llama-cpp-first-token
 
 for program in c++ cmake ninja python3; do
@@ -22,7 +22,7 @@ if [ "$package" != "$(cat "$built/package" 2> /dev/null)" ]; then
     tar -xzf "$built"/llama_cpp_python-*.tar.gz -C "$built"
     echo "$package" > "$built/package"
 fi
-echo "Compiling it for the virtual machine, where that is not done yet; see $built/build.log."
+echo "Compiling it for the virtual machine, if needed; see $built/build.log."
 {
     cmake -S "$here/first-token" -B "$built/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
         -DLLAMA="$(echo "$PWD/$built"/llama_cpp_python-*/vendor/llama.cpp)"

@@ -1,10 +1,12 @@
-"""Tokens and logits beside llama.cpp's, on the files of tests/infer: are they the same, and no farther from a reference?
+"""Tokens and logits compared with llama.cpp's, on the files of tests/infer: are they the same, and no farther from a
+reference?
 
     python3 judge.py --infer target/debug/capos-infer [--kernels scalar,avx2] [--draws N] [--record] [MODEL …]
     python3 judge.py --infer target/debug/capos-infer --trained DIR [MODEL …]
 
-Ends with a status of 1 where capos-infer does worse than llama.cpp. With --record, what llama.cpp said is kept beside the
-files, for tests that have no llama.cpp. With --trained, the models are those of `trained.py`, which are fetched into DIR.
+Ends with a status of 1 where capos-infer does worse than llama.cpp. With --record, llama.cpp's answers are stored
+next to the files, for tests without llama.cpp. With --trained, the models are those of `trained.py`, which are
+fetched into DIR.
 """
 
 import argparse

@@ -1,11 +1,12 @@
-"""Logits and greedy tokens beside llama.cpp's: models as those of tests/infer/models, behind random prompts.
+"""Logits and greedy tokens compared with llama.cpp's: models as those of tests/infer/models, after random prompts.
 
-How far logits are from the reference is the length of their difference in lengths of the reference's:
-|found - reference| / |reference|, Euclidean. It is one number for each prompt, and chance decides much of it, since each
-rounding may go either way. What counts is the mean of the logarithm of ours over theirs. It is taken over several draws
-of weights, because roundings of the same weights repeat: over one draw it is up to a sixth away from what it is over
-many. Ours are farther where the mean over all draws is more than three of its standard errors above zero. llama.cpp is
-asked with flash attention, which it takes by itself, and without, and the way that is nearer to the reference counts.
+How far logits are from the reference is the length of their difference in lengths of the reference's: |found -
+reference| / |reference|, Euclidean. It is one number for each prompt, and chance decides much of it, since each
+rounding may go either way. The figure is the mean of the logarithm of ours over theirs. It is taken over several
+draws of weights, because roundings of the same weights repeat: over one draw it is up to a sixth away from what it is
+over many. Ours are farther where the mean over all draws is more than three of its standard errors above zero.
+llama.cpp is asked with flash attention, which it takes by itself, and without, and the way that is nearer to the
+reference counts.
 """
 
 import json
@@ -24,7 +25,7 @@ PROMPTS = 16
 STANDARD_ERRORS = 3
 # How much the logarithm of the ratio differs between draws, at least: few draws may be alike by chance.
 ONE_DRAW = 0.06
-# Tokens are nearly as likely as each other where their logits are no more of llama.cpp's own errors apart than this.
+# Tokens are nearly as likely as each other if their logits are no more of llama.cpp's own errors apart than this.
 NEAR = 5
 # llama.cpp leaves out the sliding window of this architecture.
 UNLIKE = ["phi3-window"]
@@ -88,7 +89,7 @@ class Draw:
         self.distances = [{way: self.apart(program, way) for way in WAYS} for program in self.theirs]
 
     def apart(self, program, way):
-        """How far a program's logits are from the reference behind each prompt."""
+        """How far a program's logits are from the reference after each prompt."""
         return np.array([distance(found, case["logits"]) for found, case in zip(program.logits(self.cases, way), self.cases)])
 
     def close(self):
@@ -97,7 +98,7 @@ class Draw:
 
 
 def committed(name):
-    """The file of the tests, with the prompts beside it."""
+    """The file of the tests, with the prompts."""
     path = FILES / f"{name}.gguf"
     first = json.loads(path.with_suffix(".json").read_text())
     more = first.pop("more")
@@ -138,7 +139,7 @@ def greedy_tokens(draw, ours, theirs, near):
 
 
 def judge(infer, names, kernels, draws):
-    """Compares all; gives what llama.cpp said to the prompts beside the files, and how much capos-infer did worse."""
+    """Compares all; returns llama.cpp's answers to the files' prompts, and how much worse capos-infer is."""
     answers, worse = {}, 0
     print("                        prompts                        token by token                 greedy tokens")
     print("file          kernels   ours    llama.cpp  ratio       ours    llama.cpp  ratio       same    llama.cpp strays")
@@ -157,7 +158,7 @@ def judge(infer, names, kernels, draws):
 def beside(infer, name, kernels, draws):
     """Compares one model, and prints a line for each of the kernels."""
     worse = 0
-    # Of flash attention or none, what is nearer to the reference.
+    # With or without flash attention, whichever is nearer to the reference.
     nearer = min((0, 1), key=lambda one: np.mean([np.log(draw.distances[one][way]) for draw in draws for way in WAYS]))
     first = draws[0]
     size = np.mean([np.mean(np.square(case["logits"])) for case in first.cases]) ** 0.5

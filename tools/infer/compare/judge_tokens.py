@@ -1,5 +1,5 @@
-"""Tokens beside llama.cpp's: the texts of tests/infer/texts.json with each vocabulary of tests/infer, the byte-level one as
-each family that capos-infer knows."""
+"""Tokens compared with llama.cpp's: the texts of tests/infer/texts.json with each vocabulary of tests/infer, the
+byte-level one as each family that capos-infer knows."""
 
 import json
 import pathlib
@@ -18,9 +18,9 @@ FAMILIES = """
 """.split()
 OTHERS = ["sentence_piece", "sentence_piece_bare", "sentence_piece_without_bytes", "word_piece"]
 
-# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. Of what stands for several
-# characters of a Hindi, Burmese or Korean word it keeps the first only, and it takes all white space beyond ASCII for one
-# character, which is in none of these families' ranges.
+# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. If one token stands for
+# several characters of a Hindi, Burmese or Korean word, llama.cpp keeps the first only. It also takes all white space
+# beyond ASCII for one character, which is in none of these families' ranges.
 UNLIKE = {
     ("word_piece", None): [27, 31, 53],
     ("byte_pair_across", "deepseek-llm"): [9, 46],
@@ -32,7 +32,8 @@ LEFT_OUT = {"sentence_piece_without_bytes": [at for at, text in enumerate(TEXTS)
 
 
 def theirs(path, texts):
-    """What llama.cpp makes of the texts: without marks, with marks, and of one text with what surrounds texts."""
+    """The tokens of the texts by llama.cpp: without marks, with marks, and of one text with the tokens around
+    texts."""
     vocabulary = Vocabulary(path)
     plain = [vocabulary.tokens(text, special=False) for text in texts]
     marked = [vocabulary.tokens(text, special=True) for text in texts]

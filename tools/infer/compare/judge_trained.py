@@ -1,8 +1,9 @@
-"""Trained models beside llama.cpp: tokens of the texts of tests/infer, logits behind prose, and what follows greedily.
+"""Trained models compared with llama.cpp: tokens of the texts of tests/infer, logits after prose, and greedy
+continuations.
 
-Weights that were trained have what random ones lack: few tokens are likely, states have outliers, and layers lean on each
-other. Of models that are small enough the distances are those to the reference in 64 bits, as in `judge_models`; of others
-it is how far capos-infer and llama.cpp are from each other.
+Weights that were trained have what random ones lack: few tokens are likely, states have outliers, and layers lean on
+each other. For small models the distances are those to the reference in 64 bits, as in `judge_models`; for others
+they are those between capos-infer and llama.cpp.
 """
 
 import json
@@ -29,12 +30,12 @@ PROSE = [
 ]
 # How many tokens follow greedily.
 GREEDY = 48
-# Parameters of the largest model that the reference computes: its weights lie in memory with 64 bits each.
+# Parameters of the largest model that the reference computes: its weights are in memory with 64 bits each.
 LARGEST = 400e6
 # How much farther from the reference than llama.cpp the mean of so few prompts may be by chance.
 CHANCE = 1.25
-# How much farther from llama.cpp than its own two ways are from each other logits may be: rounding activations otherwise is as
-# far as rounding what attention adds up otherwise, or nearer, with each of the three models.
+# How much farther logits may be from llama.cpp's than those of its two code paths are from each other. With each of the
+# three models, a different rounding of activations has at most the effect of a different rounding in attention.
 APART = 2
 
 
@@ -98,8 +99,8 @@ def logits_beside(infer, name, path):
 
 
 def greedy_beside(name, cases, ours, theirs, error):
-    """Greedy tokens up to the first that differs: how near to its own is capos-infer's there to llama.cpp? Its error is its
-    distance from the reference, or where there is none how far its two ways are apart."""
+    """Greedy tokens up to the first that differs: how near to its own is capos-infer's there to llama.cpp? Its error
+    is its distance from the reference or, without one, the distance between its two code paths."""
     same, ties, worse = 0, 0, 0
     for case in cases:
         our, their = ours.greedy(case), theirs.greedy(case)

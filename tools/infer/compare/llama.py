@@ -27,7 +27,7 @@ class Peer:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
 
     def feed(self, ids):
-        """The logits behind the last of some more tokens."""
+        """The logits after the last of some more tokens."""
         tokens = (llama_cpp.llama_token * len(ids))(*ids)
         if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:
             raise RuntimeError("llama.cpp cannot take the tokens")
@@ -54,7 +54,7 @@ class Peer:
         return prefill, count / (time.perf_counter() - began)
 
     def passes(self, prompt, most, repeat):
-        """Seconds that a pass of 1, 2, and so on up to `most` tokens takes behind a prompt, with logits behind each."""
+        """Seconds that a pass of 1, 2, and so on up to `most` tokens takes after a prompt, with logits after each."""
         self.reset()
         ids = [index * 7919 % self.vocabulary for index in range(prompt)]
         self.feed(ids)

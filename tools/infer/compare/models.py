@@ -3,7 +3,7 @@
     python3 models.py DIR [NAME …]
 
 What weights say does not change how long a product takes, so blocks are random bits under scales that keep numbers in
-range. A file that is there already is left as it is.
+range. An existing file is left unchanged.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGUFWriter
 from gguf import GGMLQuantizationType as Type
 
-# Where the scales of a block of a type stand: offsets of numbers of 16 bits.
+# Where the scales of a block of a type are: offsets of numbers of 16 bits.
 SCALES = {
     Type.Q8_0: [0],
     Type.Q4_0: [0],
@@ -34,7 +34,7 @@ SPREAD = {
     Type.Q5_K: 32 * 18,
     Type.Q6_K: 64 * 19,
 }
-# What stands in for a type in rows that are not a multiple of 256 values, as llama.cpp's quantiser has it.
+# A type's replacement in rows that are not a multiple of 256 values, as in llama.cpp's quantiser.
 NARROW = {Type.Q4_K: Type.Q5_0, Type.Q5_K: Type.Q5_1, Type.Q6_K: Type.Q8_0}
 
 

@@ -2,7 +2,7 @@
 
     python3 peer.py FILE THREADS
 
-Each line that comes is a list: the name of a method of llama.Peer and its arguments. What it gives goes out as a line.
+Each line that comes is a list: the name of a method of llama.Peer and its arguments. Its result is written as a line.
 """
 
 import json

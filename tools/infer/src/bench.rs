@@ -1,4 +1,4 @@
-//! `capos-infer bench`: how fast tokens are taken in and made, and how near that is to what memory gives.
+//! `capos-infer bench`: how fast tokens are read and written, and how near that is to the memory's rate.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,16 +21,16 @@ pub struct Args {
     /// Tokens of the prompt.
     #[arg(short, long, default_value_t = 256)]
     prompt: usize,
-    /// Tokens to make behind it.
+    /// Tokens to make after it.
     #[arg(short = 'n', long = "n", default_value_t = 64)]
     count: usize,
     /// How often to measure; the best counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Measure also how fast so many sequences are written together.
+    /// Measure also how fast this many sequences are written together.
     #[arg(long, default_value_t = 1)]
     sequences: usize,
-    /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits behind each.
+    /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits after each.
     #[arg(long, default_value_t = 0)]
     rows: usize,
 }
@@ -62,7 +62,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         if args.sequences > 1 {
             together = together.max(decode_together(&run, options, &prompt, args)?);
         }
-        // The first pass of so many rows takes memory that the later ones have.
+        // The first pass over a new number of rows allocates memory that later ones reuse.
         for (index, least) in passes.iter_mut().enumerate() {
             for _ in 0..PASSES {
                 let ids = prompt.iter().cycle().take(index.saturating_add(1));
@@ -111,7 +111,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
 fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &Args) -> Result<f64> {
     let options = Options { sequences: args.sequences, ..options.generation() };
     let mut generation = Generation::new(&run.model, run.computer.machine(), options);
-    // Those that begin first are ahead by as many tokens as others begin behind them.
+    // Those that begin first are ahead by as many tokens as others begin after them.
     let limit = args.count.saturating_add(args.sequences);
     for _ in 0..args.sequences {
         generation.submit(Request { prompt: prompt.to_vec(), limit, ..Request::default() }, None)?;
@@ -121,7 +121,7 @@ fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &A
         let all_begun = begun.len() == args.sequences;
         let events = generation.step();
         if !all_begun {
-            // Behind the pass, which may have read a prompt to its end.
+            // After the pass, which may have read a prompt to its end.
             began = Instant::now();
         }
         for (id, event) in events {
@@ -141,10 +141,11 @@ fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &A
 /// Bytes that are read together before a thread takes the next.
 const PIECE: usize = 1 << 20;
 
-/// How often the file is read for its rate, and a pass of so many rows made; the best counts.
+/// How often the file is read to measure the rate, and each pass repeated; the best counts.
 const PASSES: usize = 4;
 
-/// Bytes a second, of a `pass` over so many bytes. The first one is not measured: it finds pages that are not mapped yet.
+/// Bytes a second, of a `pass` over `bytes` bytes. The first one is not measured: it finds pages that are not mapped
+/// yet.
 fn bandwidth_of(bytes: usize, mut pass: impl FnMut() -> Duration) -> f64 {
     pass();
     (0..PASSES).map(|_| bytes as f64 / pass().as_secs_f64()).fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! `chat`: an answer to a conversation; or what a model reads of it, or what an answer has in it.
+//! `chat`: an answer to a conversation; or the prompt that a model reads, or the parts of an answer.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ pub struct Args {
     /// A JSON Schema that an answer without calls keeps to.
     #[arg(long)]
     schema: Option<PathBuf>,
-    /// Most tokens of the answer; as many as fit where none are named.
+    /// Most tokens of the answer; as many as fit if none is named.
     #[arg(long)]
     max_tokens: Option<usize>,
-    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's where none
-    /// is named.
+    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's if none is
+    /// named.
     #[arg(long)]
     temperature: Option<f32>,
     /// Where random numbers begin.
@@ -43,7 +43,7 @@ pub struct Args {
     /// Hold calls to nothing.
     #[arg(long)]
     no_grammar: bool,
-    /// Let strings in calls of the built-in model be any, not only what was said.
+    /// Do not constrain strings in calls of the built-in model to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
     /// Show what the model reads, and end there.
@@ -52,10 +52,10 @@ pub struct Args {
     /// Take this text apart as the model's answer, and end there.
     #[arg(long)]
     answer: Option<PathBuf>,
-    /// Seconds since 1970 that count as now, for templates that tell the date. The machine's time where none are named.
+    /// Seconds since 1970 that count as now, for templates that state the date. The machine's time if none is named.
     #[arg(long)]
     now: Option<i64>,
-    /// Give calls and results to the template as texts, which it may take where it rejects them.
+    /// Give calls and results to the template as texts, which it may take if it rejects them.
     #[arg(long)]
     plain: bool,
 }
@@ -190,7 +190,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The whole answer to the one request. Its text is printed as it comes, unless JSON follows.
+/// The whole answer to the one request. Its text is printed as it arrives, unless JSON follows.
 fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finish)> {
     let mut answer = Answer::default();
     loop {

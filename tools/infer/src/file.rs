@@ -1,4 +1,4 @@
-//! Files: models, mapped into memory, and what is read as a whole.
+//! Files: models, mapped into memory, and files that are read whole.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,9 +20,9 @@ impl ModelFile {
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name} cannot be opened"))?;
-        // SAFETY: the mapping is only read. Whoever writes to the file while a model in it is run gets results that
-        // mean nothing, and whoever cuts it short ends the program; the engine checks what it reads for its meaning
-        // each time and relies on no byte to stay what it was for memory to be sound.
+        // SAFETY: the mapping is only read. If another program writes to the file while a model runs from it, the
+        // results mean nothing. If it truncates the file, this program ends. Memory safety never depends on a byte
+        // keeping its value: the engine checks what it reads each time.
         let mapping = unsafe { Mmap::map(&file) }.with_context(|| format!("{name} cannot be mapped"))?;
         Ok(Self { mapping, name })
     }
@@ -32,7 +32,7 @@ impl ModelFile {
         &self.mapping
     }
 
-    /// What lies before the tensors.
+    /// The bytes before the tensors.
     pub fn header(&self) -> Result<Header<'_>> {
         Header::parse(self.bytes(), self.bytes().len() as u64).with_context(|| self.name.clone())
     }
@@ -48,7 +48,7 @@ impl ModelFile {
     }
 }
 
-/// What is in a file; `-` is standard input.
+/// The content of a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {

@@ -22,7 +22,7 @@ pub struct Args {
     count: usize,
     #[command(flatten)]
     sampling: SamplingOptions,
-    /// Go on behind a token that ends a text.
+    /// Go on after a token that ends a text.
     #[arg(long)]
     ignore_eos: bool,
 }
@@ -39,7 +39,7 @@ pub struct SamplingOptions {
     /// Divide all logits by this: less than 1 makes likely tokens likelier.
     #[arg(long, default_value_t = 1.0)]
     temperature: f32,
-    /// Leave so many of the likeliest tokens; all at 0.
+    /// Keep only this many of the likeliest tokens; 0 keeps all.
     #[arg(long, default_value_t = 0)]
     top_k: usize,
     /// Leave the likeliest tokens that together have this probability.
@@ -67,7 +67,7 @@ impl SamplingOptions {
     }
 }
 
-/// Metadata entries that name tokens behind which a text has ended.
+/// Metadata entries that name tokens after which a text has ended.
 const ENDS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
@@ -95,7 +95,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the end of a request is called in JSON.
+/// The JSON name of the end of a request.
 fn name(reason: &Finish) -> &'static str {
     match reason {
         Finish::End(_) => "end",

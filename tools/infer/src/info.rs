@@ -1,4 +1,4 @@
-//! `info`: what a file says of its model, and whether the engine can run it.
+//! `info`: prints a model file's facts, and whether the engine can run it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

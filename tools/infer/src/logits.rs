@@ -1,4 +1,4 @@
-//! `logits`: how likely each token is behind the last of some.
+//! `logits`: how likely each token is after the last of some.
 
 use std::path::PathBuf;
 use std::slice;
@@ -61,7 +61,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The logits behind a prompt.
+/// The logits after a prompt.
 fn behind<'r>(run: &'r mut Run<'_>, ids: &[u32], one_by_one: bool) -> Result<&'r [f32]> {
     let (before, last) = match ids.split_last() {
         Some((last, before)) if one_by_one => (before, slice::from_ref(last)),

@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tell what a file says of its model.
+    /// Print what a file says of its model.
     Info(info::Args),
     /// Turn text into tokens.
     Tokenize(tokenize::Args),
@@ -49,7 +49,7 @@ enum Command {
     Embed(embed::Args),
     /// Measure how well a model uses tools.
     Eval(eval::Args),
-    /// Tell how likely each token is behind the last of some.
+    /// Print how likely each token is after the last of some.
     Logits(logits::Args),
     /// Make tokens that follow some tokens.
     Generate(generate::Args),

@@ -1,4 +1,4 @@
-//! What every command that runs a model needs.
+//! Options of every command that runs a model.
 
 use std::time::Instant;
 
@@ -16,13 +16,13 @@ const TOGETHER: usize = 512;
 /// How a model is run.
 #[derive(clap::Args)]
 pub struct RunOptions {
-    /// Threads; as many as there are processors where none are named.
+    /// Threads; as many as there are processors if none is named.
     #[arg(short = 't', long, global = true)]
     threads: Option<usize>,
-    /// Most tokens of a sequence; as many as the model was made for where none are named.
+    /// Most tokens of a sequence; as many as the model was made for if none is named.
     #[arg(long, global = true)]
     context: Option<usize>,
-    /// Kernels; those that are fastest in a trial where none are named.
+    /// Kernels; those that are fastest in a trial if none is named.
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
     /// How keys and values are kept; where nothing is named as the kernels are quickest with, and with 16 bits where the
@@ -54,7 +54,7 @@ impl RunOptions {
     pub fn computer(&self) -> Result<Computer> {
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
         let threads = Threads::new(self.threads.unwrap_or_else(processors)).context("a thread cannot be started")?;
-        // What the system refuses, the processor lacks: there are no such kernels then.
+        // If the system refuses them, the processor lacks them: there are no such kernels then.
         capos_engine_threads::permit_tiles();
         let began = Instant::now();
         let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -66,20 +66,20 @@ impl RunOptions {
     }
 }
 
-/// What models are run on.
+/// The kernels and threads that models run on.
 pub struct Computer {
     pub kernels: &'static dyn Kernels,
     pub threads: Threads,
 }
 
 impl Computer {
-    /// What the engine takes.
+    /// The same in the engine's form.
     pub fn machine(&self) -> Machine<'_> {
         Machine { kernels: self.kernels, pool: &self.threads }
     }
 }
 
-/// A model and what runs it, and one sequence for those who need no more.
+/// A model and its machine, and one sequence for commands that need no more.
 pub struct Run<'f> {
     pub model: Model<'f>,
     pub computer: Computer,
@@ -98,7 +98,7 @@ impl<'f> Run<'f> {
         Ok(Self { model, computer, caches, forward: Forward::new() })
     }
 
-    /// Adds tokens to the sequence and gives the logits behind the last.
+    /// Adds tokens to the sequence and gives the logits after the last.
     pub fn feed(&mut self, ids: &[u32]) -> Result<&[f32]> {
         ensure!(!ids.is_empty(), "there are no tokens; name at least one with --ids");
         let machine = self.computer.machine();
@@ -112,7 +112,7 @@ impl<'f> Run<'f> {
         Ok(self.forward.pass(&self.model, machine, &Batch::prompt(left), &mut self.caches)?)
     }
 
-    /// Adds tokens to the sequence in one pass, with logits behind each.
+    /// Adds tokens to the sequence in one pass, with logits after each.
     pub fn feed_rows<'i>(&mut self, ids: impl Iterator<Item = &'i u32>) -> Result<()> {
         let mut batch = Batch::new();
         ids.for_each(|id| batch.push(*id, 0, true));

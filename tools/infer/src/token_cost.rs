@@ -1,5 +1,6 @@
-//! What a token costs on Linux, in instructions, on a machine whose time-stamp counter counts those: the answers for which
-//! `userspace/tests/probe/src/engine.rs` has capOS's worker count, from `/home/model.gguf`, one thread, the worker's settings.
+//! The cost of a token on Linux, in instructions, on a machine whose time-stamp counter counts them. The answers are
+//! those for which `userspace/tests/probe/src/engine.rs` counts capOS's worker: from `/home/model.gguf`, on one thread,
+//! with the worker's settings.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -15,7 +16,7 @@ use capos_measure::count;
 const SHORT: usize = 8;
 const LONG: usize = 72;
 
-/// Instructions that an answer of so many tokens takes.
+/// Instructions that an answer of at most `most` tokens takes.
 fn cost(assistant: &mut Assistant<'_>, most: usize) -> Result<u64, Box<dyn Error>> {
     let messages = vec![Message::new(Role::User, "Say a sentence.")];
     let request = Request { messages, limit: Some(most), sampling: Some(Sampling::default()), ..Request::default() };

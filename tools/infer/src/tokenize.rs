@@ -21,7 +21,7 @@ pub struct Args {
     /// Turn marks such as `<|im_end|>` in the text into their tokens.
     #[arg(long)]
     special: bool,
-    /// Add the tokens that text begins and ends with, where the file says that it does.
+    /// Add the tokens that text begins and ends with, if the file says that it does.
     #[arg(long)]
     bos: bool,
 }

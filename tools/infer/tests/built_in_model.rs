@@ -1,4 +1,4 @@
-//! What `tools/train` says of the built-in model's tokens and template, held against what the system makes of them.
+//! The built-in model's tokens and template according to `tools/train`, compared with the system's.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -17,7 +17,7 @@ fn train() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../train")
 }
 
-/// What a command prints, that must succeed.
+/// The output of a command, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -35,7 +35,7 @@ fn vocabulary(folder: &Path) -> PathBuf {
     model
 }
 
-/// What `capos-infer` prints with `--json`.
+/// The output of `capos-infer` with `--json`.
 fn infer(command: &mut Command) -> Value {
     serde_json::from_str(&output(command.arg("--json"))).unwrap()
 }
@@ -112,7 +112,7 @@ fn conversations_are_read_as_the_model_is_trained_on_them() {
     }
 }
 
-/// What the deltas of an answer add up to: text, and names with arguments.
+/// The sum of an answer's deltas: text, and names with arguments.
 fn sum(deltas: Vec<Delta>) -> (String, Vec<(String, String)>) {
     let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
     for delta in deltas {
@@ -125,8 +125,8 @@ fn sum(deltas: Vec<Delta>) -> (String, Vec<(String, String)>) {
     (said, calls)
 }
 
-/// The grammar takes all that the model is trained to answer, with strings held to what was said, and the reader gives
-/// it back.
+/// The grammar permits all that the model is trained to answer, with strings constrained to the conversation, and the
+/// reader parses it.
 #[test]
 fn answers_are_taken_and_read_as_the_model_is_trained_on_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ fn meaningless(folder: &Path) -> PathBuf {
     model
 }
 
-/// What `eval` prints is what `score` in Python makes of what it wrote.
+/// The output of `eval` equals that of Python's `score` for the same answers.
 #[test]
 fn an_evaluation_counts_as_the_training_does() {
     let folder = tempfile::tempdir().unwrap();

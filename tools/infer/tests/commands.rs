@@ -21,7 +21,7 @@ fn ids(value: &Value) -> String {
     ids.join(",")
 }
 
-/// What a command prints with `--json`, or what it says is wrong.
+/// The output of a command with `--json`, or its error.
 fn command(arguments: &[&str], file: &Path) -> Result<Value, String> {
     let (name, rest) = arguments.split_first().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
@@ -177,7 +177,7 @@ fn bench_measures_with_the_kernels_that_are_named() {
     assert_eq!(found["threads"], 1);
     assert!(found["prefillPerSecond"].as_f64().unwrap() > 0.0);
     assert!(found["decodePerSecond"].as_f64().unwrap() > 0.0);
-    // All matrices but the embedding, of which only a row is read.
+    // All matrices except the embedding: a pass reads one row of it.
     assert_eq!(found["bytesPerToken"], (48 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96)) / 32 * 34);
 }
 

@@ -16,14 +16,14 @@ ROOT = Path(__file__).parent.parent
 TOKENIZER = ROOT / "data" / "tokenizer.json"
 TEMPLATE = ROOT / "template.jinja"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
-# What a model file says of its weights.
+# A model file's description of its weights.
 NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
-# What a session says of the model when it begins.
+# A session's description of the model when it begins.
 DESCRIPTION = (
     "small, made for capOS's own tools, knows nothing else. About every twentieth tool that it chooses is the wrong one: "
     "look at what it does"
 )
-# What the tokenizer is trained on, and how many conversations there are to one whose tools are read too: the lines of
+# The training set of the tokenizer, and the number of conversations per one whose tools are included: the lines of
 # tools are much of a request and always the same.
 TOKENIZER_SEED, TOKENIZER_CONVERSATIONS, TOOLS_ONCE_IN = 80_001, 8000, 10
 

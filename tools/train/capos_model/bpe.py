@@ -1,7 +1,8 @@
 """The tokenizer: byte-level pairs of 1,024 tokens.
 
 Bytes are merged within runs of ASCII letters only. Digits, punctuation and white space are a token each, so that a
-value has the same tokens wherever it stands: after a space, between quotes, in a path. That is what makes copying easy.
+value has the same tokens wherever it occurs: after a space, between quotes, in a path. That is what makes copying
+easy.
 """
 
 import re
@@ -19,7 +20,7 @@ _MARK = re.compile("|".join(re.escape(mark) for mark in MARKS))
 
 
 def _byte_alphabet():
-    """The character that stands for each byte in the vocabularies of model files."""
+    """The character for each byte in the vocabularies of model files."""
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {byte: chr(byte) for byte in plain}
     for byte in range(256):
@@ -37,7 +38,8 @@ def spelled(piece):
 
 
 def train(texts, size=SIZE):
-    """The merges that texts give, most useful first. Of two pairs that are as frequent the first by its bytes wins."""
+    """The merges that texts give, most useful first. If two pairs are equally frequent, the first by its bytes
+    wins."""
     counts = Counter()
     for text in texts:
         counts.update(_LETTERS.findall(_MARK.sub(" ", text).encode()))
@@ -139,7 +141,7 @@ class Tokenizer:
         return cls([merge.encode().split(b" ") for merge in value["merges"]])
 
     def metadata(self, template):
-        """What a model file says about tokens: its keys and values."""
+        """A model file's entries about tokens: its keys and values."""
         normal, control = 1, 3
         return {
             "tokenizer.ggml.model": "gpt2",

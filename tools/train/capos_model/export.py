@@ -59,7 +59,7 @@ def tensors(network):
 
 
 def about(shape, name, license, description):
-    """What the file says about the network."""
+    """The file's entries about the network."""
     return {
         "general.architecture": "qwen3",
         "general.name": name,

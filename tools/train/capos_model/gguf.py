@@ -29,7 +29,7 @@ def _value(value):
     return _ARRAY, head + b"".join(items)
 
 
-# Types of tensors, and what a block of each has: how many numbers, in how many bytes.
+# Types of tensors, and the size of a block of each: how many numbers, in how many bytes.
 F32, Q8_0 = 0, 8
 _BLOCKS = {F32: (1, 4), Q8_0: (32, 34)}
 

@@ -1,7 +1,7 @@
 """Growth: a trained network made wider, which says the same as before and has room to learn more.
 
-What is new in a token's values begins as zero and is read by new columns that are drawn; new inner units are drawn, and
-count for nothing yet. So nothing changes until training does it (Net2Net: Chen et al., 2016).
+New parts of a token's values begin as zero and are read by new random columns; new inner units are random, and count
+for nothing yet. So nothing changes until training does it (Net2Net: Chen et al., 2016).
 """
 
 import math

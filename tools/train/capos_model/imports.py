@@ -18,7 +18,7 @@ _SIZES = {
     "head": "qwen3.attention.key_length",
 }
 _LARGEST = 1 << 20
-# What a file says of itself, which has nothing to do with how it is trained on.
+# Entries that describe the file, which are unrelated to the training method.
 _FREE = {"general.name", "general.license", "general.description", "tokenizer.chat_template"}
 
 
@@ -36,7 +36,7 @@ def network(data, tokenizer, template):
     """The network of a model file's bytes; a ValueError says why a file is not one that `export` made."""
     values, tensors = gguf.read(data)
     for key in _SIZES.values():
-        # What is true or false is no number, although Python takes it for one.
+        # True and false are no numbers, although Python takes them for such.
         if type(values.get(key)) is not int or not 0 < values[key] <= _LARGEST:
             raise ValueError(f"the file does not say its {key}, from 1 to {_LARGEST}")
     shape = Shape(**{name: values[key] for name, key in _SIZES.items()})

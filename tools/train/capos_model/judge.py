@@ -54,7 +54,7 @@ def judge(network, tokenizer, conversations, at_once=2):
 
 
 def turns(right, weights):
-    """Of each turn of a row, whether its decisions and whether all its tokens are right."""
+    """For each turn of a row, whether its decisions and whether all its tokens are right."""
     found, inside = [], False
     for is_right, weight in zip(right, weights):
         if weight and not inside:

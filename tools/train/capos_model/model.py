@@ -93,7 +93,7 @@ class Layer(nn.Module):
         return values + _apply(inner, self.down)
 
     def _attend(self, queries, keys, given, visible):
-        """What each token takes from those that it sees: all arguments are [row, head, token, part]."""
+        """The tokens' attention to those that they see: all arguments are [row, head, token, part]."""
         rows, heads, tokens, part = queries.shape
         shared = heads // keys.shape[1]
         looked = []
@@ -108,7 +108,7 @@ class Layer(nn.Module):
 
 
 class Attention(torch.autograd.Function):
-    """What queries take from values: [head, token, part]. It keeps the weights alone."""
+    """The queries' share of values: [head, token, part]. It keeps the weights alone."""
 
     @staticmethod
     def forward(context, queries, keys, given, seen, shared):
@@ -135,7 +135,7 @@ def _weights(scores, seen, shared, scale):
 
 
 def _scores(weights, changes, scale):
-    """What changes of the weights mean for the scores."""
+    """The scores' change with the weights."""
     wide, changes = weights.float(), changes.float()
     found = wide * (changes - (wide * changes).sum(-1, keepdim=True)) * scale
     return found.to(weights.dtype)
@@ -164,7 +164,7 @@ class Network(nn.Module):
         return self.scores(self.values(tokens, positions, branches))
 
     def values(self, tokens, positions, branches):
-        """What the last layer makes of each token."""
+        """The last layer's result for each token."""
         cosines, sines = rotations(positions, self.shape)
         visible = seen(branches)
         values = functional.embedding(tokens, self.embedding).to(self.precision)
@@ -178,7 +178,7 @@ class Network(nn.Module):
         return _apply(values, self.embedding).float()
 
     def loss(self, tokens, positions, branches, targets, weights):
-        """What the targets cost, by their weights."""
+        """The loss of the targets, by their weights."""
         return self.costs(self.values(tokens, positions, branches), targets, weights)
 
     def costs(self, values, targets, weights):

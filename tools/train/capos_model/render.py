@@ -89,7 +89,7 @@ def invocation(call, tools):
 
 
 def answer(message, tools):
-    """What the model writes in one turn, up to its end mark and with it."""
+    """The model's output in one turn, up to and including its end mark."""
     if message.decision == CALL:
         text = "".join(invocation(call, tools) for call in message.calls)
     elif message.decision == FORBIDDEN:

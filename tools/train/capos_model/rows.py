@@ -1,4 +1,4 @@
-"""Rows of training: tokens, where they are, what they see, what is to follow them and how much that counts.
+"""Rows of training: tokens, their positions, which tokens they see, their targets and the targets' weights.
 
 Everything about a step follows from the seed and the number of the step.
 """
@@ -13,11 +13,11 @@ from .corpus.groups import GENERIC_SETS, GroupGenerator
 from .render import INVOKE, TOOL
 
 LENGTH = 1024
-# What a mark or a word counts by which one thing is chosen and not another; every other token counts one.
+# The weight of a mark or a word that selects one thing among several; every other token counts one.
 DECISION = 3.0
 # Conversations that may find no room before a row is held for full.
 _TRIES = 4
-# Some conversations stand apart from their tools, as if there were more between them: how many of a hundred, how far.
+# Some conversations are apart from their tools, as if there were more between them: how many of a hundred, how far.
 _APART, _FARTHEST = 12, 900
 
 
@@ -34,11 +34,11 @@ class Rows:
     def add(self, row, length):
         """Another row, filled up to a length."""
         room = length - len(row.tokens)
-        # What fills a row sees itself and counts nothing.
+        # Tokens that fill a row see themselves and count nothing.
         self.tokens.extend(row.tokens + [0] * room)
         self.positions.extend(row.positions + [0] * room)
         self.branches.extend(row.branches + [-1] * room)
-        # A token's target is the one after it. Where a conversation ends the next begins with what is not learnt.
+        # A token's target is the one after it. If a conversation ends, the next begins with tokens that are not learnt.
         self.targets.extend(row.tokens[1:] + [0] * (room + 1))
         self.weights.extend(row.weights[1:] + [0.0] * (room + 1))
 
@@ -72,7 +72,7 @@ class Encoder:
         return self.tokenizer.encode(render.lines(tools))
 
     def samples(self, conversation):
-        """What follows the tools: for each sample its tokens and what each counts, nothing where it is not learnt."""
+        """The part after the tools: for each sample its tokens and their weights, zero if not learnt."""
         lines = self._lines(conversation.tools)
         for pieces in render.samples(conversation):
             tokens, weights = [], []
@@ -90,7 +90,7 @@ class Encoder:
         return self._found
 
     def _weights(self, tokens, lines):
-        """Of an answer, what its tokens count: those that decide more."""
+        """The weights of an answer's tokens: those that decide more weigh more."""
         weights = [1.0] * len(tokens)
         weights[0] = DECISION
         for start, token in enumerate(tokens):
@@ -109,7 +109,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Kind:
-    """What rows are made of."""
+    """The source of rows."""
 
     # Tokens of a row.
     length: int = LENGTH

@@ -17,7 +17,7 @@ MEASURES = {
 
 
 class Count:
-    """So many of so many."""
+    """Right answers out of all."""
 
     def __init__(self):
         self.right = 0
@@ -34,7 +34,7 @@ class Count:
 
 
 def interval(right, count):
-    """Wilson's interval of a share; all of it where nothing was counted."""
+    """Wilson's interval of a share; all of it if nothing was counted."""
     if not count:
         return 0.0, 1.0
     share, square = right / count, _Z * _Z

@@ -1,4 +1,4 @@
-"""Training: steps over rows of conversations, from a seed, with checkpoints from which it goes on."""
+"""Training: steps over rows of conversations, from a seed, with checkpoints from which it continues."""
 
 import os
 import time
@@ -13,8 +13,8 @@ from .model import Network, Shape
 from .optimizer import Optimizer
 
 CHECKPOINT = "checkpoint.pt"
-# What rows may be made of: drills alone; few tools, and many of them such as no system has; more; as many as they come; the
-# same, and more of capOS's own.
+# The kinds of rows: drills alone; few tools, most of them invented; more tools; all tools; the same, with more of
+# capOS's own.
 KINDS = {
     "drills": rows.Kind(256, drills=100),
     "few": rows.Kind(256, tools=3, generic=50, drills=20),
@@ -22,23 +22,23 @@ KINDS = {
     "all": rows.Kind(generic=20, drills=5),
     "own": rows.Kind(generic=10, drills=3),
 }
-# Tokens in work at a time: what is made of them stays in the processor's cache.
+# Tokens per step: their activations stay in the processor's cache.
 _AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training is. The same plan gives the same weights with the same library on the same processor."""
+    """The plan of a training. The same plan gives the same weights with the same library on the same processor."""
 
-    # What share of the full rates there is from which step on, evenly between them; the first is where the training
-    # begins, the last where it ends.
+    # Shares of the full rates, each from its step on, with linear steps between them; the first is at the start of
+    # training, the last at its end.
     rates: tuple
     seed: int = 1
     # Tokens of a step.
     tokens: int = 4 * rows.LENGTH
-    # What rows are made of from which step on.
+    # The kinds of rows, each from its step on.
     kinds: tuple = ((0, "drills"), (600, "few"), (1000, "some"), (2500, "all"))
-    # What the network computes in; weights and their changes are of 32 bits with either.
+    # The number type of the network's computations; weights and their changes have 32 bits with either.
     precision: str = "float32"
     # Before which steps the network is made wider: step, width, inner units.
     growth: tuple = ()
@@ -58,7 +58,7 @@ class Plan:
         return self.rates[-1][0]
 
     def kind(self, step):
-        """What the rows of a step are made of."""
+        """The kinds of rows in a step."""
         for first, name in reversed(self.kinds):
             if first <= step:
                 return KINDS[name]
@@ -76,7 +76,7 @@ class Plan:
         raise ValueError(f"the training has rates for the steps from {self.first} to {self.steps}, and this is step {step}")
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: what is planned for later ones may be changed."""
+        """Whether it proceeds as another plan did up to a step: the plan for later steps may be changed."""
         same = replace(self, rates=(), kinds=(), growth=()) == replace(other, rates=(), kinds=(), growth=())
         same = same and self.first == other.first
         return same and all(
@@ -140,7 +140,7 @@ def tensors(found, length):
 
 
 def save(path, network, optimizer, plan, step):
-    """Writes a checkpoint, whole or not at all. Without a plan, any goes on from it."""
+    """Writes a checkpoint, whole or not at all. Without a plan, any continues from it."""
     state = {
         "shape": network.shape.to_json(),
         "plan": plan and asdict(plan),
@@ -162,7 +162,8 @@ def load(path, precision="float32"):
 
 
 def _grown(network, optimizer, plan, step, compiled):
-    """The network as wide as the plan has it by a step, with an optimizer of its own; both as they are where they are."""
+    """The network as wide as the plan has it at a step, with an optimizer of its own; both unchanged if they have
+    that size."""
     shape = network.shape
     width, inner = map(max, plan.size(step) or (0, 0), (shape.width, shape.inner))
     if (width, inner) == (shape.width, shape.inner):
@@ -174,9 +175,10 @@ def _grown(network, optimizer, plan, step, compiled):
 
 
 def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
-    """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does."""
+    """Trains into a folder, from its checkpoint if it has one. `stop` is a step at which to end before the plan
+    does."""
     torch.set_num_threads(threads)
-    # Most weights of attention come to be next to nothing. Processors take many times as long for numbers that small.
+    # Most weights of attention become nearly zero. Processors take many times as long for numbers that small.
     torch.set_flush_denormal(True)
     torch.manual_seed(plan.seed)
     path = Path(folder) / CHECKPOINT

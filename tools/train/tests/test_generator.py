@@ -122,7 +122,7 @@ class Conversations(unittest.TestCase):
                     for value in call.arguments.values():
                         self.assertTrue(_copied(value, seen), (split, conversation.messages[0].content, call))
                 if message.role != "assistant":
-                    # What JSON hides behind an escape is copied without it.
+                    # Text behind an escape of JSON is copied without the escape.
                     seen += render.shown(message.content).replace("\\n", "\n").replace('\\"', '"') + "\n"
                 seen += "".join(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)
 
@@ -188,7 +188,7 @@ def _recorded(generator, name, seen):
 
 
 def _copied(value, seen):
-    """Whether a value stands in what was seen; a path may be two such joined."""
+    """Whether a value occurs in the seen texts; a path may be two such joined."""
     if isinstance(value, list):
         return all(_copied(item, seen) for item in value)
     if not isinstance(value, str) or value in ("", ".", "debug", "info", "warning", "error"):

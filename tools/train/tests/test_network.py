@@ -131,7 +131,7 @@ class Networks(unittest.TestCase):
     def test_a_network_that_has_grown_says_the_same_and_learns_with_all_that_is_new(self):
         network = self.network()
         with torch.no_grad():
-            # As large as trained ones are: what norms add to a mean is nothing beside it.
+            # As large as in trained networks, so that the norms' addition to a mean is negligible.
             network.embedding.mul_(20)
         grown = growth.grown(network, 48, 80, 1)
         self.assertEqual((grown.shape.width, grown.shape.inner), (48, 80))
@@ -189,7 +189,7 @@ class Networks(unittest.TestCase):
         self.assertEqual(found.shape, network.shape)
         before = export.parts(network)
         for name, values in export.parts(found).items():
-            # Half a step of a block's numbers, and what is lost of the scale.
+            # Half a step of a block's numbers, and the rounding of the scale.
             allowed = before[name].abs().max() * (0.5 / 127 + 2**-11) if values.ndim == 2 else 0.0
             self.assertLessEqual((values - before[name]).abs().max().item(), allowed, name)
         self.assertEqual(export.file(found, tokens, "template", "a", "b", "c"), data)

@@ -126,7 +126,7 @@ class Rows(unittest.TestCase):
 
 
 def _counted(conversation):
-    """What of a conversation decides, and all that is learnt of it."""
+    """The deciding tokens of a conversation, and all that is learnt of it."""
     text, deciding, learnt = tokenizer(), "", []
     for tokens, weights in rows.Encoder(text).samples(conversation):
         for token, weight in zip(tokens, weights):

@@ -1,4 +1,4 @@
-"""What strangers typed, and that it is not trained on."""
+"""Requests typed by strangers, and that they are not trained on."""
 
 import random
 import tempfile
@@ -14,7 +14,7 @@ from capos_model.corpus.strangers import matcher, shapes
 from capos_model.corpus.values import WORDS
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "chat": CHAT}
-# Requests that no tool does have no call whose values could be told from the sentence.
+# Requests that no tool can do have no call whose values could be read from the sentence.
 SAID = [(pattern, matcher(pattern)) for sections in FILES.values() for pattern in sections[TRAIN]]
 SAID += [(pattern, matcher(pattern, r"\w+")) for pattern in OPEN[TRAIN]]
 MORE = [(pattern, matcher(pattern)) for sections in FILES.values() for pattern in sections[ROWS]]

@@ -104,7 +104,7 @@ class ModelFiles(unittest.TestCase):
         tensors = [gguf.Tensor("a", (3,), gguf.F32, b"x" * 12), gguf.Tensor("b.c", (32, 2), gguf.Q8_0, b"y" * 68)]
         data = gguf.file(values, tensors)
         self.assertEqual(gguf.read(data), (values, {tensor.name: tensor for tensor in tensors}))
-        # What fills the last tensor up is no part of it.
+        # The padding of the last tensor is not part of it.
         for end in range(len(data) - 28):
             with self.assertRaises(ValueError):
                 gguf.read(data[:end])

@@ -1,9 +1,9 @@
-//! Which accelerator QEMU is to use: KVM where it really runs 64-bit guests at speed, TCG otherwise.
+//! Which accelerator QEMU is to use: KVM if it really runs 64-bit guests at speed, TCG otherwise.
 //!
-//! That `/dev/kvm` can be opened says little: under some hosts KVM emulates most of what a booting guest does, and a
-//! boot loader never gets done. So a guest of one sector is run. It counts to twenty million before paging is on,
-//! counts again in 64-bit mode, waits for a timer interrupt there, and leaves through the debug-exit device. A
-//! processor does that in a tenth of a second; the probe allows two.
+//! That `/dev/kvm` can be opened says little: under some hosts KVM emulates most of a booting guest's work, and a boot
+//! loader never finishes. So a guest of one sector is run. It counts to twenty million before paging is on, counts
+//! again in 64-bit mode, waits for a timer interrupt there, and leaves through the debug-exit device. A processor does
+//! that in a tenth of a second; the probe allows two.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,10 +15,10 @@ use capos_host::tool;
 /// QEMU's accelerators for guests of this kind: everywhere, on Linux, on macOS, on Windows, on NetBSD.
 const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];
 
-/// The name of an accelerator, or nothing, where the probe is to choose.
+/// The name of an accelerator, or nothing, if the probe is to choose.
 ///
 /// # Errors
-/// QEMU has none of that name; says which there are. Said where options are read, before anything is built.
+/// QEMU has none of that name; says which there are. Printed when options are read, before anything is built.
 pub fn name(text: &str) -> Result<String, String> {
     match text.is_empty() || NAMES.contains(&text) {
         true => Ok(text.to_owned()),
@@ -26,7 +26,7 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The accelerator to use: what `ACCEL` names, or what the probe finds.
+/// The accelerator to use: that of `ACCEL`, or the probe's result.
 pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(name("foo").unwrap_err(), "there are tcg, kvm, hvf, whpx, nvmm");
     }
 
-    /// Whoever says `make run ACCEL=foo` hears of it before anything is installed or built.
+    /// A wrong `make run ACCEL=foo` is reported before anything is installed or built.
     #[test]
     fn make_knows_the_same_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

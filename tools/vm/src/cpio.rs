@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 
-/// What begins each entry.
+/// The bytes at the start of each entry.
 const MAGIC: &str = "070701";
 /// Kinds and permissions.
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 
-/// An archive of these folders and programs, each with its path. A folder stands before what is in it.
+/// An archive of these folders and programs, each with its path. A folder precedes its content.
 pub fn archive(folders: &[&str], programs: &[(&str, &[u8])]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let folders = folders.iter().map(|path| (*path, FOLDER, &[][..]));

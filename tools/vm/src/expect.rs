@@ -1,4 +1,4 @@
-//! The other end of a serial terminal: what has appeared on it as plain text, waiting for more, typing.
+//! The other end of a serial terminal: its output as plain text, waiting for more, typing.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -99,7 +99,7 @@ impl Stripper {
     }
 }
 
-/// What to wait for.
+/// The text to wait for.
 #[derive(Debug, Clone)]
 pub enum Pattern {
     /// This text.

@@ -1,4 +1,4 @@
-//! A program on Linux, in the machine that capOS runs in: Debian's kernel as it is packaged, and the program as its first
+//! A program on Linux, in the same kind of machine as capOS: Debian's kernel as packaged, and the program as its first
 //! process.
 
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use capos_host::tool;
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where a package has its kernel.
 const KERNEL: &str = "./boot/vmlinuz-";
-/// Its kernel writes to COM2, stays where it was linked, makes no detours round faults of processors that capOS makes
-/// none round, and begins anew where its first process ends, which ends the machine.
+/// The kernel writes to COM2, stays at its link address, and applies no mitigations that capOS does not apply either.
+/// It reboots when its first process ends, which ends the machine.
 const COMMAND_LINE: &str = "console=ttyS1 quiet nokaslr mitigations=off tsc=reliable panic=-1";
-/// What the kernel says of a first process that ended well.
+/// The kernel's message for a first process that ended well.
 const ENDED_WELL: &str = "exitcode=0x00000000";
 /// How long all of it may take, of the host's time: QEMU emulates vector arithmetic slowly.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Which kernel: what every command that compares with Linux takes.
+/// Which kernel: options of every command that compares with Linux.
 #[derive(clap::Args)]
 pub struct KernelArgs {
     /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
@@ -47,7 +47,7 @@ fn kernel(folder: &Path) -> Result<PathBuf> {
         return Ok(kernel);
     }
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let advice = "LINUX_KERNEL=FILE behind `make` takes a kernel that is there already";
+    let advice = "with LINUX_KERNEL=FILE, `make` uses an existing kernel";
     let asked = Command::new(tool::find(&["apt-cache"], "apt").context(advice)?).args(["depends", PACKAGE]).output()?;
     let package = dependency(&String::from_utf8_lossy(&asked.stdout));
     let package = package.with_context(|| format!("apt knows of no {PACKAGE} (`apt-get update`?); {advice}"))?;
@@ -94,8 +94,8 @@ fn unpack(package: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a static program as the first process of Linux on a machine that counts instructions; what it and the kernel
-/// wrote. It finds a folder `/home` in memory, with these files in it by their paths, and nothing else.
+/// Runs a static program as the first process of Linux on a machine that counts instructions; returns the output of it
+/// and the kernel. It finds a folder `/home` in memory, with these files in it by their paths, and nothing else.
 pub fn run(kernel: &Path, program: &Path, files: &[(&str, &[u8])], out: &Path) -> Result<String> {
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     let program = std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;

@@ -1,4 +1,4 @@
-//! QEMU's side of a running machine: what a person would do to the hardware.
+//! QEMU's side of a running machine: changes that a person would make to the hardware.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -20,7 +20,7 @@ pub enum Board {
     Q35,
 }
 
-/// What starts the boot loader.
+/// The firmware that starts the boot loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Firmware {
@@ -88,17 +88,17 @@ pub struct Machine {
     pub icount: bool,
 }
 
-/// The byte of Ctrl-], behind which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to the
-/// guest.
+/// The byte of Ctrl-], after which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to
+/// the guest.
 pub const ESCAPE: &str = "0x1d";
 
-/// What QEMU calls the image's drive.
+/// QEMU's name for the image's drive.
 pub const MEDIUM: &str = "medium";
 
 /// Where COM1 leads to.
 pub enum Line<'a> {
-    /// A socket at which somebody already listens, with a place for a socket of QEMU's own where the machine is to be
-    /// changed while it runs ([`crate::monitor`]).
+    /// A socket with a listener, and a path for QEMU's own socket if the machine is to be changed while it runs
+    /// ([`crate::monitor`]).
     Socket(&'a Path, Option<&'a Path>),
     /// A terminal, as a person sits at.
     Terminal(OwnedFd),
@@ -106,7 +106,7 @@ pub enum Line<'a> {
     Nowhere,
 }
 
-/// Where OVMF lies on the distributions.
+/// Where OVMF is on the distributions.
 const OVMF: [&str; 5] = [
     "/usr/share/ovmf/OVMF.fd",
     "/usr/share/edk2/ovmf/OVMF_CODE.fd",
@@ -116,7 +116,7 @@ const OVMF: [&str; 5] = [
 ];
 
 impl Machine {
-    /// The machine that `make run` and scenarios use unless told otherwise.
+    /// The default machine of `make run` and of scenarios.
     pub fn new(image: &Path, accelerator: &str) -> Self {
         Self {
             board: Board::Q35,
@@ -204,7 +204,7 @@ impl Machine {
             }
             (None, Medium::Sata) => {
                 arguments.push("-drive".into());
-                // QEMU has no SATA disk that cannot be written, so what is written goes elsewhere.
+                // QEMU has no SATA disk that cannot be written, so writes go elsewhere.
                 let image = image.replace("readonly=on", "snapshot=on");
                 arguments.push(format!("if=none,id={MEDIUM},{image}"));
                 arguments.push("-device".into());
@@ -252,8 +252,8 @@ impl Machine {
         Ok(command)
     }
 
-    /// A command that runs the machine with COM1 in the terminal that the command is started in, which is QEMU's own as
-    /// well behind [`ESCAPE`], and COM2 written to a file.
+    /// A command that runs the machine with COM1 in the terminal that the command is started in, which controls QEMU as
+    /// well after [`ESCAPE`], and COM2 written to a file.
     pub fn console(&self, log: &Path) -> Result<Command> {
         let mut command = self.command()?;
         command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
@@ -261,7 +261,7 @@ impl Machine {
         Ok(command)
     }
 
-    /// Starts the machine with COM2 written to a file, and a monitor at a socket: what is asked for with `log` there is
+    /// Starts the machine with COM2 written to a file, and a monitor at a socket: traces requested with `log` there are
     /// written to `trace`.
     pub fn start_traced(&self, log: &Path, monitor: &Path, trace: &Path) -> Result<Running> {
         let mut command = mortal(self.command()?);
@@ -305,7 +305,7 @@ impl Machine {
     }
 }
 
-/// QEMU, to be killed should this program die: `setpriv`, where it is there, asks for that and becomes QEMU.
+/// QEMU, to be killed should this program die: `setpriv`, if it is there, asks for that and becomes QEMU.
 fn mortal(qemu: Command) -> Command {
     let Ok(setpriv) = tool::find(&["setpriv"], "util-linux") else { return qemu };
     let mut command = Command::new(setpriv);
@@ -347,7 +347,7 @@ impl Running {
     }
 
     /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
-    /// so this looks every few milliseconds; what it finds does not depend on when it looks.
+    /// so this checks every few milliseconds; the result does not depend on the time of the check.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<End>> {
         loop {
             if let Some(end) = self.ended()? {
@@ -360,7 +360,7 @@ impl Running {
         }
     }
 
-    /// What QEMU said on its error output; to be asked after the end.
+    /// QEMU's error output; call it after the end.
     pub fn complaint(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut output) = self.child.stderr.take() {

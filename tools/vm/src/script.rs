@@ -24,7 +24,7 @@ pub enum Step {
     Quit,
 }
 
-/// A step and the line it stands on.
+/// A step and its line.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// Counted from one.
@@ -100,7 +100,7 @@ fn regex(bytes: Vec<u8>) -> Result<Pattern> {
     Ok(Pattern::Regex(regex))
 }
 
-/// The bytes of a quoted text at the start of `text`, and what follows it.
+/// The bytes of a quoted text at the start of `text`, and the rest.
 fn quoted(text: &str) -> Result<(Vec<u8>, &str)> {
     let mut rest = text.strip_prefix('"').context("a text in double quotes is expected")?.chars();
     let mut bytes = Vec::new();

@@ -13,22 +13,22 @@ use crate::expect::Stripper;
 /// `scriptreplay` reads it.
 pub const FILE: &str = "terminal.timing";
 
-/// A piece of what a terminal got: when it came, since the machine was started, and its bytes.
+/// A piece of a terminal's output: its time since the machine was started, and its bytes.
 pub type Piece = (Duration, usize);
 
-/// What has to have appeared bit by bit. Each is a regular expression, which is found behind the one before, and counts from when
-/// the last letter that it matches was there.
+/// Texts that must have appeared piece by piece. Each is a regular expression, which is found after the one before, and
+/// counts from when the last letter that it matches was there.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// What was there before, such as what a person typed.
+    /// The text before that, such as what a person typed.
     pub after: String,
-    /// The first of what appeared then.
+    /// The first of the text that appeared then.
     pub begins: String,
-    /// What it ends with.
+    /// Its last part.
     pub ends: String,
-    /// Of the time from `after` to `ends` at least so many hundredths went by from `begins` to `ends`. It is a share, so that
-    /// it does not depend on how fast the host is.
+    /// Of the time from `after` to `ends`, at least this percentage passed between `begins` and `ends`. It is a share,
+    /// so that it does not depend on how fast the host is.
     pub share: u32,
 }
 
@@ -43,7 +43,7 @@ pub fn lines(pieces: &[Piece]) -> String {
     pieces.iter().map(line).collect()
 }
 
-/// The pieces that such a file tells of.
+/// The pieces in such a file.
 fn parse(text: &str) -> Option<Vec<Piece>> {
     let mut time = Duration::ZERO;
     let piece = |line: &str| {
@@ -54,10 +54,10 @@ fn parse(text: &str) -> Option<Vec<Piece>> {
     text.lines().map(piece).collect()
 }
 
-/// What appeared on a terminal, and when it had come so far.
+/// The text that appeared on a terminal, with times.
 struct Timed {
     text: String,
-    /// Bytes of the text with the time at which there were so many; both grow.
+    /// Lengths of the text in bytes, each with the time at which the text reached it; both grow.
     reached: Vec<(usize, Duration)>,
 }
 
@@ -69,7 +69,7 @@ impl Timed {
             rest = more;
             for byte in piece.chunks(1) {
                 stripper.feed(byte, &mut timed.text);
-                // What was taken back is there no more.
+                // Erased text no longer counts.
                 let length = timed.text.len();
                 while timed.reached.pop_if(|(reached, _)| *reached > length).is_some() {}
                 if timed.reached.last().is_none_or(|(reached, _)| *reached < length) {
@@ -80,7 +80,7 @@ impl Timed {
         timed
     }
 
-    /// What matches from a place on: when it was there, and where it ends.
+    /// A match from a place on: when it appeared, and where it ends.
     fn find(&self, wanted: &Regex, from: usize) -> Option<(Duration, usize)> {
         let end = from + wanted.find(self.text.get(from..)?)?.end();
         let time = self.reached.iter().find(|(reached, _)| *reached >= end).map(|(_, time)| *time);
@@ -160,7 +160,7 @@ mod tests {
             timing.holds(&Timed::of(raw.as_bytes(), &times, Stripper::default()))
         };
         assert_eq!(whole(&[(0, "ask\n"), (800, "one "), (900, "two"), (1000, " three")]), Ok(()));
-        // The first letter counts, whatever comes with it, and what was taken back does not.
+        // The first letter counts, whatever comes with it, and erased text does not.
         assert_eq!(whole(&[(0, "ask\n"), (700, "x\u{8}o"), (990, "ne two"), (1000, " three")]), Ok(()));
         for at_once in [
             &[(0, "ask\n"), (1000, "one two three")][..],

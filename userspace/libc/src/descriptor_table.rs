@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Most descriptors of a process.
 pub const MAX_DESCRIPTORS: usize = 1024;
 
-/// Numbers and what they stand for; the lowest free number is given first.
+/// Numbers and their objects; the lowest free number is given first.
 #[derive(Debug)]
 pub struct DescriptorTable<T> {
     places: Vec<Option<Place<T>>>,
@@ -27,12 +27,12 @@ impl<T: Clone> DescriptorTable<T> {
         self.places.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
-    /// What a number stands for.
+    /// The object of a number.
     pub fn get(&self, number: i32) -> Option<T> {
         self.place(number).map(|place| place.open.clone())
     }
 
-    /// Gives out the lowest free number that is at least `from`; `None` where there is none.
+    /// Gives out the lowest free number that is at least `from`; `None` if there is none.
     pub fn add(&mut self, open: T, from: usize, close_on_exec: bool) -> Option<i32> {
         let taken = |at: &usize| self.places.get(*at).is_some_and(Option::is_some);
         let at = (from..MAX_DESCRIPTORS).find(|at| !taken(at))?;
@@ -40,8 +40,8 @@ impl<T: Clone> DescriptorTable<T> {
         i32::try_from(at).ok()
     }
 
-    /// Makes a number stand for something. What it stood for before; nothing is done and `Err` given where the number
-    /// is out of range.
+    /// Makes a number stand for something. Returns its earlier object; if the number is out of range, it does nothing
+    /// and returns `Err`.
     pub fn set(&mut self, number: i32, open: T, close_on_exec: bool) -> Result<Option<T>, T> {
         match usize::try_from(number).ok().filter(|at| *at < MAX_DESCRIPTORS) {
             Some(at) => Ok(self.put(at, Place { open, close_on_exec }).map(|place| place.open)),
@@ -56,18 +56,18 @@ impl<T: Clone> DescriptorTable<T> {
         self.places.get_mut(at)?.replace(place)
     }
 
-    /// Frees a number. What it stood for.
+    /// Frees a number. Its earlier object.
     pub fn remove(&mut self, number: i32) -> Option<T> {
         let place = self.places.get_mut(usize::try_from(number).ok()?)?.take()?;
         Some(place.open)
     }
 
-    /// Whether a number would be closed where a program replaces itself.
+    /// Whether a number would be closed when a program replaces itself.
     pub fn close_on_exec(&self, number: i32) -> Option<bool> {
         self.place(number).map(|place| place.close_on_exec)
     }
 
-    /// Says whether it would; `None` where the number stands for nothing.
+    /// Says whether it would; `None` if the number stands for nothing.
     pub fn set_close_on_exec(&mut self, number: i32, close: bool) -> Option<()> {
         let place = self.places.get_mut(usize::try_from(number).ok()?)?.as_mut()?;
         place.close_on_exec = close;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     proptest! {
-        /// The table does what a map does, and fills from below.
+        /// The table behaves like a map, and fills from below.
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((0_u8..4, 0_i32..12), 0..60)) {
             let mut table = DescriptorTable::new();

@@ -1,7 +1,7 @@
-//! Paths: whole names from the top of what the process was granted, judged before anybody is asked.
+//! Paths: whole names from the top of what the process was granted, checked before a server is called.
 //!
 //! `.` and `..` are resolved by name, as in Plan 9 and WASI: `a/..` is where `a` is, whether `a` exists or not and
-//! whatever it is. So the name of a granted directory is never left by what stands behind it.
+//! whatever it is. So a path never leaves a granted directory by the names after it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,14 +72,14 @@ impl Path {
         if self.text.is_empty() { "/" } else { &self.text }
     }
 
-    /// The first name, and what stands behind it; `None` for the top.
+    /// The first name, and the rest after it; `None` for the top.
     pub fn split(&self) -> Option<(&str, &str)> {
         let text = self.text.strip_prefix('/')?;
         Some(text.split_once('/').unwrap_or((text, "")))
     }
 }
 
-/// What a path names inside a directory that was opened: its names, or `None` where it leaves it or starts at the top.
+/// The target of a path inside a directory that was opened: its names, or `None` if it leaves it or starts at the top.
 pub fn inside(written: &str) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     if written.starts_with('/') {
@@ -97,7 +97,7 @@ pub fn inside(written: &str) -> Option<String> {
     Some(names.join("/"))
 }
 
-/// Whether a name can stand in a path, so that what a server says can be told to the program.
+/// Whether a name can be part of a path, so that a server's names can be passed to the program.
 pub fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && name.len() <= MAX_NAME && !name.contains(['/', '\0'])
 }
@@ -164,7 +164,7 @@ mod tests {
             }
             // A path is its own, from wherever it is looked at.
             prop_assert_eq!(self::path(&written, path.as_str()), path.as_str());
-            // Where it starts does not matter, only what is written.
+            // Only the written bytes matter, not its start.
             let whole = if written.starts_with('/') { written.clone() } else { format!("{base}/{written}") };
             prop_assert_eq!(self::path("/", &whole), path.as_str());
         }

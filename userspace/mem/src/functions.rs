@@ -10,12 +10,12 @@ use core::arch::asm;
 /// Copies forwards in blocks of 64; then what is left from both of its ends, which may overlap.
 ///
 /// # Safety
-/// `source` readable, `target` writable for `length` bytes; where they overlap, `target` lies
-/// before `source`.
+/// `source` readable, `target` writable for `length` bytes; if they overlap, `target` is before
+/// `source`.
 #[inline]
 unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: reads and writes exactly `length` bytes; each block is loaded before it is stored,
-    // blocks ascend, so an overlap with `target` first is right. What is left is loaded whole before any of it is stored.
+    // blocks ascend, so an overlap with `target` first is right. The rest is loaded whole before any of it is stored.
     unsafe {
         asm!(
             "cmp {n}, 64",
@@ -96,7 +96,7 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
 /// Copies backwards, from the ends.
 ///
 /// # Safety
-/// As [`copy_forwards`], but where they overlap, `target` lies after `source`.
+/// As [`copy_forwards`], but if they overlap, `target` is after `source`.
 #[inline]
 unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: the ends are one past the ranges; blocks descend, each is loaded before it is stored.
@@ -152,10 +152,10 @@ unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, length: usize) -
 unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, length: usize) -> *mut u8 {
     let distance = (target as usize).wrapping_sub(source as usize);
     if distance >= length {
-        // SAFETY: `target` lies before `source` or behind its end.
+        // SAFETY: `target` is before `source` or after its end.
         unsafe { copy_forwards(target, source, length) };
     } else {
-        // SAFETY: `target` lies inside the source, behind its start.
+        // SAFETY: `target` is inside the source, after its start.
         unsafe { copy_backwards(target, source, length) };
     }
     target
@@ -226,7 +226,7 @@ unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut 
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     let mut at = 0_usize;
     while at.wrapping_add(8) <= length {
-        // SAFETY: eight bytes from `at` lie inside both of the caller's ranges.
+        // SAFETY: eight bytes from `at` are inside both of the caller's ranges.
         let (a, b) =
             unsafe { (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned()) };
         if a != b {
@@ -235,7 +235,7 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
         at = at.wrapping_add(8);
     }
     while at < length {
-        // SAFETY: `at` lies inside both of the caller's ranges.
+        // SAFETY: `at` is inside both of the caller's ranges.
         let (a, b) = unsafe { (left.add(at).read(), right.add(at).read()) };
         if a != b {
             return i32::from(a).wrapping_sub(i32::from(b));
@@ -299,7 +299,7 @@ mod tests {
             for distance in [1_usize, 3, 8, 15, 16, 17, 64, 100] {
                 let original = pattern(length + distance);
                 let (mut up, mut down) = (original.clone(), original.clone());
-                // SAFETY: source and target lie inside the same vector.
+                // SAFETY: source and target are inside the same vector.
                 unsafe {
                     memmove(up.as_mut_ptr().add(distance), up.as_ptr(), length);
                     memmove(down.as_mut_ptr(), down.as_ptr().add(distance), length);

@@ -19,7 +19,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes of a text; `None` where it is not exactly what [`encode`] makes.
+/// The bytes of a text; `None` if it is not exactly what [`encode`] makes.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(4) {

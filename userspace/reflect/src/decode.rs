@@ -21,7 +21,7 @@ use crate::{base64, pointer};
 /// array.
 ///
 /// # Errors
-/// The message is malformed, holds what the schema does not know, or says too much.
+/// The message is malformed, contains fields that the schema does not know, or is too large.
 pub fn decode_results(method: &MethodInfo, results: &IncomingMessage) -> Result<Value, ReflectError> {
     decode((method.results_type)(), results)
 }
@@ -29,7 +29,7 @@ pub fn decode_results(method: &MethodInfo, results: &IncomingMessage) -> Result<
 /// A message of a struct type as JSON.
 ///
 /// # Errors
-/// The message is malformed, holds what the schema does not know, or says too much.
+/// The message is malformed, contains fields that the schema does not know, or is too large.
 pub fn decode(ty: Type, message: &IncomingMessage) -> Result<Value, ReflectError> {
     let schema = pointer::schema_of(ty).map_err(|error| Path::default().capnp(&error))?;
     let mut refusal = None;
@@ -93,8 +93,8 @@ impl Walk {
         let is_set = reader.has(field).map_err(|error| self.refuse(&error))?;
         let is_slot = matches!(field.get_proto().which(), Ok(field::Slot(_)));
         let ty = field.get_type().which();
-        // A pointer that is null says nothing where absence means something; in a struct that holds
-        // itself it is also what ends the walk.
+        // If absence has a meaning, a null pointer is left out; in a struct that contains itself it
+        // also ends the walk.
         let may_be_absent = has_annotation(field, optional::ID).map_err(|error| self.refuse(&error))?
             || (is_slot && matches!(ty, TypeVariant::Struct(_)));
         if !is_set && may_be_absent && !in_union(field) {

@@ -28,7 +28,8 @@ pub fn encode_params(method: &MethodInfo, params: &Value) -> Result<Message, Ref
     encode_call(method, params, |_| {})
 }
 
-/// The same, with what the runner adds or changes once the model's part is known to have none of the runner's parameters.
+/// The same, with the runner's additions or changes once the model's part is known to have none of the runner's
+/// parameters.
 ///
 /// # Errors
 /// As those of [`encode_params`].
@@ -45,7 +46,7 @@ pub fn encode_call(
     if let Some(name) = method.runner_params.iter().find(|name| members.contains_key(**name)) {
         return path.name(name, |path| Err(path.error(UNKNOWN)));
     }
-    // What is the model's is checked before anything is put in its place.
+    // The model's part is checked before anything is inserted instead of it.
     let message = encode((method.params_type)(), params)?;
     let before = members.clone();
     add(&mut members);
@@ -58,7 +59,8 @@ pub fn encode_call(
 /// The JSON is not exactly what the type holds, or the message is too large.
 pub fn encode(ty: Type, value: &Value) -> Result<Message, ReflectError> {
     let schema = pointer::schema_of(ty).map_err(|error| Path::default().capnp(&error))?;
-    // The encoder may run twice and knows only its own errors; the refusal in words goes beside it.
+    // The encoder may run twice and knows only its own errors; the rejection with its path is returned through this
+    // cell.
     let refusal: RefCell<Option<ReflectError>> = RefCell::new(None);
     let result = wire::encode::<any_pointer::Owned>(64, |root, _caps| {
         let mut path = Path::default();
@@ -127,7 +129,7 @@ fn members_of<'v>(value: &'v Value, path: &Path) -> Result<&'v Map<String, Value
     value.as_object().ok_or_else(|| path.error(format!("expected an object, found {}", kind_of(value))))
 }
 
-/// What a JSON value is, in words.
+/// The kind of a JSON value, as text.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

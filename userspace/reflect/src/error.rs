@@ -1,4 +1,4 @@
-//! Refusals, and the path to what is refused.
+//! Errors, and the path to the rejected value.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -29,7 +29,7 @@ impl ReflectError {
         &self.path
     }
 
-    /// Why, in words.
+    /// Why, as text.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -90,7 +90,7 @@ impl Path {
         result
     }
 
-    /// A refusal of what is here.
+    /// An error in the value here.
     pub(crate) fn error(&self, reason: impl Into<Cow<'static, str>>) -> ReflectError {
         let mut path = String::from("$");
         for step in &self.steps {
@@ -114,7 +114,7 @@ impl Path {
     }
 }
 
-/// A name from the JSON, shortened: what an error quotes of its input is bounded.
+/// A name from the JSON, shortened: an error's quotation of its input is bounded.
 pub(crate) fn short(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => Cow::Owned(alloc::format!("{}…", name.get(..end).unwrap_or_default())),

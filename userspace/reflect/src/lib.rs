@@ -1,9 +1,9 @@
 //! Calls by reflection: the parameters of any method from JSON, and its results as JSON.
 //!
-//! What a model says is data. [`parse`] takes its text (no duplicate names, limited size and
-//! depth), [`encode_params`] makes a message of it that says exactly what the text says or refuses
-//! it with the path of the offence, and [`decode_results`] tells what came back. [`validate`] checks
-//! a value against a JSON Schema that somebody gave.
+//! A model's output is data. The function [`parse`] takes its text (no duplicate names, limited
+//! size and depth). A message that says exactly what the text says is made by [`encode_params`],
+//! which rejects other texts with the path of the error. The answer becomes JSON with
+//! [`decode_results`]. Values are checked against a JSON Schema by [`validate`].
 //!
 //! # The JSON form
 //!
@@ -39,9 +39,9 @@ pub use error::ReflectError;
 pub use parse::{MAX_TEXT, parse};
 pub use validate::{check_schema, validate};
 
-/// Deepest nesting of JSON that is taken, told or checked.
+/// Deepest nesting of JSON that is read, written or checked.
 pub const MAX_DEPTH: usize = 64;
-/// Most values in one JSON text that is told: what a message of a few words may claim to hold.
+/// Most values in one JSON text that is written: a message of a few words can claim to hold more.
 pub const MAX_VALUES: usize = 1 << 18;
-/// What stands for a capability in results.
+/// The placeholder of a capability in results.
 pub const CAPABILITY: &str = "<capability>";

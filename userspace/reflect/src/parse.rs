@@ -13,7 +13,7 @@ use crate::error::{ReflectError, short};
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// A JSON value from text. Unlike `serde_json`'s own, an object that names a member twice is refused:
-/// two readers could understand it differently. Members stand in the order of their names, so that one value has one text.
+/// two readers could understand it differently. Members are sorted by name, so that one value has one text.
 ///
 /// # Errors
 /// Not JSON, longer than [`MAX_TEXT`], deeper than [`crate::MAX_DEPTH`], or a duplicate name.
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Value, ReflectError> {
     if !depth(&value, crate::MAX_DEPTH) {
         return Err(ReflectError::whole("nested deeper than 64 levels"));
     }
-    // `serde_json` keeps the order of the text where any crate of the build asks it to.
+    // `serde_json` keeps the order of the text if any crate of the build asks it to.
     value.sort_all_objects();
     Ok(value)
 }

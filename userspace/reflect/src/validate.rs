@@ -4,7 +4,7 @@
 //! `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `minLength`, `maxLength`,
 //! `minItems`, `maxItems`, `anyOf`, `$ref` to `#/$defs/…` and `$defs`; and those that say nothing
 //! about validity: `$schema`, `title`, `description`, `default`, `examples`, `contentEncoding`.
-//! Any other keyword is refused: what is not checked must not look as if it were.
+//! Any other keyword is rejected: it must not look as if it were checked.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,14 +21,14 @@ const MAX_REFERENCES: usize = 16;
 /// Checks a value against a schema, after checking the schema with [`check_schema`].
 ///
 /// # Errors
-/// Where the value is not as the schema says, with the path in the value; or where the schema uses
-/// what is not supported, with the path in the schema.
+/// If the value is not as the schema says, with the path in the value; or if the schema uses what
+/// is not supported, with the path in the schema.
 pub fn validate(schema: &Value, value: &Value) -> Result<(), ReflectError> {
     check_schema(schema)?;
     check(schema, schema, value, &mut Path::default(), 0)
 }
 
-/// Checks that a schema uses only what [`validate`] supports, everywhere in it.
+/// Checks that a schema uses only the keywords that [`validate`] supports, everywhere in it.
 ///
 /// # Errors
 /// Names the keyword and its path.

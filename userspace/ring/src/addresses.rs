@@ -9,7 +9,7 @@ pub use capos_abi::{LARGE_PAGE, PAGE};
 /// enough wherever it begins.
 const LOOKED_AT: usize = 8;
 
-/// Where a range begins in a gap: behind a page that stays unused.
+/// Where a range begins in a gap: after a page that stays unused.
 fn start_in(gap: u64, length: u64) -> Option<u64> {
     let start = gap.checked_add(PAGE)?;
     if length < LARGE_PAGE { Some(start) } else { start.checked_next_multiple_of(LARGE_PAGE) }
@@ -41,7 +41,7 @@ impl Addresses {
         Self { gaps: BTreeMap::new(), by_length: BTreeSet::new(), rest: MAP_START }
     }
 
-    /// Takes a range of this length, in whole pages: from the smallest gap that holds it, else behind all that is taken.
+    /// Takes a range of this length, in whole pages: from the smallest gap that holds it, else after all that is taken.
     /// One of [`LARGE_PAGE`] or more begins at a multiple of that, so that the kernel can show it in large pages.
     pub fn take(&mut self, length: u64) -> Option<u64> {
         let needed = length.checked_add(2 * PAGE).filter(|_| length > 0)?;
@@ -72,7 +72,7 @@ impl Addresses {
         tight.or_else(|| self.by_length.range((needed.checked_add(slack)?, 0)..).next().and_then(fits))
     }
 
-    /// Gives a range back, or a part of one, or several with what lies between them.
+    /// Gives a range back, or a part of one, or several with the space between them.
     pub fn give(&mut self, start: u64, length: u64) {
         let mut end = start.saturating_add(length).min(self.rest);
         let mut start = start.max(MAP_START);
@@ -135,12 +135,12 @@ mod tests {
         assert_eq!(addresses.take(PAGE), Some(a + 7 * PAGE));
         addresses.give(a + 3 * PAGE, 2 * PAGE);
         assert_eq!(addresses.take(PAGE), Some(a + 3 * PAGE));
-        // What is free already is passed over.
+        // Free parts are skipped.
         addresses.give(a, 20 * PAGE);
         assert_eq!(addresses.take(9 * PAGE), Some(a));
     }
 
-    /// Looking at every mapping for each would take 20 thousand million steps here.
+    /// Searching all mappings for each would take 20 billion steps here.
     #[test]
     fn many_mappings_do_not_make_the_next_one_dear() {
         const MANY: u64 = 200_000;
@@ -169,12 +169,12 @@ mod tests {
         let b = addresses.take(3 * LARGE_PAGE).unwrap();
         assert_eq!((a % LARGE_PAGE, b % LARGE_PAGE), (0, 0));
         assert!(b > a + LARGE_PAGE + PAGE, "a page between them is not used");
-        // What lies before and between them is used by small ranges.
+        // The space before and between them is used by small ranges.
         assert!(addresses.take(PAGE).unwrap() < b);
         addresses.give(a, LARGE_PAGE + PAGE);
         assert_eq!(addresses.take(LARGE_PAGE), Some(a), "a gap that holds it just so");
         addresses.give(a, LARGE_PAGE);
-        // Gaps that are long enough but lie wrong do not hide one that lies right.
+        // Gaps that are long enough but misaligned do not hide a suitable one.
         let many: Vec<u64> = (0..20).map(|_| addresses.take(LARGE_PAGE + 3 * PAGE).unwrap()).collect();
         let end = addresses.take(4 * LARGE_PAGE).unwrap();
         for start in &many {

@@ -1,7 +1,7 @@
 //! Calls that hold up the thread that makes them, through that thread's own ring, without an executor.
 //!
 //! For code that runs on any thread of a process, such as a C library. One call of a thread is in flight at a time.
-//! Whoever else uses the ring, such as the runtime of an async program on the same thread, does so between these calls.
+//! Another user of the ring, such as the runtime of an async program on the same thread, uses it between these calls.
 
 use alloc::vec::Vec;
 use core::any::Any;
@@ -24,10 +24,10 @@ use crate::ring::Ring;
 const SHORT_ANSWER: u32 = 512;
 
 /// Gives the address where the kernel has mapped the ring of the thread that calls it, or 0 where it knows of none. It
-/// tells the truth on each thread that it is called on, for as long as that thread lives.
+/// is correct on each thread that calls it, for as long as that thread lives.
 pub type Here = fn() -> u64;
 
-/// Room for so many bytes, or none where there is no memory for them.
+/// A buffer of `bytes` bytes, or an empty one if there is no memory.
 fn buffer(bytes: usize) -> Vec<Word> {
     let mut words = Vec::new();
     if words.try_reserve_exact(bytes / 8).is_ok() {
@@ -36,8 +36,8 @@ fn buffer(bytes: usize) -> Vec<Word> {
     words
 }
 
-/// Room for the results of a call. Where there is no memory for as much, for a short answer, as most are: who has used up
-/// the account can still give things back.
+/// Room for the results of a call. If there is no memory for that many, room for a short answer, which most are: a
+/// process whose account is used up can still release objects.
 fn room(results: u32) -> Result<Vec<Word>, CallError> {
     let rooms = [results, results.min(SHORT_ANSWER)].map(|bytes| usize::try_from(bytes).unwrap_or(0));
     let found = rooms.into_iter().map(|bytes| (bytes, buffer(bytes))).find(|(bytes, room)| room.len() == bytes / 8);
@@ -64,7 +64,7 @@ impl Ring {
         let capacity = u32::try_from(room.len().saturating_mul(8)).unwrap_or(results);
         let mut lent = Lent { received: room, ..Lent::default() };
         let operation = message::call(cap, (interface, method), message, capacity, &mut lent)?;
-        // SAFETY: what the operation names is kept in `lent` until it has ended.
+        // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
         let completion = unsafe { self.run(operation, NO_DEADLINE) };
         if completion.status == Status::TooLarge as i32 && capacity < results {
             return Err(CallError::Transport(Status::OutOfMemory));
@@ -75,7 +75,7 @@ impl Ring {
     }
 }
 
-/// A call that is to be waited for beside others.
+/// A call to wait for in parallel with others.
 #[derive(Debug)]
 pub struct Asked {
     /// The capability.
@@ -89,10 +89,9 @@ pub struct Asked {
 }
 
 impl Ring {
-    /// Waits until the first of these comes to pass: a word of memory is woken or holds something else than expected, one
-    /// of the calls is answered, the deadline (nanoseconds since boot) is over. All of them have ended then. The answers
-    /// are not looked at: the calls ask no more than to be told when. One fewer of them than
-    /// [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) count.
+    /// Waits for the first of these: a word of memory is woken or differs from the expected value, one of the calls is
+    /// answered, or the deadline (nanoseconds since boot) is over. Then all of them have ended. The answers are
+    /// dropped: only their arrival matters. At most [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) - 1 calls are made.
     pub fn wait_for_any(&self, word: (u64, u32), calls: Vec<Asked>, deadline: u64) {
         let (address, expected) = word;
         let mut operations = Vec::from([Operation::WaitWord { address, expected }]);
@@ -105,7 +104,7 @@ impl Ring {
                 lent.push(kept);
             }
         }
-        // SAFETY: what the operations name is kept in `lent` until all have ended.
+        // SAFETY: the memory that the operations name is kept in `lent` until all have ended.
         unsafe { self.run_any(&operations, deadline) };
         drop(lent);
     }
@@ -137,7 +136,7 @@ impl BlockingCap {
     /// A handle of a capability that something else keeps.
     ///
     /// # Safety
-    /// `here` tells the truth.
+    /// `here` is correct.
     pub unsafe fn borrowed<C: Client>(here: Here, id: u64) -> C {
         C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: None }))
     }
@@ -150,7 +149,8 @@ impl BlockingCap {
         C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: Some(results) }))
     }
 
-    /// Gives up the handle of a capability and leaves the capability in the table: its identifier, for another handle.
+    /// Drops the handle of a capability and leaves the capability in the table: returns its identifier, for another
+    /// handle.
     #[must_use]
     pub fn into_id(cap: &Cap) -> u64 {
         cap.transport().forget();
@@ -158,7 +158,7 @@ impl BlockingCap {
     }
 
     fn ring(&self) -> Result<Ring, Status> {
-        // SAFETY: who made the first handle vouches for `here`.
+        // SAFETY: the creator of the first handle vouches for `here`.
         unsafe { Ring::at((self.here)()) }
     }
 }

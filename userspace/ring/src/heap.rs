@@ -1,9 +1,9 @@
 //! The process's one heap. It begins with an arena inside the program and grows by memory objects that the
 //! process's account pays for.
 //!
-//! Growing calls the kernel while the allocator is locked, so it allocates nothing: its messages
-//! are made by `raw_calls` on the stack, and its completions are taken out of the ring
-//! from between those of others.
+//! Growing calls the kernel while the allocator is locked, so it must not allocate. `raw_calls`
+//! makes its messages on the stack, and it takes its completions from the ring among those of
+//! others.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
@@ -33,7 +33,7 @@ const GROWTH_PART: u64 = 8;
 /// Room for the allocator's own accounts of an allocation, in bytes.
 const OVERHEAD: u64 = 128;
 
-/// The process's allocator, behind a lock of this kind.
+/// The process's allocator, protected by a lock of this kind.
 pub struct Heap<L: RawMutex>(TalcLock<L, Growth>);
 
 impl<L: RawMutex> Heap<L> {
@@ -47,7 +47,7 @@ impl<L: RawMutex> Heap<L> {
     /// Lets it grow at the expense of an account, into an address space.
     ///
     /// # Safety
-    /// `here` tells the truth ([`Here`]). Nothing else of the process maps anything from
+    /// `here` is correct ([`Here`]). Nothing else of the process maps anything from
     /// [`HEAP_START`](capos_abi::bootstrap::HEAP_START) to [`MAP_START`](capos_abi::bootstrap::MAP_START).
     pub unsafe fn use_kernel_memory(&self, account: u64, space: u64, here: Here) {
         self.0.lock().source.means = Some(Means { account, space, here });
@@ -91,7 +91,7 @@ impl<L: RawMutex> BlockSource for Heap<L> {
     }
 }
 
-/// How it grows: the process's account and address space, and the ring of whoever needs memory.
+/// How it grows: the process's account and address space, and the ring of the thread that needs memory.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     account: u64,
@@ -102,7 +102,7 @@ struct Means {
 impl Means {
     /// Makes memory and maps it at `start`, readable and writable.
     fn grow(&self, start: u64, bytes: u64) -> bool {
-        // SAFETY: who gave the means vouches for `here`.
+        // SAFETY: the caller that gave the means vouches for `here`.
         unsafe { Ring::at((self.here)()) }
             .is_ok_and(|ring| raw_calls::grow(&ring, self.account, self.space, start, bytes))
     }
@@ -149,7 +149,7 @@ unsafe impl Source for Growth {
         let mut bytes = least.max(page_of(step));
         let start = talc.source.end;
         start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
-        // Near the account's limit as much as there is, nearly: what is needed alone would take an object each time.
+        // Near the account's limit it takes almost all that is left: single small requests would each take an object.
         while !means.grow(start, bytes) {
             if bytes == least {
                 return Err(());
@@ -161,7 +161,7 @@ unsafe impl Source for Growth {
         let pointer =
             |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
         talc.source.heap_end = match talc.source.heap_end {
-            // SAFETY: the kernel has just mapped the range behind the heap; nothing else uses it.
+            // SAFETY: the kernel has just mapped the range after the heap; nothing else uses it.
             Some(heap_end) => Some(unsafe { talc.extend(heap_end, pointer(end)) }),
             // SAFETY: the same, as a heap of its own.
             None => unsafe { talc.claim(pointer(start), usize::try_from(bytes).map_err(|_| ())?) },

@@ -1,8 +1,8 @@
-//! The system calls on the host, where a test stands in for the kernel.
+//! The system calls on the host, where a test replaces the kernel.
 
 use core::cell::Cell;
 
-/// What answers `ENTER`: see [`enter`] for its arguments.
+/// The implementation of `ENTER`: see [`enter`] for its arguments.
 pub type Enter = fn(u32, u32, u64) -> u64;
 
 std::thread_local! {
@@ -18,7 +18,7 @@ pub fn set_enter(enter: Enter) {
 /// deadline. Says how many entries were taken.
 ///
 /// # Panics
-/// Where no kernel is in place.
+/// If no kernel is in place.
 #[expect(clippy::panic, reason = "a test that calls a kernel that it has not made fails")]
 pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     match ENTER.get() {

@@ -1,12 +1,13 @@
-//! What a process must know of its launch record before it has memory to read it into.
+//! The part of the launch record that a process needs before it has memory to read it into.
 
 use capnp::message::{Reader, ReaderOptions, SegmentArray};
 use capos_schema::kernel::{AddressSpaceClient, DebugLogClient, ResourceAccountClient};
 use capos_schema::kernel_capnp::{launch_record, named_capability};
 use capos_schema::system::LoggerClient;
 
-/// The identifiers of the account and of the address space with which the process's heap can grow, read where the record
-/// lies: it may be larger than the memory that a process begins with. `None` where it has not both, or is no record.
+/// The identifiers of the account and of the address space with which the process's heap can grow. The record is read
+/// in place, since it may be larger than the process's first memory. `None` if it lacks one of them, or is not a
+/// record.
 #[must_use]
 pub fn means_to_grow(record: &[u8]) -> Option<(u64, u64)> {
     let account = ("account", ResourceAccountClient::INTERFACE_ID);
@@ -23,7 +24,7 @@ pub struct LastWords {
     pub logger: Option<u64>,
 }
 
-/// What of the kind the launch record names, read where it lies.
+/// Those of its capabilities that the launch record names, read in place.
 #[must_use]
 pub fn last_words(record: &[u8]) -> LastWords {
     let [debug, logger] =

@@ -1,15 +1,15 @@
-//! A thread's way to the kernel, for whoever builds a process on it: the runtime of async programs and the C library
-//! below `std`.
+//! A thread's access to the kernel, for the libraries that processes are built on: the runtime of async programs and
+//! the C library below `std`.
 //!
-//! It holds the system calls, the ends of a thread's [`Ring`], the one way to make a CALL of a message and to read
-//! what became of it ([`message`]), calls that hold up the thread that makes them ([`BlockingCap`]), and what a process
-//! has once: its [`Heap`], with a [`ThreadCache`] before it for each thread that wants one, and its table of [`Addresses`].
+//! It contains the system calls, the ends of a thread's [`Ring`], the one way to send a CALL and read its result
+//! ([`message`]), and calls that block their thread ([`BlockingCap`]). It also contains what a process has once: its
+//! [`Heap`], with a [`ThreadCache`] for each thread that wants one, and its table of [`Addresses`].
 //!
-//! Nothing here keeps state for a thread: the ring's indices live in the ring, so two users of one thread's ring, such
-//! as a C library and a program's own runtime, take turns and tell their completions by their tags.
+//! Nothing here keeps state for a thread: the ring's indices are in the ring. So two users of one thread's ring, such
+//! as a C library and a program's own runtime, take turns and recognise their completions by tag.
 //!
-//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: [`enter`] goes to the kernel that the
-//! test has put in place ([`host`]).
+//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: [`enter`] calls the kernel that the test
+//! has installed ([`host`]).
 #![no_std]
 
 extern crate alloc;

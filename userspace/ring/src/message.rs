@@ -1,4 +1,4 @@
-//! Messages as entries carry them: the one way to make a CALL of a message, and to read what became of it.
+//! Messages as entries carry them: the one way to make a CALL of a message, and to read its result.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use capos_schema::cap::{CallError, Cap, CapArg, Exception, Message};
 /// Words of an array with room for as many capabilities as a message may have.
 pub const CAP_WORDS: usize = 2 * MAX_CAPS as usize;
 
-/// What an operation lends to the kernel until it has ended.
+/// The memory that an operation lends to the kernel until it has ended.
 #[derive(Debug, Default)]
 pub struct Lent {
     /// Message that is sent; only kept here while the kernel may read it.
@@ -30,7 +30,7 @@ pub fn address(buffer: &mut [Word]) -> u64 {
     if buffer.is_empty() { 0 } else { buffer.as_mut_ptr().expose_provenance() as u64 }
 }
 
-/// The words of a message of so many bytes. A last word that is not whole is none of its: the rest of it is left over in the
+/// The number of words in a message of `bytes` bytes. A partial last word does not count: its rest is left over in the
 /// buffer from other messages.
 #[inline]
 #[must_use]
@@ -41,7 +41,7 @@ pub const fn whole_words(bytes: usize) -> usize {
 /// Turns a completion's status into a result.
 ///
 /// # Errors
-/// The status, where it is a transport error; exceptions count as success here.
+/// The status, if it is a transport error; exceptions count as success here.
 #[inline]
 pub fn transport(completion: &Completion) -> Result<(), Status> {
     if completion.status < 0 {
@@ -64,7 +64,7 @@ pub fn fitting(message: &Message) -> Result<u32, CallError> {
 }
 
 /// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results: `lent.received`,
-/// which is shorter where there is no memory. What the operation names lies in `lent`.
+/// which is shorter if there is no memory. The buffers of the operation are in `lent`.
 ///
 /// # Errors
 /// The message is larger than one may be; there is no memory for the results.
@@ -94,8 +94,8 @@ pub fn call(
 }
 
 impl Lent {
-    /// The array as an entry names it: with the capabilities that are sent, and room for so many that come. What is left in
-    /// it of messages before is read by nobody, since each side is told how many places were written.
+    /// The array as an entry names it: with the capabilities that are sent, and room for `accepted` ones. Leftovers of
+    /// earlier messages in it are never read, since each side learns how many places were written.
     #[inline]
     pub fn array(&mut self, accepted: u8) -> CapArray {
         let sent = u8::try_from(self.sent_caps.len()).unwrap_or(MAX_CAPS);

@@ -10,7 +10,7 @@ use capos_schema::system::LoggerClient;
 
 use crate::ring::Ring;
 
-/// A struct pointer to what follows it at once.
+/// A struct pointer to the struct that follows it at once.
 const fn struct_pointer(data_words: u64, pointers: u64) -> u64 {
     (data_words << 32) | (pointers << 48)
 }
@@ -22,7 +22,7 @@ fn create_memory(bytes: u64) -> [u64; 2] {
 
 /// Parameters of `AddressSpace.map`: readable and writable, the memory at index 0.
 fn map(address: u64, offset: u64, length: u64) -> [u64; 7] {
-    // A capability pointer with index 0, then the access struct right behind the two pointers.
+    // A capability pointer with index 0, then the access struct right after the two pointers.
     [struct_pointer(3, 2), address, offset, length, 3, struct_pointer(1, 0), 0b011]
 }
 
@@ -31,7 +31,7 @@ fn unmapped(address: u64, length: u64) -> [u64; 3] {
     [struct_pointer(2, 0), address, length]
 }
 
-/// Longest text of [`write_line`], in bytes; what is longer is cut.
+/// Longest text of [`write_line`], in bytes; the rest is cut.
 pub const MAX_TEXT: usize = 480;
 const TEXT_WORDS: usize = MAX_TEXT / 8 + 1;
 
@@ -77,7 +77,7 @@ struct RawCall<'a> {
 }
 
 impl RawCall<'_> {
-    /// Makes the call, or gives it up at the deadline.
+    /// Makes the call, or cancels it at the deadline.
     fn run(self, ring: &Ring, deadline: u64) -> Completion {
         let bytes = |words: usize| u32::try_from(words.saturating_mul(8)).unwrap_or(0);
         let at = |empty: bool, address: usize| if empty { 0 } else { address as u64 };
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what the generated client sends.
+    /// Keeps the generated client's message.
     struct Recorder(Rc<RefCell<Vec<u64>>>);
 
     impl CapTransport for Recorder {

@@ -4,8 +4,8 @@
 //! while a runtime is at work above it. The indices live in the ring alone, so that two users of one
 //! thread's ring, such as a C library and a program's own runtime, can take turns.
 //!
-//! Who keeps operations in flight leaves [`BLOCKING_ROOM`] in the completion ring, and takes its own completions out
-//! whenever it comes back: those that came meanwhile lie there unread, in their order.
+//! A user that keeps operations in flight leaves [`BLOCKING_ROOM`] in the completion ring, and takes its own
+//! completions out whenever it returns: meanwhile they stay there unread, in their order.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ pub const BLOCKING_ROOM: u32 = MOST_AT_ONCE + 1;
 /// Operations that [`Ring::run_any`] runs at one time.
 pub const MOST_AT_ONCE: u32 = 4;
 
-/// Tag of the one blocking operation of a thread that is in flight. A user of the ring who keeps others in flight has
+/// Tag of the one blocking operation of a thread that is in flight. A user of the ring that keeps others in flight has
 /// other tags for them.
 const TAG: u64 = u64::MAX;
 /// Tag of its cancelling.
@@ -66,7 +66,7 @@ impl Ring {
     /// There is no ring at this address.
     ///
     /// # Safety
-    /// As [`Ring::new`], where the address is not 0.
+    /// As [`Ring::new`], if the address is not 0.
     pub unsafe fn at(address: u64) -> Result<Self, Status> {
         let base = usize::try_from(address).ok();
         let base = base.and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
@@ -74,7 +74,7 @@ impl Ring {
         unsafe { Self::new(base.ok_or(Status::BadAddress)?) }
     }
 
-    /// Where it lies.
+    /// Where it is.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.base.as_ptr().expose_provenance() as u64
@@ -110,18 +110,18 @@ impl Ring {
         self.submissions().queued()
     }
 
-    /// Queues an entry; `false` where the submission ring is full.
+    /// Queues an entry; `false` if the submission ring is full.
     ///
     /// # Safety
-    /// Until the entry completes, the kernel may read and write what it names as buffers: memory that is exposed, valid
-    /// for that, and that no reference is held to.
+    /// Until the entry completes, the kernel may read and write the buffers that it names: memory that is exposed,
+    /// valid for that, and that no reference is held to.
     #[inline]
     pub unsafe fn push(&self, entry: &Entry) -> bool {
         // SAFETY: the caller's.
         unsafe { self.push_raw(&entry.encode()) }
     }
 
-    /// The same with an entry as it lies in the ring.
+    /// The same with an encoded entry.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -132,13 +132,13 @@ impl Ring {
             return false;
         }
         let offset = self.layout.submission_offset(submissions.index());
-        // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
+        // SAFETY: the offset is inside the region, and the kernel has taken what was here before.
         unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
         submissions.publish();
         true
     }
 
-    /// Completions that lie unread.
+    /// Completions that are unread.
     #[inline]
     #[must_use]
     pub fn unread(&self) -> u32 {
@@ -148,7 +148,7 @@ impl Ring {
     #[inline]
     fn completion_at(&self, index: u32) -> NonNull<[u8; COMPLETION_SIZE]> {
         let offset = self.layout.completion_offset(index);
-        // SAFETY: the offset lies inside the region.
+        // SAFETY: the offset is inside the region.
         unsafe { self.base.add(offset).cast() }
     }
 
@@ -177,7 +177,7 @@ impl Ring {
         Some(completion)
     }
 
-    /// Takes the completion with this tag, wherever it lies; the others keep their order.
+    /// Takes the completion with this tag, wherever it is; the others keep their order.
     #[must_use]
     pub fn take(&self, user_data: u64) -> Option<Completion> {
         let head = self.completions().index();
@@ -198,14 +198,14 @@ impl Ring {
         Some(completion)
     }
 
-    /// Has the kernel take what is queued, and waits for `minimum` unread completions or the deadline (nanoseconds since
-    /// boot); how many entries were taken.
+    /// Submits the queued entries to the kernel, and waits for `minimum` unread completions or the deadline
+    /// (nanoseconds since boot). Returns how many entries were taken.
     #[inline]
     pub fn enter(&self, minimum: u32, deadline: u64) -> u64 {
         enter(self.queued(), minimum, deadline)
     }
 
-    /// Queues an entry of a blocking operation, having the kernel make room for it. `false` where it cannot.
+    /// Queues an entry of a blocking operation, having the kernel make room for it. `false` if it cannot.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -223,7 +223,7 @@ impl Ring {
     /// Takes the completion with this tag as soon as it has come; `None` once the deadline has passed.
     fn wait_for(&self, tag: u64, deadline: u64) -> Option<Completion> {
         loop {
-            // Counted before the look, so that what comes after it ends the wait at once.
+            // Counted before the check, so that a later event ends the wait at once.
             let unread = self.unread();
             let found = self.take(tag);
             if found.is_some() {
@@ -237,8 +237,8 @@ impl Ring {
     }
 
     /// Runs one operation to its end, or until the deadline (nanoseconds since boot); then cancels it and says how it
-    /// ended after all: mostly with [`Status::Cancelled`], and well where it was faster. Completions of others stay
-    /// where they are. Allocates nothing.
+    /// ended after all: mostly with [`Status::Cancelled`], and well if it was faster. Completions of others stay where
+    /// they are. Allocates nothing.
     ///
     /// # Safety
     /// As [`Ring::push`], until this returns.
@@ -260,8 +260,8 @@ impl Ring {
         completion.unwrap_or_else(|| failed(Status::Cancelled))
     }
 
-    /// Runs several operations, of which the first [`MOST_AT_ONCE`] count, until one of them has ended, or until the
-    /// deadline; then cancels the others. All have ended when this returns. Allocates nothing.
+    /// Runs several operations until one of them has ended, or until the deadline; then cancels the others. Only the
+    /// first [`MOST_AT_ONCE`] are run. All have ended when this returns. Allocates nothing.
     ///
     /// # Safety
     /// As [`Ring::push`], until this returns.
@@ -301,23 +301,23 @@ impl Ring {
 
     /// Waits until a word of memory is woken or the deadline has passed, unless the word holds something else already.
     pub fn wait_word(&self, address: u64, expected: u32, deadline: u64) -> Completion {
-        // SAFETY: the kernel reads the word, and fails where there is none.
+        // SAFETY: the kernel reads the word, and fails if there is none.
         unsafe { self.run(Operation::WaitWord { address, expected }, deadline) }
     }
 
-    /// Wakes those who wait for a word of memory, at most `count`; the completion's value says how many.
+    /// Wakes threads that wait for a word of memory, at most `count`; the completion's value says how many.
     pub fn wake_word(&self, address: u64, count: u32) -> Completion {
         // SAFETY: the kernel takes the address for a name and touches no memory.
         unsafe { self.run(Operation::WakeWord { address, count }, NO_DEADLINE) }
     }
 
-    /// Gives up a capability. One that is gone already is as good as released.
+    /// Releases a capability. One that is gone already is as good as released.
     pub fn release(&self, cap: u64) {
         // SAFETY: RELEASE names no memory.
         unsafe { self.run(Operation::Release { cap }, NO_DEADLINE) };
     }
 
-    /// Lets the kernel run whoever else is ready.
+    /// Lets the kernel run other ready threads.
     pub fn yield_now(&self) {
         // SAFETY: NOP names no memory.
         unsafe { self.run(Operation::Nop, NO_DEADLINE) };
@@ -365,7 +365,7 @@ mod tests {
             unsafe { Ring::new(self.base()) }.unwrap()
         }
 
-        /// What the kernel does: completes these tags from index `at` on.
+        /// Plays the kernel: completes these tags from index `at` on.
         fn complete(&mut self, at: u32, tags: &[u64]) {
             let mut index = at;
             for tag in tags {
@@ -440,7 +440,7 @@ mod tests {
     }
 
     std::thread_local! {
-        /// What the kernel completes at each ENTER, and the deadlines that it was given.
+        /// The kernel's completions at each ENTER, and the deadlines that it was given.
         static SCRIPT: RefCell<(VecDeque<Vec<u64>>, Vec<u64>)> = RefCell::default();
         static KERNEL: RefCell<Option<(NonNull<u8>, RingLayout)>> = const { RefCell::new(None) };
     }
@@ -502,7 +502,7 @@ mod tests {
         script(&mut memory, &cancelled);
         let ring = memory.ring();
         let wait = Operation::WaitWord { address: 64, expected: 0 };
-        // SAFETY: nobody reads the word.
+        // SAFETY: the word is never read.
         unsafe { ring.run_any(&[wait; 3], NO_DEADLINE) };
         assert_eq!(tags(&ring), [1]);
         // None ends in time.

@@ -8,14 +8,14 @@ use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD, INVOKE, INVOKE_
 /// completions or the deadline (nanoseconds, [`capos_abi::syscall::NO_DEADLINE`] for none). Says
 /// how many entries were taken.
 ///
-/// Entries name buffers by address; whoever queued them exposed those addresses and keeps the
-/// buffers until the entries complete, so the kernel's writes are those of the foreign side of
-/// an exposed pointer.
+/// Entries name buffers by address. The code that queued them exposed those addresses and keeps the
+/// buffers until the entries complete, so the kernel's writes are those of the foreign side of an
+/// exposed pointer.
 #[inline]
 pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     let taken: u64;
-    // SAFETY: the kernel writes only to what the entries of the ring name, and those are buffers
-    // that who queued them vouched for. Without `nomem` the compiler takes all exposed memory as changed.
+    // SAFETY: the kernel writes only to the buffers that the entries of the ring name, and the code that
+    // queued them vouched for those. Without `nomem` the compiler takes all exposed memory as changed.
     unsafe {
         asm!(
             "syscall",
@@ -31,14 +31,14 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     taken
 }
 
-/// Calls a method that has no parameters and answers with one number, of an object of the kernel, without the ring. `None`
-/// where nothing has happened: an entry of the ring is answered, or refused with the reason.
+/// Calls a method that has no parameters and answers with one number, of an object of the kernel, without the ring.
+/// `None` if nothing has happened: an entry of the ring is answered, or refused with the reason.
 #[inline]
 #[must_use]
 pub fn invoke(cap: u64, interface: u64, method: u16) -> Option<u64> {
     let (outcome, number): (u64, u64);
-    // SAFETY: INVOKE touches no memory of the process, and loses no registers but these. Without `nomem` the compiler reads anew
-    // behind it what others wrote before they signalled a bit that it polls.
+    // SAFETY: INVOKE touches no memory of the process, and loses no registers but these. Without `nomem` the compiler
+    // reads again, after it, what others wrote before they signalled a bit that it polls.
     unsafe {
         asm!(
             "syscall",
@@ -68,8 +68,8 @@ pub fn exit_thread(code: i32) -> ! {
 }
 
 fn leave(code: i32, scope: u64) -> ! {
-    // SAFETY: EXIT does not return and touches no memory of the process but the calling thread's rings,
-    // which nobody uses any more.
+    // SAFETY: EXIT does not return and touches no memory of the process except the calling thread's
+    // rings, which are no longer used.
     unsafe {
         asm!(
             "syscall",

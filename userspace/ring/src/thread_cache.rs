@@ -1,8 +1,8 @@
 //! A thread's own stock of free blocks, from which most allocations are served without a lock.
 //!
-//! Blocks of up to [`LARGEST`] bytes are sorted by size. A size that runs out is filled from the process's heap, several
-//! blocks under one lock, and one that grows too long gives as many back; so the lock is taken once for many
-//! allocations, however many threads there are. What lies in a stock is bounded, and goes back when its thread ends.
+//! Blocks of up to [`LARGEST`] bytes are sorted by size. An empty list is filled from the process's heap, several
+//! blocks under one lock, and a list that grows too long gives as many back. So the lock is taken once for many
+//! allocations, however many threads there are. A stock is bounded, and returns to the heap when its thread ends.
 
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -23,17 +23,17 @@ const LARGEST_BATCH: usize = 32;
 
 /// Where blocks come from. It serves all threads.
 pub trait BlockSource {
-    /// Gives up to so many blocks, each to `each`; fewer where there is no memory for more.
+    /// Gives up to `count` blocks, each to `each`; fewer if memory runs out.
     fn take(&self, layout: Layout, count: usize, each: impl FnMut(NonNull<u8>));
 
     /// Takes blocks back for as long as `next` has one.
     ///
     /// # Safety
-    /// Each came from [`take`](BlockSource::take) with this layout, and nobody uses it any more.
+    /// Each came from [`take`](BlockSource::take) with this layout, and is no longer used.
     unsafe fn give(&self, layout: Layout, next: impl FnMut() -> Option<NonNull<u8>>);
 }
 
-/// What lies at the start of a free block.
+/// The start of a free block.
 struct Free {
     next: Option<NonNull<Free>>,
 }
@@ -61,7 +61,7 @@ impl List {
     }
 
     /// # Safety
-    /// A block of this list's size that nobody uses.
+    /// An unused block of this list's size.
     #[inline]
     unsafe fn push(&self, block: NonNull<u8>) {
         let block = block.cast::<Free>();
@@ -72,7 +72,7 @@ impl List {
     }
 }
 
-/// The number of the smallest size that holds so many bytes, at most [`LARGEST`].
+/// The number of the smallest size that holds `bytes` bytes, at most [`LARGEST`].
 #[inline]
 fn size_number(bytes: usize) -> usize {
     let last = bytes.saturating_sub(1);
@@ -111,7 +111,7 @@ const MOST: [usize; SIZES] = {
     most
 };
 
-/// What all lists of a thread hold together at most, in bytes.
+/// The most bytes that all lists of a thread hold together.
 #[expect(clippy::indexing_slicing, reason = "only a constant is made of it: an index beyond the end would not compile")]
 const fn most_kept() -> usize {
     let (mut number, mut bytes) = (0, 0);
@@ -169,13 +169,13 @@ impl ThreadCache {
         Self::size_for(one).is_some_and(|size| Self::size_for(other) == Some(size))
     }
 
-    /// A block for a layout, where one lies in stock.
+    /// A block for a layout, if one is in stock.
     #[inline]
     pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.0.get(Self::size_for(layout)?)?.pop()
     }
 
-    /// Takes a block back, where there is room for it; whether there was.
+    /// Takes a block back, if there is room for it; whether there was.
     ///
     /// # Safety
     /// As [`ThreadCache::release`].
@@ -188,7 +188,7 @@ impl ThreadCache {
         true
     }
 
-    /// A block for a layout that [is kept](ThreadCache::keeps); `None` where there is no memory for one.
+    /// A block for a layout that [is kept](ThreadCache::keeps); `None` if there is no memory for one.
     #[inline]
     pub fn allocate(&self, source: &impl BlockSource, layout: Layout) -> Option<NonNull<u8>> {
         let number = Self::size_for(layout)?;
@@ -205,7 +205,7 @@ impl ThreadCache {
         // SAFETY: the block is new and has the list's size.
         source.take(layout, batch(number), |block| unsafe { list.push(block) });
         if list.length.get() == 0 {
-            // What lies in other sizes may be what the source lacks.
+            // Blocks of other sizes may be the memory that the source lacks.
             self.give_back(source);
             // SAFETY: as above.
             source.take(layout, 1, |block| unsafe { list.push(block) });
@@ -215,7 +215,7 @@ impl ThreadCache {
     /// Takes a block back.
     ///
     /// # Safety
-    /// It was allocated with this layout, by this thread or another one from the same source, and nobody uses it any more.
+    /// It was allocated with this layout, by this thread or another one from the same source, and is no longer used.
     #[inline]
     pub unsafe fn release(&self, source: &impl BlockSource, block: NonNull<u8>, layout: Layout) {
         let size = Self::size_for(layout).and_then(|number| Some((number, self.0.get(number)?, MOST.get(number)?)));
@@ -227,11 +227,11 @@ impl ThreadCache {
         unsafe { list.push(block) };
     }
 
-    /// Gives blocks of a size back until so many are left.
+    /// Gives blocks of a size back until `left` remain.
     #[cold]
     fn empty(source: &impl BlockSource, number: usize, list: &List, left: usize) {
         let Some(layout) = Self::layout(number) else { return };
-        // SAFETY: what lies in a list came from the source with its size's layout.
+        // SAFETY: the blocks of a list came from the source with its size's layout.
         unsafe { source.give(layout, || if list.length.get() > left { list.pop() } else { None }) };
     }
 

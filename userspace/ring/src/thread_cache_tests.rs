@@ -61,14 +61,14 @@ struct Block {
     mark: u8,
 }
 
-// SAFETY: whoever has it is the only one who uses it.
+// SAFETY: the holder of the block is its only user.
 unsafe impl Send for Block {}
 
 impl Block {
     fn new(cache: &ThreadCache, source: &Counted, bytes: usize, mark: u8) -> Option<Self> {
         let at = cache.allocate(source, layout(bytes))?;
         assert!(at.as_ptr().addr().is_multiple_of(16));
-        // SAFETY: the block is new and has so many bytes.
+        // SAFETY: the block is new and has this many bytes.
         unsafe { at.write_bytes(mark, bytes) };
         Some(Self { at, bytes, mark })
     }
@@ -128,7 +128,7 @@ fn where_there_is_no_memory_what_is_kept_goes_first() {
     let small: Vec<Block> = (0..64).map(|mark| Block::new(&cache, &source, 64, mark).unwrap()).collect();
     assert!(Block::new(&cache, &source, 1024, 0).is_none());
     small.into_iter().for_each(|block| block.release(&cache, &source));
-    // 64 blocks of 64 bytes lie in the stock and are all that there is.
+    // 64 blocks of 64 bytes are in the stock and are all that there is.
     let large: Vec<Block> = (0..4).map(|mark| Block::new(&cache, &source, 1024, mark).unwrap()).collect();
     assert!(Block::new(&cache, &source, 1024, 0).is_none());
     large.into_iter().for_each(|block| block.release(&cache, &source));

@@ -17,8 +17,8 @@ use crate::runtime::{self, Wait};
 /// Without a runtime nothing is ever answered.
 const NOWHERE: CallError = CallError::Transport(Status::Disconnected);
 
-/// Begins to call a method of the capability with this identifier; at most `capacity` bytes of results. Whoever polls is
-/// woken when it has ended.
+/// Begins to call a method of the capability with this identifier; at most `capacity` bytes of results. The polling
+/// task is woken when it has ended.
 pub(crate) fn begin(
     cap: u64,
     (interface, method): (u64, u16),
@@ -29,7 +29,8 @@ pub(crate) fn begin(
     if let Some(ring) = runtime::idle_ring() {
         return Begun::Ended(ring.call(cap, interface, method, message, capacity, KernelCap::own));
     }
-    // Judged before anything is borrowed: what is refused is dropped, and the capabilities in it may be anybody's.
+    // Checked before anything is borrowed: a rejected message is dropped, and the capabilities in it may belong to
+    // other code.
     if let Err(error) = message::fitting(&message) {
         return Begun::Ended(Err(error));
     }
@@ -65,12 +66,12 @@ pub(crate) fn poll(number: u64, context: &Context<'_>) -> Poll<CallResult> {
     polled.unwrap_or_else(|| Poll::Ready(Err(NOWHERE)))
 }
 
-/// Gives up a call that was begun.
+/// Cancels a call that was begun.
 pub(crate) fn abandon(number: u64) {
     runtime::with(|rt| rt.abandon(Key::known(number)));
 }
 
-/// Runs a future to its end while all other tasks of the process stand still. For kernel objects,
+/// Runs a future to its end while all other tasks of the process are stopped. For kernel objects,
 /// which answer at once; a call to a service that waits for this process would never end.
 pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);

@@ -34,7 +34,7 @@ impl fmt::Display for Cancelled {
 impl core::error::Error for Cancelled {}
 
 impl CancelToken {
-    /// A token that nobody has cancelled.
+    /// A token that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -48,14 +48,14 @@ impl CancelToken {
             child.cancel();
         } else {
             let mut state = self.state.borrow_mut();
-            // Children that nobody else holds are of no use any more.
+            // Children without other holders are no longer needed.
             state.children.retain(|child| Rc::strong_count(&child.state) > 1);
             state.children.push(child.clone());
         }
         child
     }
 
-    /// Asks everybody who watches to stop.
+    /// Asks all watchers to stop.
     pub fn cancel(&self) {
         let (wakers, children) = {
             let mut state = self.state.borrow_mut();
@@ -91,7 +91,7 @@ impl CancelToken {
         .await;
     }
 
-    /// An error where it was cancelled.
+    /// An error if it was cancelled.
     ///
     /// # Errors
     /// [`Cancelled`].

@@ -50,7 +50,7 @@ impl Drop for Place {
     }
 }
 
-/// Gives up the capability with this identifier.
+/// Releases the capability with this identifier.
 pub(crate) fn release(id: u64) {
     match runtime::idle_ring() {
         Some(ring) => ring.release(id),
@@ -101,7 +101,7 @@ pub fn interface_of(cap: &impl AsCap) -> u64 {
     cap.as_cap().transport().as_any().downcast_ref::<KernelCap>().map_or(0, KernelCap::interface)
 }
 
-/// A second handle whose calls accept this many bytes of results at least (where the schema says
+/// A second handle whose calls accept this many bytes of results at least (if the schema says
 /// nothing a call accepts 64 KiB; the most is 1 MiB). It keeps the first alive.
 #[must_use]
 pub fn with_results<C: Client>(client: &C, bytes: u32) -> C {

@@ -1,4 +1,4 @@
-//! Time. It takes a `timer` capability: a process without one cannot tell the time.
+//! Time. It takes a `timer` capability: a process without one cannot read the time.
 
 use capos_schema::cap::CallError;
 use capos_schema::kernel::TimerClient;
@@ -14,13 +14,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock behind a timer capability.
+    /// The clock of a timer capability.
     #[must_use]
     pub fn new(timer: TimerClient) -> Self {
         Self { timer }
     }
 
-    /// Nanoseconds since boot; never goes back. 0 where the timer was revoked.
+    /// Nanoseconds since boot; never goes back. 0 if the timer was revoked.
     #[must_use]
     pub fn now(&self) -> u64 {
         wait_for(self.timer.now()).unwrap_or(0)
@@ -34,7 +34,7 @@ impl Clock {
         wait_for(self.timer.wall_clock())
     }
 
-    /// Waits until this time. Ends at once where the timer was revoked.
+    /// Waits until this time. Ends at once if the timer was revoked.
     pub async fn sleep_until(&self, nanoseconds: u64) {
         drop(self.timer.sleep_until(nanoseconds).await);
     }
@@ -52,7 +52,7 @@ impl Clock {
 pub(crate) fn clock() -> Result<Clock, Error> {
     let timer = runtime::with(|rt| rt.facts.borrow().timer.clone()).flatten();
     timer.map(Clock::new).ok_or_else(|| {
-        Error::new("this process was given no `timer`; grant it one in the manifest to let it tell the time")
+        Error::new("this process was given no `timer`; grant it one in the manifest to let it read the time")
     })
 }
 

@@ -1,4 +1,4 @@
-//! What a process was given: its name, its arguments, its capabilities.
+//! A process's grants: its name, its arguments, its capabilities.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -35,13 +35,13 @@ pub struct Env {
 pub struct ClientInfo {
     /// Its number in the manifest's order.
     pub number: u16,
-    /// Its service's name; empty where the launch record does not tell.
+    /// Its service's name; empty if the launch record does not have it.
     pub name: String,
 }
 
 static PROCESSORS: AtomicU32 = AtomicU32::new(1);
 
-/// How many processors run threads: what a program that shares its work among threads has use for.
+/// How many processors run threads: for programs that share work among threads.
 #[must_use]
 pub fn processors() -> u32 {
     PROCESSORS.load(Ordering::Relaxed)
@@ -117,7 +117,7 @@ impl Env {
         Ok(C::from_cap(cap.clone()))
     }
 
-    /// The same, where the program can do without.
+    /// The same, if the program can do without.
     ///
     /// # Errors
     /// It is there and offers another interface.
@@ -125,7 +125,7 @@ impl Env {
         if self.inner.caps.contains_key(name) { self.cap(name).map(Some) } else { Ok(None) }
     }
 
-    /// All capabilities that one grant of the manifest became. Where it is of a driver of several devices there is one for
+    /// All capabilities that one grant of the manifest became. If it is of a driver of several devices there is one for
     /// each: `NAME`, `NAME-2`, `NAME-3` and so on.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a program fails with.
+//! The error of a program.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -6,7 +6,7 @@ use core::fmt;
 
 use capos_schema::cap::CallError;
 
-/// An error in words, for people: what, where, what to do.
+/// An error message for people: what, where, what to do.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     words: Cow<'static, str>,

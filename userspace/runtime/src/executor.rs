@@ -124,7 +124,7 @@ impl Executor {
         task
     }
 
-    /// Ends a task: its future is dropped here, or when its poll returns where it ends itself.
+    /// Ends a task: its future is dropped here, or when its poll returns if it ends itself.
     pub(crate) fn cancel(&self, task: TaskId) {
         let future = {
             let mut slots = self.slots.borrow_mut();
@@ -138,7 +138,7 @@ impl Executor {
         drop(future);
     }
 
-    /// Polls one task that is ready. `false` where none is.
+    /// Polls one task that is ready. `false` if none is.
     fn step(&self) -> bool {
         let Some(task) = self.ready.queue.lock().pop_front() else { return false };
         let taken = {
@@ -150,7 +150,7 @@ impl Executor {
                 .and_then(|running| Some((running.future.take()?, running.waker.clone())))
         };
         let Some((mut future, wake)) = taken else { return true };
-        // What a thread did before it woke the task in vain, since it was queued still, is seen by this poll.
+        // The effects of a thread before it woke a task that was still queued are visible to this poll.
         wake.queued.lower();
         let waker = Waker::from(wake);
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
@@ -190,7 +190,7 @@ impl Executor {
                 });
                 running.collect()
             };
-            // What is dropped may start tasks.
+            // Dropping may start tasks.
             if tasks.is_empty() {
                 break;
             }
@@ -246,8 +246,8 @@ impl Runtime {
             {
                 return Ok(value);
             }
-            // What is ready now runs before the ring is entered again; what becomes ready meanwhile
-            // comes after, so that a task that wakes itself does not keep completions waiting.
+            // Ready tasks run before the ring is entered again; tasks that become ready meanwhile
+            // come after, so that a task that wakes itself does not delay completions.
             let batch = self.executor.ready.queue.lock().len();
             for _ in 0..batch {
                 self.executor.step();

@@ -19,8 +19,8 @@ pub enum Either<A, B> {
     Second(B),
 }
 
-/// Waits for the one that ends first; the other is dropped, and so cancelled. Where both have
-/// ended, the first counts.
+/// Waits for the one that ends first; the other is dropped, and so cancelled. If both have ended,
+/// the first counts.
 pub async fn select<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> Either<A, B> {
     let mut first = pin!(first);
     let mut second = pin!(second);

@@ -2,7 +2,7 @@
 //!
 //! A program names its entry with [`program!`] and gets an [`Env`]: its name, its arguments and
 //! the capabilities that it was given, nothing else. Everything it does is a call through one of
-//! them; calls are futures on a single-threaded executor that stands on the thread's ring.
+//! them; calls are futures on a single-threaded executor that uses the thread's ring.
 //!
 //! ```ignore
 //! #![cfg_attr(capos_guest, no_std, no_main)]

@@ -1,10 +1,10 @@
-//! Lines to the log: through the process's `logger`, or to the kernel's log where it holds `log`.
+//! Lines to the log: through the process's `logger`, or to the kernel's log if it holds `log`.
 //!
 //! ```ignore
 //! capos_rt::log::warning!("disk {} answers late", name);
 //! ```
 //! A process with neither writes nowhere. Lines are sent without waiting; when too many are on
-//! their way, further ones are counted and the count is told later.
+//! their way, further ones are counted and the count is logged later.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -37,14 +37,14 @@ pub(crate) struct Log {
     lost: Rc<Cell<u32>>,
 }
 
-/// Lines on their way, and who waits until there are none.
+/// Lines in transit, and the tasks that wait until there are none.
 #[derive(Debug, Default)]
 struct InFlight {
     lines: Cell<u32>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// A line on its way, counted until it has arrived or is given up with its task.
+/// A line in transit, counted until it has arrived or is dropped with its task.
 struct OnItsWay(Rc<InFlight>);
 
 impl OnItsWay {

@@ -13,7 +13,7 @@ use crate::call::wait_for;
 use crate::on_std::{give_addresses, take_addresses};
 use crate::runtime;
 
-/// What a mapping lets the process do.
+/// The permitted accesses through a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read.
@@ -99,7 +99,7 @@ pub fn create(bytes: u64) -> Result<MemoryObjectClient, CallError> {
 /// Maps `length` bytes (whole pages) of a MemoryObject, Mmio or DmaRegion from `offset` on.
 ///
 /// # Errors
-/// The capability does not allow it, the range lies outside, or page tables cannot be paid for.
+/// The capability does not allow it, the range is outside, or page tables cannot be paid for.
 pub fn map(memory: &impl AsCap, offset: u64, length: u64, access: Access) -> Result<Mapping, CallError> {
     let space = space()?;
     let length = length.checked_next_multiple_of(PAGE).filter(|length| *length > 0).ok_or_else(|| {
@@ -132,7 +132,7 @@ impl Mapping {
         self.address
     }
 
-    /// The first byte. What is done through it is the caller's to justify.
+    /// The first byte. The caller must justify accesses through it.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(usize::try_from(self.address).unwrap_or(0))
@@ -163,7 +163,7 @@ impl Mapping {
             .is_some_and(|end| end <= self.length);
         let offset = usize::try_from(offset).ok().filter(|_| inside).ok_or_else(|| {
             CallError::invalid_argument(alloc::format!(
-                "{length} bytes at {offset} lie outside a mapping of {} bytes",
+                "{length} bytes at {offset} are outside a mapping of {} bytes",
                 self.length
             ))
         })?;
@@ -173,10 +173,10 @@ impl Mapping {
     /// Copies bytes out.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CallError> {
         let from = self.at(offset, into.len())?;
-        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is readable.
+        // SAFETY: the range is inside the mapping, which lives as long as `self` and is readable.
         // The memory is no Rust object: raw copies of it are foreign accesses on both sides.
         unsafe { core::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) };
         Ok(())
@@ -185,7 +185,7 @@ impl Mapping {
     /// Bytes from `offset` on, copied out.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside.
     pub fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, CallError> {
         self.at(offset, length)?;
         let mut bytes = alloc::vec![0; length];
@@ -196,13 +196,13 @@ impl Mapping {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// They lie outside, or the mapping is not writable.
+    /// They are outside, or the mapping is not writable.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));
         }
         let to = self.at(offset, from.len())?;
-        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is writable.
+        // SAFETY: the range is inside the mapping, which lives as long as `self` and is writable.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Mapping {
     /// Reads one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
     ///
     /// # Errors
-    /// It lies outside or across words.
+    /// It is outside or across words.
     pub fn read_word(&self, offset: u64) -> Result<u32, CallError> {
         let from = self.word(offset)?;
         // SAFETY: aligned and inside the mapping, which lives as long as `self` and is readable.
@@ -220,7 +220,7 @@ impl Mapping {
     /// Writes one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
     ///
     /// # Errors
-    /// It lies outside or across words, or the mapping is not writable.
+    /// It is outside or across words, or the mapping is not writable.
     pub fn write_word(&self, offset: u64, value: u32) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));
@@ -233,7 +233,7 @@ impl Mapping {
 
     fn word(&self, offset: u64) -> Result<*mut u32, CallError> {
         if !offset.is_multiple_of(4) {
-            return Err(CallError::invalid_argument("a word lies at a multiple of 4"));
+            return Err(CallError::invalid_argument("a word must be at a multiple of 4"));
         }
         Ok(self.at(offset, 4)?.cast())
     }
@@ -241,7 +241,7 @@ impl Mapping {
     /// Fills a range with zeros.
     ///
     /// # Errors
-    /// It lies outside, or the mapping is not writable.
+    /// It is outside, or the mapping is not writable.
     pub fn clear(&self, offset: u64, length: usize) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));
@@ -255,9 +255,9 @@ impl Mapping {
 
 /// A file, or a part of one, mapped read-only: it can be borrowed as bytes.
 ///
-/// Paged memory is never writable, by nobody, so its bytes stay as they are for as long as its
-/// pager gives the same content for the same page; a pager that does not (a disk that changes
-/// under a file that is not verified) breaks that promise for the processes that trust it.
+/// Paged memory is never writable, so its bytes stay the same as long as its pager gives the same
+/// content for the same page. A pager may break that promise for the processes that trust it, for
+/// example when a disk changes under a file that is not verified.
 #[derive(Debug)]
 pub struct FileMapping {
     mapping: Mapping,
@@ -291,7 +291,7 @@ impl Deref for FileMapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: readable for `bytes` as long as `self` lives; nobody can write the memory (see
+        // SAFETY: readable for `bytes` as long as `self` lives; the memory is never writable (see
         // the type's description). A page that cannot be supplied ends the process.
         unsafe { core::slice::from_raw_parts(self.mapping.pointer(), self.bytes) }
     }

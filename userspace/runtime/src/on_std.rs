@@ -11,9 +11,9 @@
 //! }
 //! ```
 //!
-//! A call holds up its thread, unless it is made inside [`block_on`]: there it is an operation of the thread's
-//! executor, beside the others. Clients stay on the thread that made them; another thread asks for its own with
-//! [`env`].
+//! A call blocks its thread, unless it is made inside [`block_on`]: there it is an operation of the thread's
+//! executor, in parallel with the others. Clients stay on the thread that made them; another thread asks for
+//! its own with [`env`].
 
 use core::future::Future;
 use std::cell::{OnceCell, RefCell};
@@ -28,14 +28,14 @@ use crate::env::Env;
 use crate::error::{Context, Error};
 use crate::runtime::Runtime;
 
-/// What the C library exports for the program's own runtime. `docs/std.md` describes it.
+/// The C library's exports for the program's own runtime. `docs/std.md` describes it.
 mod library {
     unsafe extern "C" {
         /// Where the calling thread's ring is mapped.
         pub(super) safe fn capos_thread_ring() -> u64;
-        /// Where the launch record lies; its length is written to the argument.
+        /// Where the launch record is; its length is written to the argument.
         pub(super) safe fn capos_launch_record(length: &mut usize) -> *const u8;
-        /// Takes a range of this many bytes, in whole pages, for a mapping; 0 where none is free.
+        /// Takes a range of this many bytes, in whole pages, for a mapping; 0 if none is free.
         pub(super) safe fn capos_take_addresses(length: u64) -> u64;
         /// Gives back a range that nothing is mapped at any more.
         pub(super) safe fn capos_give_addresses(start: u64, length: u64);
@@ -44,12 +44,12 @@ mod library {
 
 std::thread_local! {
     static ENV: RefCell<Option<Env>> = const { RefCell::new(None) };
-    /// Made when the thread first needs it. Between runs of its executor nothing of it is in flight: what is started then
-    /// is run to its end at once.
+    /// Made when the thread first needs it. Between runs of its executor it has nothing in flight: an operation that is
+    /// started then is run to its end at once.
     static PLACE: OnceCell<Option<Rc<Runtime>>> = const { OnceCell::new() };
 }
 
-/// What the process was given, for the calling thread.
+/// The process's grants, for the calling thread.
 ///
 /// # Errors
 /// The launch record makes no sense, or the thread is about to end.
@@ -60,7 +60,7 @@ pub fn env() -> Result<Env, Error> {
     }
     let mut length = 0;
     let start = library::capos_launch_record(&mut length);
-    // SAFETY: the library tells where the kernel has mapped the record, read-only, for the life of the process.
+    // SAFETY: the library knows where the kernel has mapped the record, read-only, for the life of the process.
     let record = unsafe { core::slice::from_raw_parts(start, length) };
     let env = Env::new(capos_schema::wire::from_bytes::<LaunchRecord>(record).context("the launch record")?);
     ENV.set(Some(env.clone()));
@@ -76,8 +76,8 @@ pub fn call<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, Ca
     if idle_ring().is_some() { capos_ring::wait(call) } else { crate::wait_for(call) }
 }
 
-/// Runs an executor on the calling thread until `main` has ended. Tasks that still run then are dropped, and what they
-/// had in flight is cancelled.
+/// Runs an executor on the calling thread until `main` has ended. Tasks that still run then are dropped, and their
+/// operations in flight are cancelled.
 ///
 /// # Errors
 /// `main`'s own; that the thread's executor runs already.
@@ -90,15 +90,15 @@ pub fn block_on<T, E: From<Error>>(main: impl Future<Output = Result<T, E>>) -> 
     with(|rt| rt.block_on(main)).unwrap_or_else(|| Err(Error::new("the thread is about to end")))?
 }
 
-/// The runtime of the calling thread. `None` where the thread has no ring or is about to end.
+/// The runtime of the calling thread. `None` if the thread has no ring or is about to end.
 pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
     let runtime = PLACE.try_with(|place| place.get_or_init(make).clone()).ok().flatten()?;
     Some(act(&runtime))
 }
 
 fn make() -> Option<Rc<Runtime>> {
-    // SAFETY: the library tells the calling thread's ring, which stays while the thread runs; the runtime stays on this
-    // thread, and takes turns with the library.
+    // SAFETY: the library returns the calling thread's ring, which stays while the thread runs; the runtime stays on
+    // this thread, and takes turns with the library.
     let runtime = Runtime::new(unsafe { Ring::at(here()) }.ok()?);
     if let Ok(env) = env() {
         runtime.facts.borrow_mut().learn(&env);
@@ -111,7 +111,7 @@ pub(crate) fn here() -> u64 {
     library::capos_thread_ring()
 }
 
-/// The calling thread's ring, where its executor does not run: calls hold up the thread then.
+/// The calling thread's ring, if its executor does not run: calls hold up the thread then.
 pub(crate) fn idle_ring() -> Option<Ring> {
     if PLACE.try_with(|place| place.get().and_then(Option::as_ref).is_some_and(|rt| rt.is_running())).unwrap_or(false) {
         return None;

@@ -28,7 +28,7 @@ pub(crate) async fn run(lent: Box<Lent>, operation: entry::Operation) -> (Comple
     let (mut pending, mut lent) = (Pending(State::Nowhere), Some(lent));
     poll_fn(|context| {
         if let Some(lent) = lent.take() {
-            // It knows whom to wake from the start.
+            // It knows its waker from the start.
             pending = Pending::start_as(Class::of(&operation), lent, operation, Some(context));
             if let State::InFlight(_) = pending.0 {
                 return Poll::Pending;
@@ -40,7 +40,7 @@ pub(crate) async fn run(lent: Box<Lent>, operation: entry::Operation) -> (Comple
 }
 
 impl Pending {
-    /// Queues an operation that borrows nothing; runs it to its end where the thread's executor does not run.
+    /// Queues an operation that borrows nothing; runs it to its end if the thread's executor does not run.
     pub(crate) fn start(operation: entry::Operation) -> Self {
         Self::start_as(Class::of(&operation), Box::default(), operation, None)
     }

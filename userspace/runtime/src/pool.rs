@@ -7,15 +7,15 @@ use capnp::Word;
 use capos_ring::message::{Lent, whole_words};
 use capos_schema::cap::{CapArg, RESULTS};
 
-/// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
+/// Sizes of kept buffers, in 8-byte words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, 40 << 10, 128 << 10];
-/// How many buffers of each size are kept; those of the usual one are, with what else operations lend.
+/// How many buffers of each size are kept; those of the usual one are, with other lent memory.
 const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];
 
 /// How much else that operations lend is kept.
 const LENT: usize = 32;
-/// The size that most operations want, in words: that of a call's results. What serves for it is larger than the size
-/// before. How many of it are kept.
+/// The size that most operations want, in 8-byte words: that of a call's results. Each larger buffer than the size
+/// below serves for it. Then how many of it are kept.
 const USUAL: usize = CLASSES[3];
 const BELOW: usize = CLASSES[2];
 const WHOLE: usize = 4;
@@ -33,7 +33,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A buffer of at least this many bytes; what is in it is left over from other messages.
+    /// A buffer of at least this many bytes; its content is left over from other messages.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<Word> {
         let words = bytes.div_ceil(8);
         for (size, free) in CLASSES.iter().zip(&mut self.free) {
@@ -54,8 +54,8 @@ impl Pool {
         }
     }
 
-    /// What an operation lends, with a buffer of at least this many bytes to receive into, and an array for capabilities
-    /// where one is left over.
+    /// The memory that an operation lends: a buffer of at least this many bytes to receive into, and an
+    /// array for capabilities if one is left over.
     #[inline]
     pub(crate) fn lend(&mut self, bytes: usize) -> Box<Lent> {
         if bytes > BELOW * 8
@@ -71,8 +71,8 @@ impl Pool {
         lent
     }
 
-    /// Keeps what was lent for later, or frees it. What was sent is the caller's to drop, while nothing is borrowed:
-    /// capabilities may be anybody's.
+    /// Keeps lent memory for later, or frees it. The caller drops what was sent, while nothing is borrowed:
+    /// capabilities may belong to other code.
     #[inline]
     pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) -> (Vec<Word>, Vec<CapArg>) {
         let sent = (core::mem::take(&mut lent.sent), core::mem::take(&mut lent.sent_caps));
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
         let message = Pool::cut(&mut buffer, 20);
-        // Of its third word only a half would be the message's.
+        // Only a half of its third word would be the message's.
         assert_eq!(message.len(), 2);
         pool.give(buffer);
         let again = pool.take(4096);

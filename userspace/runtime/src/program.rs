@@ -31,7 +31,7 @@ macro_rules! program {
     };
 }
 
-/// What a program does on the host: it says where it belongs.
+/// A program's `main` on the host: it says where the program belongs.
 #[cfg(not(capos_guest))]
 pub fn start(_main: fn(Env) -> MainFuture) {
     std::eprintln!("this is a capOS program; build the image with `make iso` and start it with `make run`");

@@ -1,9 +1,9 @@
-//! The thread's rings without the executor: for tests that send what no client would send, and for
+//! The thread's rings without the executor: for tests that send invalid entries, and for
 //! measurements of the kernel alone. Programs use the typed clients instead.
 //!
-//! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime tells them from
-//! its own; both may be in flight at once. A thread that the program starts itself has rings that the
-//! runtime knows nothing of: see [`capos_ring::Ring`].
+//! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime distinguishes them
+//! from its own; both may be in flight at once. A thread that the program starts itself has rings
+//! that the runtime knows nothing of: see [`capos_ring::Ring`].
 
 use capos_abi::{Completion, RawEntry};
 use capos_ring::Ring;
@@ -14,18 +14,18 @@ use crate::runtime;
 /// The bit of the user data that keeps an entry apart from the runtime's own.
 pub const TAG: u64 = 1 << 63;
 
-/// Queues an entry as it is; `false` where the submission ring is full.
+/// Queues an unchecked entry; `false` if the submission ring is full.
 ///
 /// # Safety
-/// Until the entry completes, the kernel may read and write what it names as buffers: memory that
+/// Until the entry completes, the kernel may read and write the buffers that it names: memory that
 /// is exposed, valid for that, and that no reference is held to.
 pub unsafe fn push(entry: &RawEntry) -> bool {
     // SAFETY: the caller's.
     runtime::with(|rt| unsafe { rt.ring().push_raw(entry) }).unwrap_or(false)
 }
 
-/// Takes the oldest completion of an entry with the bit [`TAG`]. Those of others go to who waits
-/// for them; where nobody does, they are dropped.
+/// Takes the oldest completion of an entry with the bit [`TAG`]. Those of others go to the tasks
+/// that wait for them, and are dropped if none does.
 #[must_use]
 pub fn pop() -> Option<Completion> {
     runtime::with(|rt| {
@@ -42,8 +42,8 @@ pub fn pop() -> Option<Completion> {
     .flatten()
 }
 
-/// The thread's rings themselves, for who does without the executor altogether: a completion that is taken from them is
-/// lost to the runtime. `None` where the thread has none.
+/// The thread's rings themselves, for programs without the executor: a completion that is taken from them is lost to
+/// the runtime. `None` if the thread has none.
 ///
 /// # Safety
 /// They are used by the thread that asks for them, as long as it runs, and only between the runtime's own turns.

@@ -1,9 +1,9 @@
 //! Operations in flight.
 //!
 //! Every buffer that an entry names belongs to the operation here, from before the entry is queued
-//! until its completion has been read. A future that is dropped leaves its operation behind: it is
-//! cancelled, and its buffers live until the kernel says that it has ended. Whatever then still
-//! came in, capabilities or a call to answer, is released.
+//! until its completion has been read. The operation of a dropped future is cancelled, and its
+//! buffers live until the kernel says that it has ended. Whatever then still came in, capabilities
+//! or a call to answer, is released.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,7 +19,7 @@ use capos_ring::{BLOCKING_ROOM, Ring};
 
 use crate::pool::Pool;
 
-/// Tag of entries whose completion nobody waits for.
+/// Tag of entries without a task that waits.
 const FORGOTTEN: u64 = 0;
 
 /// Names an operation. Never 0, and never used twice.
@@ -38,7 +38,7 @@ impl Key {
         Self(number)
     }
 
-    /// As a number, for who keeps it elsewhere.
+    /// As a number, for other owners.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
@@ -53,14 +53,14 @@ impl Key {
     }
 }
 
-/// How long an operation may take, and what it may keep waiting.
+/// How long an operation may take, and which operations it may delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// It ends soon.
     Prompt,
-    /// It may wait long for somebody else.
+    /// It may wait long for another process.
     Slow,
-    /// It waits for the end of a received call, and so for what that call still has to wait for.
+    /// It waits for the end of a received call, and so for everything that that call still waits for.
     Watch,
 }
 
@@ -99,19 +99,19 @@ struct Slot {
     operation: Option<Operation>,
 }
 
-/// Runs an operation that borrows what `lent` holds to its end, beside a reactor that is at rest.
+/// Runs an operation that borrows what `lent` holds to its end, without the reactor.
 pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
-    // SAFETY: what the operation names is kept in `lent` until it has ended.
+    // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
     let completion = unsafe { ring.run(operation, NO_DEADLINE) };
     (completion, lent)
 }
 
-/// What the end of an operation leaves to be done when the reactor is no longer borrowed.
+/// The work that the end of an operation leaves for when the reactor is no longer borrowed.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Somebody waits for it.
+    /// A task waits for it.
     Wake(Waker),
-    /// Nobody does, and this is what it held.
+    /// No task waits; this is what the operation held.
     Drop(Box<Lent>),
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Reactor {
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Calls and waits that found no room yet: they may take long, so they leave a part of the
-    /// ring to what ends soon. Else a process whose calls fill its ring could not answer the very
+    /// ring to short operations. Else a process whose calls fill its ring could not answer the very
     /// calls that its own wait for.
     slow: VecDeque<Entry>,
     /// Waits for the end of received calls that found no room yet. They have a small part of the ring to
@@ -135,7 +135,7 @@ pub(crate) struct Reactor {
     watches_in_flight: u32,
     /// Entries queued in the ring or taken by the kernel whose completion was not read yet.
     in_flight: u32,
-    /// Of these, the ones that nobody waits for. They complete as soon as they are taken.
+    /// Those among `in_flight` without a task that waits. They complete as soon as they are taken.
     forgotten: u32,
     /// Operations with a future that waits.
     waited_for: u32,
@@ -145,7 +145,7 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// Starts an operation, and wakes `waker` when it has ended. `None` where four thousand million are in flight.
+    /// Starts an operation, and wakes `waker` when it has ended. `None` if 2^32 are in flight.
     pub(crate) fn start(
         &mut self,
         ring: &Ring,
@@ -175,7 +175,7 @@ impl Reactor {
         Some(key)
     }
 
-    /// Queues an entry whose completion nobody waits for. It must lend nothing.
+    /// Queues an entry whose completion no task waits for. It must lend nothing.
     pub(crate) fn forget(&mut self, ring: &Ring, operation: entry::Operation) {
         self.queue(ring, Entry { user_data: FORGOTTEN, operation }, Class::Prompt);
     }
@@ -213,8 +213,8 @@ impl Reactor {
     fn has_room(&self, ring: &Ring, class: Class) -> bool {
         // The allocator calls the kernel at any time.
         let room = ring.completion_entries().saturating_sub(BLOCKING_ROOM);
-        // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches: what
-        // ends at once always finds a place.
+        // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches:
+        // operations that end at once always find a place.
         self.in_flight < room
             && match class {
                 Class::Prompt => true,
@@ -225,7 +225,7 @@ impl Reactor {
 
     #[inline(always)]
     fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
-        // SAFETY: what the entry names belongs to its operation, until its completion has been read.
+        // SAFETY: the memory that the entry names belongs to its operation, until its completion has been read.
         if !self.has_room(ring, class) || !unsafe { ring.push(entry) } {
             return false;
         }
@@ -295,8 +295,8 @@ impl Reactor {
         Some(operation)
     }
 
-    /// The completion and what was lent, once the operation has ended; until then remembers whom
-    /// to wake.
+    /// The completion and its memory, once the operation has ended; until then it remembers the
+    /// waker.
     pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Box<Lent>)> {
         let operation = self.operation(key)?;
         match &mut operation.state {
@@ -315,8 +315,8 @@ impl Reactor {
         }
     }
 
-    /// Gives up an operation. Returns what can be dropped at once, with the completion where it
-    /// had already come.
+    /// Cancels an operation. Returns what can be dropped at once, with the completion if it had
+    /// already come.
     pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Box<Lent>, Option<Completion>, bool)> {
         let operation = self.operation(key)?;
         if let State::Done(completion) = operation.state {
@@ -346,7 +346,7 @@ impl Reactor {
         let mut queued: Vec<u64> = Vec::new();
         for class in BY_URGENCY {
             let waiting = core::mem::take(self.backlog(class));
-            // What nobody waits for still has to be done.
+            // Operations without a waiting task must still be done.
             let (forgotten, waited_for) = waiting.into_iter().partition(|entry| entry.user_data == FORGOTTEN);
             *self.backlog(class) = forgotten;
             queued.extend(VecDeque::<Entry>::into_iter(waited_for).map(|entry| entry.user_data));
@@ -374,7 +374,7 @@ impl Reactor {
         self.in_flight == 0 && self.is_caught_up()
     }
 
-    /// Reads completions up to the next one that leaves something to be done; `None` where there are no more.
+    /// Reads completions up to the next one that leaves something to be done; `None` if there are no more.
     pub(crate) fn next_ended(&mut self, ring: &Ring) -> Option<Ended> {
         while let Some(completion) = ring.pop() {
             if completion.user_data & crate::raw::TAG != 0 {
@@ -414,8 +414,7 @@ impl Reactor {
         None
     }
 
-    /// Releases the capabilities that came with a completion that nobody wants, and the call that
-    /// a RECV brought.
+    /// Releases the capabilities of an unwanted completion, and the call that a RECV brought.
     pub(crate) fn release_received(&mut self, ring: &Ring, lent: &Lent, completion: &Completion, receives: bool) {
         if completion.status < 0 {
             return;

@@ -30,7 +30,7 @@ impl Door {
         core::ptr::from_ref(self.knocks.word()).expose_provenance() as u64
     }
 
-    /// Wakes the loop, where the caller is another thread. What it is to find is in place already.
+    /// Wakes the loop, if the caller is another thread. The work that it finds is in place already.
     pub(crate) fn knock(&self) {
         let here = here();
         if here == self.home {
@@ -50,8 +50,8 @@ impl Door {
 pub(crate) struct Listener(Option<Pending>);
 
 impl Listener {
-    /// Has the kernel wake the loop for every knock from now on. To be called before the loop looks whether it may
-    /// sleep: who knocks later is heard.
+    /// Has the kernel wake the loop for every knock from now on. To be called before the loop checks whether it may
+    /// sleep: later knocks are heard.
     pub(crate) fn listen(&mut self, door: &Door, waker: &Waker) {
         let mut context = Context::from_waker(waker);
         loop {

@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
     turning: Cell<bool>,
 }
 
-/// What the rest of the crate looks up: capabilities that every process has, and where logs go.
+/// Facts that the rest of the crate looks up: capabilities that every process has, and where logs go.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) space: Option<AddressSpaceClient>,
@@ -101,7 +101,7 @@ impl Runtime {
         self.released.borrow_mut().push(cap);
     }
 
-    /// Gives up an operation. What it held is dropped now if it had ended already.
+    /// Cancels an operation. If it had ended already, its memory is dropped now.
     pub(crate) fn abandon(&self, key: Key) {
         let Some((lent, completion, receives)) = self.reactor(|reactor, ring| reactor.abandon(ring, key)) else {
             return;
@@ -112,7 +112,7 @@ impl Runtime {
         self.give_back(lent);
     }
 
-    /// Keeps what an operation lent for the next ones.
+    /// Keeps an operation's lent memory for the next ones.
     #[inline]
     pub(crate) fn give_back(&self, lent: Box<Lent>) {
         drop(self.reactor(|reactor, _| reactor.pool.give_lent(lent)));
@@ -131,7 +131,7 @@ impl Runtime {
         });
     }
 
-    /// Reads what has completed and wakes who waited for it. Says whether anybody had.
+    /// Reads completions and wakes their waiters. Returns whether there was one.
     pub(crate) fn collect(&self) -> bool {
         let mut any = false;
         // The rest of a turn fills what room there is.
@@ -150,10 +150,10 @@ impl Runtime {
         any
     }
 
-    /// One turn: submits what is queued, waits as asked, reads what has completed.
+    /// One turn: submits queued entries, waits as asked, reads completions.
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
-        // Whoever waits for what has already completed comes before waiting for more.
+        // A waiter for a completion that has already come precedes waiters for more.
         let mut woken = self.ring.unread() > 0 && self.collect();
         while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
             let taken = self.ring.enter(0, 0);
@@ -201,7 +201,7 @@ impl Runtime {
         self.turning.get()
     }
 
-    /// Marks that the loop runs; `false` where it does already.
+    /// Marks that the loop runs; `false` if it does already.
     pub(crate) fn begin(&self) -> bool {
         !self.turning.replace(true)
     }
@@ -212,7 +212,7 @@ impl Runtime {
     }
 }
 
-/// The calling thread's ring, where calls hold up the thread: only programs on `std` have such.
+/// The calling thread's ring, if calls block the thread: only programs on `std` have such.
 #[cfg(not(all(capos_guest, feature = "std")))]
 #[inline]
 pub(crate) fn idle_ring() -> Option<Ring> {

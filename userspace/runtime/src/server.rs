@@ -2,9 +2,9 @@
 //!
 //! Badges of capabilities that the manifest made hold the ordinal of the provided interface (bits
 //! 0 to 15) and the client's number (bits 16 to 31). Badges that the service makes itself have bit
-//! 63 set, the instance's epoch in bits 32 to 62 and a counter below, so that a capability of an
-//! instance that died is told from one of this instance. Badges with bit 62 alone are durable: the
-//! rest is a key of the service's own, from which any instance finds the object again.
+//! 63 set, the instance's epoch in bits 32 to 62 and a counter below. So a capability of a dead
+//! instance differs from one of this instance. Badges with bit 62 alone are durable: the rest is a
+//! key of the service's own, from which any instance finds the object again.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ use crate::watch::{Watch, unless_cancelled};
 const EXPORTED: u64 = 1 << 63;
 /// Set, without bit 63, in badges that outlive the instance.
 const DURABLE: u64 = 1 << 62;
-/// Exports before the first look for those that nobody holds any more.
+/// Exports before the first search for objects without holders.
 const FIRST_SWEEP: usize = 32;
 
 /// How a service receives.
@@ -64,7 +64,7 @@ impl Default for ServeOptions {
 type Factory = Box<dyn Fn(&ClientInfo) -> Rc<dyn Dispatch>>;
 type Finder = Box<dyn Fn(u64) -> Option<Rc<dyn Dispatch>>>;
 
-/// What answers for one provided interface.
+/// The handler of one provided interface.
 enum Provided {
     One(Rc<dyn Dispatch>),
     PerClient { make: Factory, made: BTreeMap<u16, Rc<dyn Dispatch>> },
@@ -162,7 +162,7 @@ impl Server {
         self.provided.borrow_mut().insert(ordinal, provided);
     }
 
-    /// Says how to find the objects behind durable capabilities, those of earlier instances of the
+    /// Says how to find the objects of durable capabilities, those of earlier instances of the
     /// service included: `find` gets the key and makes or finds the object.
     pub fn serve_durable(&self, find: impl Fn(u64) -> Option<Rc<dyn Dispatch>> + 'static) {
         *self.durable.borrow_mut() = Some(Box::new(find));
@@ -185,14 +185,14 @@ impl Server {
 
     /// A capability to an object of this process.
     ///
-    /// The object lives as long as anybody holds a capability to it: this process a clone of what
-    /// is returned, or another process one that it was sent. What nobody holds any more is found
-    /// from time to time, when the number of exported objects has doubled, or by
-    /// [`Server::sweep`]; [`Server::unexport`] ends an object at once. The kernel, where it calls an
-    /// object as a pager, holds no capability that counts: keep one here.
+    /// The object lives as long as it has a holder: this process with a clone of the returned
+    /// capability, or another process that was sent one. Objects without holders are found when the
+    /// number of exported objects has doubled, or by [`Server::sweep`]; [`Server::unexport`] ends an
+    /// object at once. The kernel, if it calls an object as a pager, does not count as a holder:
+    /// keep a capability here.
     ///
-    /// On `std` the thread that exports an object is the one that has to answer for it: where another answers at the
-    /// process's endpoint, calls through the capability learn that the object has ended.
+    /// On `std` the thread that exports an object must also answer its calls. If another thread answers at the
+    /// process's endpoint, callers get the error that the object has ended.
     ///
     /// # Errors
     /// The process has no endpoint, or no room for a capability; another thread of it answers at the endpoint.
@@ -228,11 +228,11 @@ impl Server {
         number
     }
 
-    /// Drops the exported objects that nobody holds any more. Says how many.
+    /// Drops the exported objects without holders. Returns their number.
     pub fn sweep(&self) -> usize {
         let held: BTreeSet<u64> = match self.table.as_ref().map(|table| wait_for(table.list())) {
             Some(Ok(infos)) => infos.into_iter().filter(|info| info.descendants > 0).map(|info| info.id).collect(),
-            // Without its table a process cannot tell, so everything stays.
+            // Without its table a process cannot know, so everything stays.
             _ => return 0,
         };
         let unheld: Vec<Exported> = {
@@ -278,14 +278,14 @@ impl Server {
                 return Ok(entry.object.clone());
             }
             return Err(CallError::disconnected(if (badge >> 32) & 0x7fff_ffff == self.epoch {
-                "the object behind this capability has ended"
+                "the object of this capability has ended"
             } else {
-                "the object behind this capability was lost when the service restarted"
+                "the object of this capability was lost when the service restarted"
             }));
         }
         if badge & DURABLE != 0 {
             let found = self.durable.borrow().as_ref().and_then(|find| find(badge & !DURABLE));
-            return found.ok_or_else(|| CallError::disconnected("the object behind this capability has ended"));
+            return found.ok_or_else(|| CallError::disconnected("the object of this capability has ended"));
         }
         let ordinal = u16::try_from(badge & 0xffff).unwrap_or(u16::MAX);
         let number = u16::try_from((badge >> 16) & 0xffff).unwrap_or(u16::MAX);
@@ -373,8 +373,8 @@ impl Server {
                             reply.send(result.map_err(CallError::into_exception)).await;
                             drop(pass);
                         });
-                        // Queued here and now: no later call's answer comes before it, and whoever the handler has let go
-                        // on, the process's end included, comes after it.
+                        // Queued here and now: no later call's answer precedes it, and it precedes all effects of tasks
+                        // that the handler has woken, the process's end included.
                         if poll_first(answer.as_mut()).is_pending() {
                             calls.spawn(answer);
                         }
@@ -404,9 +404,9 @@ impl Server {
     }
 }
 
-/// Polls a future that becomes a task of its own where it waits; it is polled by that again. Were the receiver woken in its
-/// place, it would get its turn before the receivers of earlier calls. So what wakes must wake all who wait, or those that were
-/// polled last: a future that is told of a turn once and forgets it would wait for good.
+/// Polls a future that becomes a task of its own if it waits; it is polled by that again. Were the receiver woken in
+/// its place, it would get its turn before the receivers of earlier calls. So it must wake all waiting tasks, or those
+/// that were polled last: a future that misses its turn once would wait for ever.
 fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     work.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -420,7 +420,7 @@ enum Work {
     Going(Handler),
 }
 
-/// Has a handler that waits for something come to its end, and answers.
+/// Makes a waiting handler end and answer.
 async fn finish(work: Handler, reply: Option<Reply>, abortable: bool) {
     let Some(reply) = reply else {
         drop(work.await);
@@ -468,8 +468,8 @@ struct Received {
 /// Bytes of an answer that are kept until the next call comes; a larger one is given by itself.
 const GOES_ALONG: usize = 4 << 10;
 
-/// Whether an answer can be given by the entry that offers a buffer again. What it holds is held until the next call, which
-/// may be long: so it is small and has no capabilities.
+/// Whether an answer can be given by the entry that offers a buffer again. Its data are kept until the next call, which
+/// may be long: so they are small and contain no capabilities.
 fn goes_along(results: &Message) -> bool {
     results.caps.is_empty() && results.words.len() <= GOES_ALONG / 8
 }
@@ -478,17 +478,17 @@ fn give_back(lent: Box<Lent>) {
     runtime::with(|rt| rt.give_back(lent));
 }
 
-/// Bytes of a buffer for calls with so many bytes of parameters.
+/// Bytes of a buffer for calls with `bytes` bytes of parameters.
 fn room_for(bytes: u32) -> u32 {
     bytes.saturating_add(64).min(MAX_MESSAGE).next_multiple_of(8)
 }
 
-/// So many bytes to receive into, and the array, as an entry names them.
+/// A buffer of `length` bytes to receive into, and the array, as an entry names them.
 fn room(lent: &mut Lent, length: u32) -> (Buffer, CapArray) {
     (Buffer { address: address(&mut lent.received), length }, lent.array(MAX_CAPS))
 }
 
-/// Receives one call, with at most so many bytes of parameters.
+/// Receives one call, with at most `bytes` bytes of parameters.
 async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
     let length = room_for(bytes);
     let size = usize::try_from(length).unwrap_or(0);
@@ -516,8 +516,8 @@ fn received(completion: &Completion, lent: Box<Lent>) -> Received {
     Received { header, message: IncomingMessage { words, caps }, reply, lent }
 }
 
-/// Answers a call with results that have no capabilities, and receives the next one. `None` where that has to be tried again
-/// by itself; the call is answered all the same.
+/// Answers a call with results that have no capabilities, and receives the next one. `None` if that has to be tried
+/// again by itself; the call is still answered.
 async fn answer_and_receive(
     mut reply: Reply,
     results: Vec<Word>,
@@ -535,14 +535,14 @@ async fn answer_and_receive(
         reply.unused = false;
         return Some(received(&completion, lent));
     }
-    // One of the two was refused. A call that was answered already refuses another answer; what keeps this process from
-    // receiving does so again.
+    // One of the two was refused. A call that was answered already rejects another answer; an error that keeps this
+    // process from receiving does so again.
     give_back(lent);
     reply.send(Ok(Message { words, caps: Vec::new() })).await;
     None
 }
 
-/// The right to answer one call. Dropping it unused tells the caller that the call was dropped.
+/// The right to answer one call. Dropping it unused reports to the caller that the call was dropped.
 struct Reply {
     id: u64,
     unused: bool,
@@ -557,7 +557,7 @@ impl Drop for Reply {
 }
 
 impl Reply {
-    /// Answers the call. What keeps the answer from arriving is the caller's to learn.
+    /// Answers the call. The caller learns of an error that keeps the answer from arriving.
     async fn send(self, result: Result<Message, Exception>) {
         let result = result.and_then(|message| {
             let bytes = message.words.len().saturating_mul(8);
@@ -583,7 +583,7 @@ impl Reply {
         self.give(exception, message, bytes).await;
     }
 
-    /// Gives an answer of so many bytes.
+    /// Gives an answer of `bytes` bytes.
     async fn give(mut self, exception: u8, message: Message, bytes: usize) {
         let mut lent = runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.lend(0))).unwrap_or_default();
         (lent.sent, lent.sent_caps) = (message.words, message.caps);
@@ -606,7 +606,7 @@ struct Gate {
     waiting: RefCell<Vec<core::task::Waker>>,
 }
 
-/// One place behind the gate, given back when dropped.
+/// One place inside the gate, given back when dropped.
 struct Pass(Rc<Gate>);
 
 impl Gate {

@@ -106,7 +106,7 @@ struct Kernel {
     caps: BTreeMap<u64, Held>,
     endpoints: Vec<Endpoint>,
     notifications: Vec<Notification>,
-    /// Calls that a server has and has not answered; `None` where the caller has given up.
+    /// Calls that a server has and has not answered; `None` if the caller has given up.
     delivered: BTreeMap<u64, Option<Call>>,
     /// Waits for the end of these calls.
     watches: BTreeMap<u64, u64>,
@@ -125,7 +125,7 @@ std::thread_local! {
 /// Runs a test's process: `main` gets an [`Env`] with these capabilities. Returns what it returns.
 ///
 /// # Panics
-/// Where every task of the process waits for something that never comes.
+/// If every task of the process waits for something that never comes.
 #[expect(clippy::panic, reason = "a test that cannot end fails")]
 pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnce(Env) -> F) -> T {
     let Ok(layout) = RingLayout::new(16, 32) else { panic!("the ring sizes are wrong") };
@@ -432,7 +432,7 @@ impl Kernel {
         }
     }
 
-    /// Moves or copies capabilities from one array to another. `None` where they do not fit.
+    /// Moves or copies capabilities from one array to another. `None` if they do not fit.
     fn transfer(&mut self, from: CapArray, to: CapArray) -> Option<u8> {
         if from.sent > to.accepted {
             return None;

@@ -1,4 +1,4 @@
-//! Tasks: work that goes on beside its starter.
+//! Tasks: work in parallel with its starter.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,15 +18,15 @@ struct Outcome<T> {
     waker: Option<Waker>,
 }
 
-/// A task and its value. Awaiting it gives the value, `None` where it was cancelled. Dropping it
-/// lets the task go on; a [`TaskGroup`] ends its tasks with itself.
+/// A task and its value. Awaiting it gives the value, `None` if it was cancelled. Dropping it lets
+/// the task go on; a [`TaskGroup`] ends its tasks with itself.
 #[derive(Debug)]
 pub struct Task<T> {
     id: Option<TaskId>,
     outcome: Rc<RefCell<Outcome<T>>>,
 }
 
-/// Marks the outcome as ended also where the task's future is dropped before its end.
+/// Marks the outcome as ended also if the task's future is dropped before its end.
 struct Ending<T>(Rc<RefCell<Outcome<T>>>);
 
 impl<T> Drop for Ending<T> {
@@ -56,7 +56,7 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Ends the task where it waits: what it awaits is dropped, and so cancelled.
+    /// Ends the task where it waits: the future that it awaits is dropped, and so cancelled.
     pub fn cancel(&self) {
         if let Some(id) = self.id {
             runtime::with(|rt| rt.executor.cancel(id));
@@ -110,7 +110,7 @@ impl TaskGroup {
         self.tasks.borrow().iter().filter(|task| !task.is_ended()).count()
     }
 
-    /// Waits until all its tasks have ended. They stay the group's meanwhile: where the wait is dropped and the group with
+    /// Waits until all its tasks have ended. They stay the group's meanwhile: if the wait is dropped and the group with
     /// it, so are they.
     pub async fn join(&self) {
         poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Whether anybody still waits for the answer to a received call.
+//! Whether the caller of a received call still waits for the answer.
 
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
@@ -31,7 +31,7 @@ impl Watch {
         Self { reply, state: State::New }
     }
 
-    /// How it ended: well, where nobody waits for the answer any more.
+    /// How it ended: `Ok` if the caller no longer waits for the answer.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
         loop {
             match &mut self.state {
@@ -46,7 +46,7 @@ impl Watch {
     }
 }
 
-/// Does the work for a call; drops it and gives `None` once nobody waits for its answer any more.
+/// Does the work for a call; drops it and returns `None` once the caller no longer waits for the answer.
 pub(crate) async fn unless_cancelled<T>(watch: &mut Watch, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -62,13 +62,13 @@ pub(crate) async fn unless_cancelled<T>(watch: &mut Watch, work: impl Future<Out
     .await
 }
 
-/// Waits until nobody waits for the answer to this call any more: the caller cancelled, died, or lost
-/// the capability. For methods that must not be dropped where they stand; those that the schema marks
-/// `$abortable` are, without asking, unless they ask here themselves. Never ends for a call inside the
-/// process, which is dropped with its caller.
+/// Waits until the caller no longer waits for the answer to this call: it cancelled, died, or lost the
+/// capability. For methods that must not be dropped halfway. Methods that the schema marks
+/// `$abortable` are dropped without this, unless they call it themselves. Never ends for a call inside
+/// the process, which is dropped with its caller.
 ///
 /// # Errors
-/// [`Status::StaleCapability`] where the call was answered, [`Status::Overloaded`] where another task
+/// [`Status::StaleCapability`] if the call was answered, [`Status::Overloaded`] if another task
 /// waits for its end already.
 pub async fn cancelled(cx: &CallContext) -> Result<(), Status> {
     if cx.reply == 0 {

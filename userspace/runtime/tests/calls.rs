@@ -201,7 +201,7 @@ fn a_dropped_call_is_cancelled_and_leaks_nothing() {
 fn results_that_nobody_waits_for_are_released() {
     with_log(ServeOptions::default(), |_, log| async move {
         log.logger("warm").await.unwrap();
-        // Abandoned after it was submitted, before its results are read: the capability in them goes.
+        // Abandoned after it was submitted, before its results are read: the capability in them is released.
         for _ in 0..10 {
             let call = std::pin::pin!(log.logger("x"));
             assert!(matches!(select(call, yield_now()).await, Either::Second(())));
@@ -217,7 +217,7 @@ fn results_that_nobody_waits_for_are_released() {
         for _ in 0..10 {
             yield_now().await;
         }
-        // Only what the server exports and keeps until its next sweep may have grown.
+        // Only the exports that the server keeps until its next sweep may have grown.
         assert!(simulated::capabilities() - held <= 10);
     });
 }
@@ -275,7 +275,7 @@ fn durable_capabilities_find_their_objects_again() {
         let client: LogReaderClient = Client::from_cap(env.server().durable(7, LogReaderClient::INTERFACE_ID).unwrap());
         let error = client.read("", LogLevel::Debug, 0, 9).await.unwrap_err();
         assert!(error.is_disconnected(), "{error}");
-        // What a new instance would say.
+        // The answer of a new instance.
         env.server().serve_durable(|key| {
             let reader = OneReader(Rc::new(RefCell::new(vec![format!("number {key}")])));
             Some(Rc::new(LogReaderService(Rc::new(reader))))
@@ -401,7 +401,7 @@ fn a_group_is_joined_when_the_last_has_ended() {
             group.spawn(async move {
                 clock.sleep(step).await;
                 count.set(count.get() + 1);
-                // What joins while it is waited for is waited for as well.
+                // A task that joins during the wait is waited for as well.
                 let (clock, count) = (clock.clone(), count.clone());
                 if let Some(group) = within.upgrade() {
                     group.spawn(async move {
@@ -473,7 +473,7 @@ fn with_echo<F: Future<Output = ()>>(test: impl FnOnce(Cap) -> F) {
     });
 }
 
-/// A message of so many words, none of which is zero.
+/// A message of `count` words, none of which is zero.
 fn words(count: u8) -> Message {
     Message { words: (1..=count).map(|word| capnp::word(word, 1, 2, 3, 4, 5, 6, 7)).collect(), caps: Vec::new() }
 }

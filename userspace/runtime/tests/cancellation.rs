@@ -1,4 +1,4 @@
-//! What a server's handlers learn of callers that do not wait any more, against the simulated kernel.
+//! How a server's handlers learn that callers no longer wait, against the simulated kernel.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -110,7 +110,7 @@ async fn read(reader: &LogReaderClient, service: &str, time: u64, depth: u32) ->
     reader.read(service, LogLevel::Debug, time, depth).await
 }
 
-/// Long enough for what is to happen to have happened.
+/// Long enough for the expected events.
 async fn settle() {
     sleep(10).await.unwrap();
     yield_now().await;
@@ -157,7 +157,7 @@ fn a_handler_can_ask_itself() {
         assert!(matches!(select(logger.write(LogLevel::Info, "asks"), sleep(100)).await, Either::Second(_)));
         settle().await;
         assert_eq!((counts.told.take(), counts.ended.get()), (Some(Ok(())), 1));
-        // One that could be dropped is not where it asks: it is told.
+        // A call that could be dropped is not dropped where it asks: it is informed.
         assert!(matches!(select(read(&reader, "asks", 0, 0), sleep(100)).await, Either::Second(_)));
         settle().await;
         assert_eq!((counts.told.take(), counts.ended.get(), counts.dropped.get()), (Some(Ok(())), 2, 0));

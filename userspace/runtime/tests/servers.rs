@@ -1,5 +1,5 @@
-//! How a server's loop goes from call to call, against the simulated kernel: the order of handlers and of answers, and
-//! what becomes of answers and buffers where something ends.
+//! How a server's loop proceeds from call to call, against the simulated kernel: the order of handlers and of answers,
+//! and what happens to answers and buffers when something ends.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -225,7 +225,7 @@ fn what_a_message_before_left_in_the_last_word_is_not_read() {
                 results,
                 caps: CapArray::default(),
             };
-            // SAFETY: both buffers live until the completion has come, and are looked at by nobody until then.
+            // SAFETY: both buffers live until the completion has come, and are not accessed until then.
             assert!(unsafe { raw::push(&Entry { user_data: raw::TAG, operation }.encode()) });
             let completion = loop {
                 if let Some(completion) = raw::pop() {
@@ -239,7 +239,7 @@ fn what_a_message_before_left_in_the_last_word_is_not_read() {
     });
 }
 
-/// Runs a test in which the server can be dropped and begun anew: by its last argument.
+/// Runs a test in which the server can be dropped and started again, with its last argument.
 fn with_process<F: Future<Output = ()>>(test: impl FnOnce(Cap, Rc<Probe>, Box<dyn Fn()>) -> F) {
     simulated::run(ALL, |env| async move {
         let probe = Rc::new(Probe::default());
@@ -263,7 +263,7 @@ fn with_process<F: Future<Output = ()>>(test: impl FnOnce(Cap, Rc<Probe>, Box<dy
     });
 }
 
-/// What was begun comes to its end.
+/// Calls that were begun are completed.
 async fn settle() {
     for _ in 0..10 {
         yield_now().await;
@@ -275,12 +275,13 @@ fn a_server_that_is_dropped_has_answered_and_takes_no_call_with_it() {
     with_process(|cap, probe, begin| async move {
         let mut held = None;
         for round in 0..20 {
-            // The answer and the wait for the next call are one entry, of which the first part is done.
+            // The answer and the wait for the next call are one entry, whose first part is done.
             cap.call(PROBE, AT_ONCE, number(round)).await.unwrap();
             let method = if round % 2 == 0 { DROPS } else { AT_ONCE };
             cap.call(PROBE, method, number(round)).await.unwrap();
             {
-                // A call that reached the buffer before it was taken back is told so, and one that comes later waits.
+                // A call that reached the buffer before it was taken back gets an error, and one that comes later
+                // waits.
                 let mut early = pin!(cap.call(PROBE, AT_ONCE, number(round)));
                 if method == AT_ONCE {
                     assert!(early.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -88,7 +88,7 @@ proptest! {
                 if node.alive {
                     let capabilities =
                         model.below(index).iter().filter(|n| !model.nodes[**n].attachment).count();
-                    // Once from what was counted for others, once anew.
+                    // Once with a shared round, once with a new one.
                     prop_assert_eq!(forest.descendants(node.id, round) as usize, capabilities);
                     let alone = forest.begin_round();
                     prop_assert_eq!(forest.descendants(node.id, alone) as usize, capabilities);

@@ -1,7 +1,7 @@
 //! Revocation against a reference model: random sequences of deriving, transferring, releasing, calling, mapping, faulting
 //! and dying, while up to two revocations are under way, each a step at a time.
 //!
-//! `SEQUENCES=1000000` runs as many, `SEQUENCE=n` that one alone, telling what it does.
+//! `SEQUENCES=1000000` runs as many, `SEQUENCE=n` that one alone, printing what it does.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 mod reference;
@@ -24,7 +24,7 @@ const PROCESSES: usize = 3;
 /// Revocations that are under way at one time.
 const AT_ONCE: usize = 2;
 
-/// A capability that there is or was: under which identifier, in whose table, and what it is in the reference.
+/// A capability that exists or existed: its identifier, its table, and its node in the reference.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     process: usize,
@@ -43,7 +43,7 @@ struct Sequence {
     last: [(usize, CapId); MOST],
     /// Transfers that were judged and not carried out yet.
     offers: Vec<(Offer, usize)>,
-    /// Revocations under way, each of what it revokes.
+    /// Revocations in progress, each with what it revokes.
     revocations: Vec<(NodeId, usize)>,
     tells: bool,
 }
@@ -78,7 +78,7 @@ impl Sequence {
             self.operate();
             self.compare();
         }
-        // Revocations under way come to their ends, in any order.
+        // Revocations in progress end, in any order.
         while !self.revocations.is_empty() {
             self.step();
             self.compare();
@@ -295,8 +295,8 @@ impl Sequence {
         }
     }
 
-    /// One step of a revocation: it ends one living thing that derives from what is revoked, or there is none any more.
-    /// Where what is revoked has been given up meanwhile, or has been revoked itself, it is over.
+    /// One step of a revocation: it ends one living thing that derives from the revoked capability, or finds none. A
+    /// revocation whose capability has been released meanwhile, or revoked itself, is over.
     fn step(&mut self) {
         if self.revocations.is_empty() {
             return;

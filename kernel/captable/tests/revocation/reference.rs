@@ -1,5 +1,5 @@
-//! What revocation means, said as simply as possible: nothing is ever forgotten, and who derives from whom is read off by
-//! going up from parent to parent. It shares no code and no idea with the forest.
+//! The meaning of revocation, as simply as possible: nothing is ever forgotten, and derivation is found by going from
+//! parent to parent. It shares no code and no idea with the forest.
 
 use capos_abi::Rights;
 
@@ -33,7 +33,7 @@ impl Reference {
         self.things.len() - 1
     }
 
-    /// Whether revoking `ancestor` is to end `thing`. What was made through `ancestor` itself stays.
+    /// Whether revoking `ancestor` is to end `thing`. Attachments of `ancestor` itself stay.
     pub fn derives(&self, thing: usize, ancestor: usize) -> bool {
         let first = self.things[thing].parent;
         if self.things[thing].kind != Kind::Capability && first == Some(ancestor) {
@@ -42,12 +42,12 @@ impl Reference {
         std::iter::successors(first, |at| self.things[*at].parent).any(|found| found == ancestor)
     }
 
-    /// What still lives and is to go when `ancestor` is revoked.
+    /// Everything alive that a revocation of `ancestor` removes.
     pub fn below(&self, ancestor: usize) -> impl Iterator<Item = usize> {
         (0..self.things.len()).filter(move |thing| self.things[*thing].lives && self.derives(*thing, ancestor))
     }
 
-    /// What lives and was made through this capability itself.
+    /// Everything alive that was made through this capability itself.
     pub fn made_through(&self, capability: usize) -> impl Iterator<Item = usize> {
         let through = move |thing: &Thing| thing.kind != Kind::Capability && thing.parent == Some(capability);
         (0..self.things.len()).filter(move |at| self.things[*at].lives && through(&self.things[*at]))
@@ -63,7 +63,7 @@ impl Reference {
         }
     }
 
-    /// A process ends, with what it holds and nothing else.
+    /// A process ends, with its own objects and nothing else.
     pub fn end(&mut self, process: usize) {
         self.things.iter_mut().filter(|thing| thing.home == process).for_each(|thing| thing.lives = false);
     }

@@ -4,7 +4,7 @@
 use capos_abi::{CapId, Rights, Status};
 use capos_captable::{Forest, KeyedList, ListKey, NodeId, Table};
 
-/// Who holds a node of the forest.
+/// The holder of a node of the forest.
 #[derive(Debug)]
 enum Holder {
     Slot(usize, CapId),
@@ -12,7 +12,7 @@ enum Holder {
     Call(usize),
 }
 
-/// A slot of a table. `mark` is the test's: it tells capabilities apart.
+/// A slot of a table. `mark` is the test's: it distinguishes capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Capability {
     pub mark: usize,
@@ -51,7 +51,7 @@ struct Process {
     ended: bool,
 }
 
-/// What a step of a revocation did.
+/// The result of one step of a revocation.
 pub enum Step {
     /// The capability with this mark is gone.
     Capability(usize),
@@ -114,7 +114,7 @@ impl World {
         Ok(Offer { from, id, moves, capability })
     }
 
-    /// Gives what was offered to a process; `mark` is the mark of a copy.
+    /// Gives the offered capability to a process; `mark` is the mark of a copy.
     pub fn hand_over(&mut self, offer: &Offer, to: usize, mark: usize) -> Result<CapId, Status> {
         let Capability { mark: own, rights, node } = offer.capability;
         if !offer.moves {
@@ -226,7 +226,7 @@ impl World {
         Ok(self.get(process, id)?.node.unwrap())
     }
 
-    /// One step of it; none where nothing is left to do.
+    /// One step of it; none if nothing is left to do.
     pub fn step(&mut self, node: NodeId) -> Option<Step> {
         Some(match self.forest.pop_descendant(node)? {
             Holder::Slot(process, id) => {

@@ -2,7 +2,7 @@
 
 use super::{Table, u8_at, u16_at, u32_at, u64_at};
 
-/// What the kernel takes from it. Ports of 0 are absent.
+/// The fields that the kernel uses. Ports of 0 are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Fadt {
     /// Physical address of the DSDT.
@@ -15,7 +15,7 @@ pub struct Fadt {
     /// Port of the power management timer, and whether it counts 32 bits instead of 24.
     pub timer: u16,
     pub timer_wide: bool,
-    /// Index of the clock's century register, 0 where there is none.
+    /// Index of the clock's century register, 0 if there is none.
     pub century: u8,
 }
 
@@ -38,7 +38,7 @@ impl Fadt {
     }
 }
 
-/// A port from the wide field at `wide`, where that names one in I/O space, or the narrow one.
+/// A port from the wide field at `wide`, if that names one in I/O space, or the narrow one.
 fn port(bytes: &[u8], wide: usize, narrow: usize) -> Option<u16> {
     const IO_SPACE: u8 = 1;
     if u8_at(bytes, wide) == Some(IO_SPACE)

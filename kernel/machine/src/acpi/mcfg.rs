@@ -5,7 +5,7 @@ use super::{HEADER, Table, u8_at, u16_at, u64_at};
 /// Configuration space of some buses of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigSpace {
-    /// Physical address of bus 0, even where the first bus is another.
+    /// Physical address of bus 0, even if the first bus is another.
     pub base: u64,
     pub segment: u16,
     pub first_bus: u8,

@@ -1,7 +1,7 @@
 //! Reading ACPI tables.
 //!
 //! Tables are bytes in firmware's memory. Each reader checks signature, length and checksum and
-//! looks at nothing outside the slice it was given; what does not fit gives `None`.
+//! looks at nothing outside the slice it was given; malformed data gives `None`.
 
 pub mod fadt;
 pub mod madt;
@@ -19,7 +19,7 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table at the start of `bytes`, where it carries `signature` and its checksum is right.
+    /// The table at the start of `bytes`, if it carries `signature` and its checksum is right.
     #[must_use]
     pub fn new(bytes: &'a [u8], signature: &[u8; 4]) -> Option<Self> {
         if bytes.get(..4)? != signature {

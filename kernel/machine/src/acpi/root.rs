@@ -5,7 +5,7 @@ use super::{HEADER, Table, checksum, u32_at, u64_at};
 /// Bytes of the root pointer's second revision; the first has 20.
 pub const POINTER: usize = 36;
 
-/// Where the root table lies.
+/// Where the root table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootPointer {
     /// Physical address of the table.

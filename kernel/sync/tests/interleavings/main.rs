@@ -40,7 +40,7 @@ fn wait_in_line() -> bool {
     true
 }
 
-/// A lock, what each of `SHARERS` has of its own under it, and what is everybody's.
+/// A lock, a counter of each of `SHARERS`, and a common one.
 struct Shared<const SHARERS: usize> {
     lock: SharedLock,
     sharers: [(Presence, Counter); SHARERS],
@@ -48,7 +48,7 @@ struct Shared<const SHARERS: usize> {
 }
 
 impl<const SHARERS: usize> Shared<SHARERS> {
-    /// Has the lock alone, and counts everywhere.
+    /// Holds the lock exclusively, and counts everywhere.
     fn alone(&self) {
         self.lock.take(|| Some(self.sharers.iter().map(|(presence, _)| presence)), thread::yield_now);
         self.sharers.iter().for_each(|(_, own)| own.count());
@@ -56,7 +56,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
         self.lock.give();
     }
 
-    /// Shares the lock and counts for itself, where it is not closed; has it alone otherwise, as a processor does.
+    /// Shares the lock and counts for itself if the lock is open; otherwise holds it exclusively, as a processor does.
     fn share(&self, number: usize) -> u32 {
         let (presence, own) = &self.sharers[number];
         if !self.lock.try_share(presence) && !self.lock.share_in_time(presence, wait_in_line) {
@@ -72,7 +72,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
     }
 }
 
-/// Two who share the lock both come to need it alone: each has it once, after it has left.
+/// Two sharers both need the lock exclusively: each gets it once, after it has stopped sharing.
 #[test]
 fn who_shares_the_kernels_lock_has_it_alone_later() {
     explore(2, || {
@@ -103,7 +103,7 @@ fn who_shares_the_kernels_lock_has_it_alone_later() {
     });
 }
 
-/// `SHARERS` share a lock while one has it alone, each once.
+/// `SHARERS` share a lock while one thread takes it exclusively, each once.
 fn share_by<const SHARERS: usize>(preemptions: usize) {
     explore(preemptions, || {
         let sharers = std::array::from_fn(|_| (Presence::new(), Counter::new()));
@@ -130,7 +130,7 @@ fn who_has_the_kernels_lock_alone_meets_nobody_who_shares_it() {
     share_by::<2>(1);
 }
 
-/// Two who share a lock do so at once.
+/// Two sharers share a lock at once.
 #[test]
 fn who_shares_the_kernels_lock_waits_for_nobody_who_does() {
     explore(1, || {
@@ -229,7 +229,7 @@ fn a_task_sees_what_was_done_before_it_was_woken_also_in_vain() {
     });
 }
 
-/// The executor's loop, which sleeps where there is nothing to do: [`Flag`] and [`Knocks`] as it uses them.
+/// The executor's loop, which sleeps if there is nothing to do: [`Flag`] and [`Knocks`] as it uses them.
 #[test]
 fn an_executor_that_sleeps_hears_every_knock() {
     explore(6, || {

@@ -1,4 +1,4 @@
-//! What the tests stand on: with `--cfg loom` its threads, each order of whose steps is tried, and otherwise those of the
+//! The basis of the tests: with `--cfg loom` loom's threads, each order of whose steps is tried, otherwise those of the
 //! host; and a kernel in which a thread can sleep.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
-        // Who waits in a loop takes many steps.
+        // A thread that waits in a loop takes many steps.
         builder.max_branches = 100_000;
         let orders = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = Arc::clone(&orders);
@@ -47,7 +47,7 @@ struct Sleeper {
 /// Threads that wait for one word, as the kernel keeps them.
 pub struct Kernel {
     waits: WordWaits<Arc<Sleeper>>,
-    /// Whether it compares the word where it queues who waits, as the kernel does, or before that.
+    /// Whether it compares the word when it queues the waiting thread, as the kernel does, or before that.
     one_step: bool,
 }
 
@@ -69,7 +69,7 @@ impl Kernel {
 impl Futex for Kernel {
     fn wait(&self, word: &AtomicU32, expected: u32) {
         let sleeper = Arc::new(Sleeper { woken: Mutex::new(false), wakes: Condvar::new() });
-        // The kernel reads it as anybody does; what orders its reading is the lock alone.
+        // The kernel reads it without the lock's help; only the lock orders its reading.
         let holds = || word.load(Ordering::Relaxed) == expected;
         if !self.one_step && !holds() {
             return;
@@ -99,7 +99,7 @@ impl Futex for Kernel {
 /// Tasks that can go on.
 pub type Queue = Mutex<VecDeque<u32>>;
 
-/// A number that is read and written in two steps, so that two who do so at the same time are found out.
+/// A number that is read and written in two steps, so that two concurrent threads are detected.
 pub struct Counter(AtomicU32);
 
 impl Counter {

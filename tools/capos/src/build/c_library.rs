@@ -1,5 +1,5 @@
-//! What the guest's programs on `std` are linked against: the C library as one object whose only visible names are
-//! C's, the toolchain's `std`, the compiler's own unwinder, and nothing behind the other names that `std` links.
+//! The link inputs of the guest's programs on `std`. These are the C library as one object whose only visible names are
+//! C's, the toolchain's `std`, the compiler's own unwinder, and stubs for other names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,22 +19,22 @@ const SOURCE: &str = "tools/capos/src/build/c_library.rs";
 pub const OBJECT: &str = "target/std-lib/libc.o";
 /// The copy of `std`, which the linker meets before the toolchain's own and takes for it.
 const STD: &str = "libcapos_std.a";
-/// What [`CONFIG`] tells the compiler to have it linked.
+/// The inputs that [`CONFIG`] makes the compiler link.
 const STD_FLAG: &str = "-lstatic:-bundle=capos_std";
 /// How cargo builds programs that are linked against it, from the source folder.
 pub const CONFIG: &str = "userspace/libc/cargo-config.toml";
-/// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
+/// Libraries that `std` names: the object, which is linked by its own name, contains everything that it needs of them.
 const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
 /// Crates of the archive whose C functions are the library's.
 const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
 
-/// Builds it where anything has changed. Says whether it did.
+/// Builds it if anything has changed. Says whether it did.
 pub fn build(root: &Path) -> Result<bool> {
     let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
     let (folder, object) = (root.join(FOLDER), root.join(OBJECT));
     let std = folder.join(STD);
     std_library::build(&std)?;
-    // How it is linked counts as well, and what programs are linked with besides.
+    // The link options count as well, and the other libraries of programs.
     let inputs = [archive, root.join(SOURCE), std];
     if files::up_to_date(&object, &inputs)? {
         return Ok(false);
@@ -88,7 +88,7 @@ pub fn config(root: &Path) -> Result<String> {
     Ok(text.replace(FOLDER, folder.to_str().context("the path of the source folder is not UTF-8")?))
 }
 
-/// The same for what is linked with `std` as the compiler has it: the tests of `std`, which another compiler may build.
+/// The same for programs that link `std` as the compiler has it: the tests of `std`, which another compiler may build.
 pub fn config_with_whole_std(root: &Path) -> Result<String> {
     let text = config(root)?;
     let (copy, rest): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(|line| line.contains(STD_FLAG));
@@ -124,7 +124,7 @@ fn link(archive: &Path, object: &Path) -> Result<()> {
     hide.args(["-R", ".eh_frame", "-R", ".gcc_except_table*", "-R", ".data.DW.ref*", "-R", ".llvm_addrsig"]);
     let new = object.with_extension("new.o");
     tool::run(hide.arg(&whole).arg(&new))?;
-    std::fs::remove_file(&whole).context("removing what is not needed any more")?;
+    std::fs::remove_file(&whole).context("removing files that are not needed any more")?;
     std::fs::rename(&new, object).with_context(|| format!("writing {}", object.display()))
 }
 

@@ -42,14 +42,14 @@ impl Models {
         PackedModels::check(self.files())
     }
 
-    /// The files; what is empty, as an empty variable of make is, names none.
+    /// The files; an empty value, as an empty variable of make gives, names none.
     fn files(&self) -> Vec<PathBuf> {
         self.named.iter().flat_map(|named| named.to_str().map_or_else(|| vec![named.clone()], listed)).collect()
     }
 }
 
-/// The files of a list whose separator may stand in a path too: from each place on the longest path that is a file, or else
-/// what comes before the next blank behind `.gguf`, which every model's name ends in.
+/// The files of a list whose separator may also occur in a path. At each position it takes the longest path that is a
+/// file; otherwise the text up to the next blank after `.gguf`, the ending of every model's name.
 fn listed(list: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut rest = list.trim();
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(files(&[&blank]), [blank.as_str()]);
         assert_eq!(files(&[&format!(" {plain} {blank}  {plain}")]), [plain.as_str(), &blank, &plain]);
         assert_eq!(files(&[&blank, &plain]), [blank.as_str(), &plain]);
-        // What is not there is told by the name that was meant.
+        // A missing file is reported by the name that was given.
         assert_eq!(files(&["my model.gguf other.gguf"]), ["my model.gguf", "other.gguf"]);
         assert_eq!(files(&["no model"]), ["no model"]);
         assert_eq!(files(&[&two]), [plain.as_str(), "other.gguf"]);

@@ -1,4 +1,4 @@
-//! What the workspace holds, as cargo tells it.
+//! The packages of the workspace, as cargo lists them.
 
 use std::path::Path;
 
@@ -16,9 +16,9 @@ pub struct Program {
     pub package: String,
     /// Whether it is there to test the system: such programs go on the images of scenarios only.
     pub test: bool,
-    /// Whether it stands on `std` and the C library, or on the runtime alone.
+    /// Whether it uses `std` and the C library, or the runtime alone.
     pub std: bool,
-    /// How large its file on the image may be, in KiB, where its package says so.
+    /// How large its file on the image may be, in KiB, if its package says so.
     pub max_kib: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ struct Package {
     metadata: Option<Notes>,
 }
 
-/// What a manifest says to others than cargo.
+/// The parts of a package's manifest that are not for cargo.
 #[derive(Deserialize)]
 struct Notes {
     #[serde(default)]
@@ -47,7 +47,7 @@ struct Notes {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OurNotes {
-    /// Whether the package stands on `std`, where its folder does not say so.
+    /// Whether the package uses `std`, if its folder does not say so.
     #[serde(default)]
     std: bool,
     /// How large each of its programs may be on the image, in KiB.

@@ -1,9 +1,9 @@
-//! The toolchain's own `std`, but for the function that looks up names for a backtrace.
+//! The toolchain's own `std`, except the function that looks up names for a backtrace.
 //!
-//! That function reads the program's file for symbols and DWARF. Programs lie on an image without either, so it would
-//! find nothing; and since any program can panic, each would carry its parsers and what they call of the C library: 200
-//! KiB. In a copy of the compiled `std` it returns at once, and the linker leaves out what only it called. Backtraces
-//! then give addresses, which [`symbols`](crate::scenario::symbols) names from the file that the linker made.
+//! That function reads the program's file for symbols and DWARF. Programs are packed on an image without either, so it
+//! would find nothing. But any program can panic, so each would contain those parsers and the parts of the C library
+//! that they call: 200 KiB. In a copy of the compiled `std` it returns at once, and the linker leaves out what only it
+//! called. Backtraces then give addresses, which [`symbols`](crate::symbols) names from the file that the linker made.
 
 use std::mem::{offset_of, size_of};
 use std::path::Path;
@@ -60,13 +60,12 @@ fn empty(library: &mut [u8]) -> Result<()> {
     );
     for (place, bytes) in changes {
         let range = usize::try_from(place)?..usize::try_from(place)?.saturating_add(bytes.len());
-        library.get_mut(range).context("a section lies outside of its file")?.copy_from_slice(&bytes);
+        library.get_mut(range).context("a section is outside its file")?.copy_from_slice(&bytes);
     }
     Ok(())
 }
 
-/// What to write where in an object file: the function's section becomes one instruction, and nothing is relocated in
-/// it.
+/// The bytes to write into an object file: the function's section becomes one instruction, without relocations.
 fn changes_of(object: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
     let header = Header::parse(object).context("reading an object")?;
     let endian = header.endian().context("reading an object")?;
@@ -93,7 +92,7 @@ fn changes_of(object: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
 /// Where a section's header has its size.
 fn size_field(table: u64, index: usize) -> Result<u64> {
     let place = index * size_of::<Section>() + offset_of!(Section, sh_size);
-    table.checked_add(place as u64).context("a section's header lies outside of its file")
+    table.checked_add(place as u64).context("a section's header is outside its file")
 }
 
 #[cfg(test)]

@@ -25,15 +25,15 @@ use capos_image::ustar;
 const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
 /// The scripted model's place on the image, and below `target/models`.
 const MODEL: &str = "scripted.gguf";
-/// Size of the scripted model in bytes, and what its content depends on.
+/// Size of the scripted model in bytes, and the seed of its content.
 const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
-/// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
+/// The manifest's source in `iso_root`. It is encoded into the boot package, not copied to the image.
 const MANIFEST: &str = "etc/manifest.toml";
-/// The models in `iso_root`. They go on an image signed, and only where they are asked for: sessions begin with the
-/// first model of an image.
+/// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
+/// model of an image.
 const MODELS: &str = "boot/models/";
-/// What the model's key may sign.
+/// The purpose of the model's key.
 const PURPOSE: &str = "model-weights";
 
 /// The system's source and where its parts are built.
@@ -48,7 +48,7 @@ pub struct Parts {
     boot_package: PathBuf,
     /// The manifest's source.
     manifest: PathBuf,
-    /// Where programs lie without their debugging information.
+    /// Programs without their debugging information.
     stripped: PathBuf,
     /// The files of every image, and those that scenarios have besides.
     stage: PathBuf,
@@ -58,12 +58,12 @@ pub struct Parts {
     date: Date,
 }
 
-/// What an image can differ in.
+/// The options of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Variant {
     /// A Limine release to boot with, in place of GRUB.
     pub limine: Option<PathBuf>,
-    /// A folder whose content goes over the image's own.
+    /// A folder whose content is laid over the image's own.
     pub over: Option<PathBuf>,
     /// A scenario's folder, put at `/scenario`.
     pub scenario: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl System {
         Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys, date })
     }
 
-    /// A program without its debugging information, which stays beside the original.
+    /// A program without its debugging information, which stays next to the original.
     fn strip(&self, program: &Path, name: &str) -> Result<PathBuf> {
         let stripped = self.target().join("stripped").join(name);
         toolchain::strip(program, &stripped)?;
@@ -151,7 +151,7 @@ impl System {
         Ok((models, trust))
     }
 
-    /// Where programs go on an image, and their files.
+    /// Folder of programs on an image, and their files.
     fn placed(&self, programs: &[Program], user: &Path, std: &Path) -> Result<Vec<(String, PathBuf)>> {
         let place = |program: &Program| {
             let folder = if program.std { std } else { user };
@@ -172,7 +172,7 @@ impl System {
         Ok(stage)
     }
 
-    /// The image's files but for those that boot it.
+    /// The image's files except those that boot it.
     fn stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
         let mut wanted = self.placed(programs, user, std)?;
         let (models, trust) = self.model()?;
@@ -223,12 +223,12 @@ fn sources_named(sources: &[&Path]) -> String {
 }
 
 impl Parts {
-    /// The kernel's file as it lies on an image.
+    /// The kernel's file as packed on an image.
     pub fn kernel(&self) -> &Path {
         &self.kernel
     }
 
-    /// The folder of an image's files but for those that boot it.
+    /// The folder of an image's files except those that boot it.
     pub fn stage(&self) -> &Path {
         &self.stage
     }
@@ -259,7 +259,7 @@ impl Parts {
         }
     }
 
-    /// Makes the folder `over` that puts these models of a scenario's on an image beside the built-in one.
+    /// Makes the folder `over` that puts these models of a scenario's on an image besides the built-in one.
     pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
         extra::make(models, scenario, &self.keys, &self.stage, over)
     }
@@ -274,8 +274,8 @@ impl Parts {
         Ok(Some(over))
     }
 
-    /// The boot package: the system's, one with what a scenario's manifest adds, or one of chosen programs alone, for
-    /// which the scenario's manifest is the whole.
+    /// The boot package: the system's, one with a scenario's additions, or one of chosen programs alone, for which the
+    /// scenario's manifest is the whole.
     fn boot_package_of(&self, variant: &Variant, out: &Path) -> Result<PathBuf> {
         let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
         let manifest = manifest.filter(|path| path.is_file());
@@ -326,7 +326,7 @@ impl Parts {
         if let Some(release) = &variant.limine {
             inputs.extend(files::walk(release)?);
         }
-        // What was asked for, and the names of the inputs, so that one taken away counts as a change.
+        // The options, and the names of the inputs, so that a removed input counts as a change.
         let mut asked = format!("{variant:?}\n");
         inputs.iter().for_each(|input| asked.push_str(&format!("{}\n", input.display())));
         let mut note = out.as_os_str().to_owned();
@@ -365,7 +365,7 @@ fn is_small_enough(program: &Program, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that what the manifest starts or lets be run is on an image without test programs.
+/// Makes sure that all programs of the manifest are on an image without test programs.
 fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
     let manifest = crate::manifest::read(&[manifest])?;
     for entry in manifest.services.iter().chain(&manifest.programs) {

@@ -29,7 +29,7 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What `cargo metadata` says, called in `root` with these options: JSON.
+/// The output of `cargo metadata`, called in `root` with these options: JSON.
 pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1"]).args(options).current_dir(root);
@@ -39,7 +39,7 @@ pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Writes `program` without what only debuggers read to `stripped`, where that is not done yet.
+/// Writes `program` without what only debuggers read to `stripped`, if that is not done yet.
 pub fn strip(program: &Path, stripped: &Path) -> Result<()> {
     if files::up_to_date(stripped, &[program.to_owned()])? {
         return Ok(());
@@ -66,7 +66,7 @@ fn has_core(compiler: &str, target: &str) -> bool {
     })
 }
 
-/// The folder of the standard library's source beside a compiler, where it is installed.
+/// The folder of the standard library's source that comes with a compiler, if it is installed.
 fn library_beside(compiler: &str) -> Option<PathBuf> {
     let output = Command::new(compiler).args(["--print", "sysroot"]).output();
     let output = output.ok().filter(|output| output.status.success())?;
@@ -80,11 +80,11 @@ fn library_beside(compiler: &str) -> Option<PathBuf> {
 pub struct LibrarySource {
     /// The folder `library`.
     pub path: PathBuf,
-    /// The compiler, where it is not the active one.
+    /// The compiler, if it is not the active one.
     pub compiler: Option<&'static str>,
 }
 
-/// Finds the standard library's source: beside the active compiler, or beside Debian's.
+/// Finds the standard library's source: that of the active compiler, or Debian's.
 pub fn library_source() -> Result<LibrarySource> {
     let own = library_beside("rustc").map(|path| LibrarySource { path, compiler: None });
     let debian = || library_beside(DEBIAN_RUSTC).map(|path| LibrarySource { path, compiler: Some(DEBIAN_RUSTC) });
@@ -94,7 +94,7 @@ pub fn library_source() -> Result<LibrarySource> {
     )
 }
 
-/// Finds out how to build for the bare target, installing it with rustup where that is quick.
+/// Finds out how to build for the bare target, installing it with rustup if that is quick.
 pub fn bare() -> Result<Bare> {
     if has_core("rustc", BARE) {
         return Ok(Bare::Prebuilt);
@@ -117,19 +117,19 @@ pub fn bare() -> Result<Bare> {
     )
 }
 
-/// What the compilers of the kernel and of programs say of their versions.
+/// The versions of the compilers of the kernel and of programs.
 pub fn compilers(root: &Path) -> Result<(String, String)> {
     let version = |compiler: &str| -> Result<String> {
         let output = Command::new(compiler).arg("--version").current_dir(root).output();
         let output = output.with_context(|| format!("asking {compiler} for its version"))?;
-        ensure!(output.status.success(), "{compiler} tells no version");
+        ensure!(output.status.success(), "{compiler} printed no version");
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let kernel = if bare()? == Bare::Debian { DEBIAN_RUSTC } else { "rustc" };
     Ok((version(kernel)?, version("rustc")?))
 }
 
-/// Builds programs for the bare target and gives the folder they lie in.
+/// Builds programs for the bare target and returns their folder.
 pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
     let mut command = cargo();
@@ -145,7 +145,7 @@ pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     Ok(target.join(BARE).join("kernel"))
 }
 
-/// Builds programs of the guest and gives the folder they lie in.
+/// Builds programs of the guest and returns their folder.
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
     let mut command = cargo();
@@ -158,7 +158,7 @@ pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     Ok(target.join(USER).join("guest"))
 }
 
-/// Builds a library of the guest on its own, so that no program's needs change it, and gives the folder it lies in.
+/// Builds a library of the guest on its own, so that no program's needs change it, and returns its folder.
 pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
     build_programs(root, &[package.to_owned()])
 }
@@ -174,8 +174,8 @@ pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
-/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they are not those of what
-/// runs while it is built, and says where it is.
+/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they do not affect the
+/// tools that run during its build. Returns its path.
 pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--profile", "fuzz", "--target", USER, "-p", "capos-fuzz", "--features", "libfuzzer"]);

@@ -1,8 +1,8 @@
 //! `capos bench`: figures of the system, with how each was measured, into `target/bench.json`.
 //!
-//! Sizes are looked up. Everything else is measured in the guest by scenarios, most in `tests/bench`, on a machine whose
-//! clocks count instructions, so that a figure does not depend on the host: the guest writes lines
-//! `bench NAME VALUE UNIT: HOW` to its log.
+//! Sizes are looked up. The guest measures everything else in scenarios, most of them in `tests/bench`. Their machines'
+//! clocks count instructions, so a figure does not depend on the host. The guest writes lines `bench NAME VALUE UNIT:
+//! HOW` to its log.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,7 +26,7 @@ const DISK: &str = "disk";
 const PROCESSORS: &str = "processors";
 const DECODE: &str = "decode";
 const SYSTEM: &str = "system";
-/// Where they lie.
+/// Where they are.
 const SCENARIOS: &str = "tests/bench";
 /// Where those lie that are tests as well: the kernel alone, and the start of programs.
 const TESTS: &str = "tests/scenarios";
@@ -40,11 +40,11 @@ pub struct Args {
     /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
     #[arg(long)]
     record: bool,
-    /// Measure the kernel alone, and make what comes out this figure's baseline in docs/bench/baseline.json; `all` is every
+    /// Measure the kernel alone, and make the result this figure's baseline in docs/bench/baseline.json; `all` is every
     /// figure. Any number of times.
     #[arg(long, value_name = "FIGURE", requires = "because", conflicts_with = "record")]
     move_baseline: Vec<String>,
-    /// Why, in a sentence; it is written beside the figure.
+    /// Why, in a sentence; it is written next to the figure.
     #[arg(long, value_name = "REASON", requires = "move_baseline")]
     because: Option<String>,
 }
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What needs no machine.
+/// The part without a machine.
 fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     let image = system.target().join("capos.iso");
     parts.image(&Variant::default(), &image)?;
@@ -92,13 +92,13 @@ fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     let iso = Figure::new(size(&image)?, "bytes", "size of target/capos.iso, built-in model included");
     let how = "size of the kernel's file on the image, without debugging information";
     let kernel = Figure::new(size(parts.kernel())?, "bytes", how);
-    let how = "size of the file of the smallest program on std as it lies on the image";
+    let how = "size of the file of the smallest program on std on the image";
     let hello = Figure::new(size(&parts.stage().join("bin/hello-std"))?, "bytes", how);
     let figures = [("iso_bytes", iso), ("kernel_bytes", kernel), ("std_hello_bytes", hello)];
     Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
 }
 
-/// Where the results of what measures go.
+/// Where the results of measurements go.
 pub fn folder(system: &System, name: &str) -> PathBuf {
     system.target().join("bench").join(name)
 }
@@ -168,11 +168,11 @@ fn history(commit: &str, date: &str, figures: &Figures) -> Result<String> {
     Ok(lines)
 }
 
-/// Instructions from the kernel's first to what the shell calls so in the log, without those when all wait.
+/// Instructions from the kernel's first to the shell's mark in the log, without those when all wait.
 pub fn instructions_at(log: &str, what: &str) -> Result<u64> {
     let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
-    let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell does not tell of {what}"))?.1;
-    let (nanoseconds, told) = told.split_once(" ns after").context("the shell tells no time")?;
+    let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell's output lacks {what}"))?.1;
+    let (nanoseconds, told) = told.split_once(" ns after").context("the shell's output has no time")?;
     let idle = number_between(told, "the kernel began, ", " ns of which")?;
     let busy = nanoseconds.parse::<u64>()?.saturating_sub(idle);
     Ok(u64::try_from(u128::from(busy) * u128::from(hertz) / 1_000_000_000)?)
@@ -184,7 +184,7 @@ pub fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
     found.with_context(|| format!("`{before}…{after}` was not found"))
 }
 
-/// How far it is to the first process and to the prompt, and what is in use there.
+/// The time to the first process and to the prompt, and the memory in use there.
 fn at_the_prompt(log: &str) -> Result<Figures> {
     let instructions = "instructions";
     let first = number_between(log, "the first process began ", " counts")?;

@@ -1,9 +1,9 @@
-//! `capos bench-first-token`: how far it is from power-on to the first token of the built-in model's first answer, which is
-//! there once the prompt has been read, and how far for a minimal Linux with llama.cpp and the same prompt, in the same
-//! virtual machine, which counts instructions.
+//! `capos bench-first-token`: the time from power-on to the first token of the built-in model's first answer, once the
+//! prompt has been read. A minimal Linux with llama.cpp and the same prompt runs in the same kind of virtual machine,
+//! which counts instructions.
 //!
-//! Times when all wait are left out where kernels tell of them: capOS to the nanosecond, Linux to a hundredth of a second;
-//! what the firmware waits for is in both.
+//! Idle times are left out if kernels report them: capOS to the nanosecond, Linux to a hundredth of a second. Both
+//! include the firmware's waits.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,9 +22,9 @@ use crate::scenario::Scenario;
 use crate::session_tools;
 use capos_vm::linux;
 
-/// The scenario, and what the figures are named by.
+/// The scenario, and the prefix of the figures' names.
 const NAME: &str = "first-token";
-/// Where the program on Linux looks for the model, and for the tokens of what it reads.
+/// Where the program on Linux looks for the model, and for the tokens of its prompt.
 const MODEL: &str = "home/model.gguf";
 const PROMPT: &str = "home/prompt.txt";
 
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the person of a script types first.
+/// The first line that the person of a script types.
 fn asked(script: &str) -> Result<&str> {
     let line = script.lines().find_map(|line| line.strip_prefix("line \"")?.strip_suffix('"'));
     line.context("nothing is asked in the scenario")
@@ -100,7 +100,7 @@ fn figures(own: &str, linux: &str) -> Result<Figures> {
     let firmware = bench::number_between(own, "after the kernel, and that ", " after the machine")?;
     let answer = bench::instructions_at(own, "the first token")?;
     let prompt = bench::instructions_at(own, "the prompt")?;
-    let told = linux.split_once("first token ").context("the program on Linux tells of no token")?.1;
+    let told = linux.split_once("first token ").context("the program on Linux reported no token")?.1;
     let all = bench::number_between(told, " at ", ", ")?;
     let idle = bench::number_between(told, ", ", " of which it was idle")?;
     let said = [

@@ -1,5 +1,5 @@
-//! `capos bench-std`: what operations of `std` cost, beside their nearest on the bare runtime and beside the same program
-//! on Linux, into `target/bench-std.json` and as a table.
+//! `capos bench-std`: what operations of `std` cost, compared with their nearest on the bare runtime and with the same
+//! program on Linux, into `target/bench-std.json` and as a table.
 //!
 //! All three run in the same virtual machine, whose time-stamp counter counts instructions. The program on `std` is one
 //! source, built for capOS and for Linux.
@@ -17,9 +17,9 @@ use capos_vm::linux;
 /// The package and the program that are built for both systems.
 const PACKAGE: &str = "capos-std-bench";
 const PROGRAM: &str = "bench-std";
-/// What the program writes when it is done.
+/// The program's last line.
 const DONE: &str = "bench-std has measured";
-/// Scenarios and what their figures are named by.
+/// Scenarios and the prefixes of their figures' names.
 const BARE: &str = "bare";
 const STD: &str = "std";
 const LINUX: &str = "linux";

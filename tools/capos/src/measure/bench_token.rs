@@ -1,4 +1,4 @@
-//! `capos bench-token`: what a token costs in the worker, beside what the same token costs the same engine on Linux.
+//! `capos bench-token`: what a token costs in the worker, compared with the same engine on Linux.
 //!
 //! Both answer from the same file of random numbers, on one thread, in a virtual machine whose time-stamp counter counts
 //! instructions.
@@ -20,7 +20,7 @@ const PACKAGE: &str = "capos-infer";
 const PROGRAM: &str = "token-cost";
 /// Where the program looks for the model.
 const MODEL: &str = "home/model.gguf";
-/// The scenario, and what both figures are named by.
+/// The scenario, and the prefix of both figures' names.
 const TOKEN: &str = "token";
 
 /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.

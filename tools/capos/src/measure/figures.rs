@@ -1,9 +1,9 @@
-//! What the kernel's figures may be: no more than a hundredth or two over a baseline that is checked in, and the same at
-//! both ends of a curve.
+//! Bounds of the kernel's figures: at most a hundredth or two over a baseline in the repository, and the same at both
+//! ends of a curve.
 //!
-//! The baseline is `docs/bench/baseline.json`: for each figure its value and why it was last moved, and what built and
-//! counted it. Another compiler makes other instructions of the same source, so where one differs figures are told and
-//! not judged; curves are judged always, since both ends come from one run.
+//! The baseline is `docs/bench/baseline.json`: for each figure its value and the reason of its last change, and the
+//! compiler and emulator. Another compiler generates other instructions for the same source, so figures are then
+//! printed and not judged. Curves are always judged, since both ends come from one run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,10 +24,10 @@ pub const BASELINE: &str = "docs/bench/baseline.json";
 const OVER: u64 = 2;
 /// How much over its first point any other point of a curve may be, in hundredths of it.
 const GROWTH: u64 = 3;
-/// What stands for every figure.
+/// A placeholder for every figure.
 pub const ALL: &str = "all";
 
-/// What figures of instructions depend on besides the source.
+/// The dependencies of instruction figures besides the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
@@ -46,11 +46,11 @@ impl Tools {
         let said = qemu.arg("--version").output().context("asking QEMU for its version")?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let (kernel_compiler, program_compiler) = toolchain::compilers(root)?;
-        Ok(Self { kernel_compiler, program_compiler, qemu: series(&said).context("QEMU tells no version")? })
+        Ok(Self { kernel_compiler, program_compiler, qemu: series(&said).context("QEMU printed no version")? })
     }
 }
 
-/// Of `QEMU emulator version 7.2.22 (…)`, `7.2`.
+/// The `7.2` of `QEMU emulator version 7.2.22 (…)`.
 fn series(said: &str) -> Option<String> {
     let version = said.split_once("version ")?.1.split([' ', '\n', '(']).next()?;
     let mut parts = version.split('.');
@@ -61,7 +61,7 @@ fn series(said: &str) -> Option<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// What it was.
+    /// Its value.
     pub value: u64,
     /// Why it is this and no longer what it was before.
     pub because: String,
@@ -71,7 +71,7 @@ pub struct Base {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
-    /// What built and counted the figures.
+    /// The compiler and emulator of the figures.
     pub tools: Tools,
     /// By their names.
     pub figures: BTreeMap<String, Base>,
@@ -92,7 +92,7 @@ impl Baseline {
         std::fs::write(&path, json).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Takes over what was measured of these figures, or of [`ALL`]: then what was not measured is forgotten.
+    /// Stores the measured values of these figures, or of [`ALL`]: then all other figures are forgotten.
     fn move_to(&mut self, measured: &Figures, names: &[String], because: &str, tools: Tools) -> Result<()> {
         ensure!(!because.trim().is_empty(), "a baseline is moved for a reason: say it with --because");
         let all = names.iter().any(|name| name == ALL);
@@ -129,7 +129,7 @@ impl Baseline {
             let (seen, base) = (measured.get(name).map(|figure| figure.value), self.figures.get(name));
             let outcome = match (seen, base) {
                 (Some(seen), Some(base)) if self.tools == *tools => compare(name, seen, base),
-                (Some(seen), Some(base)) => Outcome::Told(format!("{seen}, not judged beside {}", base.value)),
+                (Some(seen), Some(base)) => Outcome::Told(format!("{seen}, not compared with {}", base.value)),
                 (Some(seen), None) => Outcome::Wrong(format!(
                     "it is {seen} and has no baseline in {BASELINE}; {}",
                     how_to_move(name, "first measured")
@@ -167,7 +167,7 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
     }
     let words = if u128::from(seen) * 100 < u128::from(value) * u128::from(100 - OVER) {
         let move_it = how_to_move(name, "why it costs less");
-        format!("{seen}, {percent} beside its baseline of {value}. So that it stays so, {move_it}")
+        format!("{seen}, {percent} against its baseline of {value}. To accept it, {move_it}")
     } else {
         format!("{seen}, baseline {value}")
     };
@@ -177,13 +177,13 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
 /// How a figure, or a curve, was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its name; a curve's is that of its figure, with its axis behind `@`.
+    /// Its name; a curve's is that of its figure, with its axis after `@`.
     pub name: String,
-    /// What there is to say.
+    /// The text of the verdict.
     pub outcome: Outcome,
 }
 
-/// What there is to say of a figure.
+/// The verdict on a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is as it should be.
@@ -226,13 +226,13 @@ fn flat(points: &Points) -> Outcome {
     }
 }
 
-/// Judges what the kernel's benchmark has told: each figure, and each curve.
+/// Judges the results of the kernel's benchmark: each figure, and each curve.
 pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     let (baseline, tools) = (Baseline::read(root)?, Tools::here(root)?);
     let mut verdicts = baseline.judge(measured, &tools);
     if baseline.tools != tools {
         println!(
-            "the figures of {BASELINE} are of {:?}; here is {tools:?}, so they are told and not judged",
+            "the figures of {BASELINE} are of {:?}; here is {tools:?}, so they are printed and not judged",
             baseline.tools
         );
     }
@@ -242,7 +242,7 @@ pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Moves baselines to what was measured, for a reason, and says from where to where.
+/// Moves baselines to the measured values, for a reason, and prints the old and the new ones.
 pub fn move_baseline(root: &Path, measured: &Figures, names: &[String], because: &str) -> Result<()> {
     let mut baseline = Baseline::read(root)?;
     let old = baseline.clone();

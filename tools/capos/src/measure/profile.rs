@@ -1,8 +1,8 @@
 //! `capos profile`: where the instructions of a figure of `make bench` go, function by function.
 //!
-//! QEMU writes down each instruction that it carries out while the guest measures that figure. What stands between two
-//! entries into the kernel is one way there and back, so counts are told for an entry: a call that is answered by another
-//! process takes two. What the measuring program does between its measurements is counted too, under its own functions.
+//! QEMU writes down each instruction that it carries out while the guest measures that figure. Between two entries into
+//! the kernel there is one way there and back, so counts are per entry: a call that another process answers takes two.
+//! The measuring program's own work between its measurements is counted too, under its own functions.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -25,11 +25,11 @@ const PROGRAM: &str = "bench";
 const KERNEL: &str = "capos-kernel";
 /// Addresses from here on are the kernel's.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
-/// Entries that are not looked at: what they touch for the first time is no part of the figure.
+/// Entries that are not counted: their first touches of memory are not part of the figure.
 const FIRST: usize = 12;
 /// Bytes of QEMU's log that are enough.
 const ENOUGH: u64 = 40 << 20;
-/// How long the guest may take to come to the figure, of the host's time.
+/// How long the guest may take until the figure, of the host's time.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Say in which functions the instructions of a figure are carried out.
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// Has QEMU write down instructions, into `trace`, while the guest measures a figure.
 fn trace(machine: &Machine, serial: &Path, trace: &Path, figure: &str) -> Result<()> {
-    // A socket's path must be short, so it does not lie in the output folder.
+    // A socket's path must be short, so it is not in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-profile-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let monitor = folder.join("monitor");

@@ -1,6 +1,6 @@
-//! What several processors do at once: processes of capOS on a machine with four, and as a measure of what there is to be
-//! had, processes of the host that compute the same in the same way. Where two processors of the host share one core, two
-//! processes there do less than twice the work of one, and two on capOS can do no more.
+//! Throughput of several processors: processes of capOS on a machine with four. As a reference, processes of the host
+//! that compute the same in the same way. If two processors of the host share one core, two processes there do less
+//! than twice the work of one, and capOS can do no better.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -15,7 +15,7 @@ const STEPS: u64 = 2_000_000_000;
 const SUBCOMMAND: &str = "compute";
 /// How many work at once.
 const AT_ONCE: [u64; 3] = [1, 2, 4];
-/// The figure of capOS, and that of the host, by the number of processes behind them.
+/// The figure of capOS, and that of the host, by the number of processes.
 const GUEST: &str = "compute_throughput";
 const HOST: &str = "host_compute_throughput";
 
@@ -32,7 +32,7 @@ pub fn compute(args: &ComputeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long so many processes take that compute at once, in nanoseconds. Each has to come to the same.
+/// How long `at_once` processes take that compute at the same time, in nanoseconds. Each must have the same result.
 fn together(at_once: u64) -> Result<u64> {
     let program = std::env::current_exe().context("finding this program")?;
     let expected = capos_measure::compute(STEPS);
@@ -51,7 +51,7 @@ fn together(at_once: u64) -> Result<u64> {
     Ok(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Adds to what capOS did at once what the host does, and how the two compare.
+/// Adds the host's throughput to that of capOS, and their ratio.
 pub fn beside_host(guest: &mut Figures) -> Result<()> {
     let alone = together(1)?;
     for at_once in AT_ONCE {

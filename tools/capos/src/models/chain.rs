@@ -1,5 +1,5 @@
-//! A model whose words are known beforehand, and that the engine computes like any other: behind each token of a chain the
-//! likeliest one is the next of the chain, whatever was said before.
+//! A model whose output is known beforehand, and that the engine computes like any other. After each token of a chain,
+//! its likeliest token is the next of the chain, whatever preceded it.
 //!
 //! Embeddings are the axes of a space, all layers add nothing, and the output matrix has a one where a token follows another.
 
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, ensure};
 use capos_gguf::{CHAT_TEMPLATE, TOOL_TEMPLATE, TensorType, Writer, WriterValue};
 use serde::Deserialize;
 
-/// What a model says, as `[runner.model.chain]` asks for it.
+/// The output of a model, as `[runner.model.chain]` states it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chain {
     /// Its chat template, by its path from the scenario's folder.
     pub template: PathBuf,
-    /// Its template for conversations with tools, where it has one for these.
+    /// Its template for conversations with tools, if it has one for these.
     pub tool_template: Option<PathBuf>,
     /// Its control tokens.
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct Chain {
     pub says: Vec<Vec<String>>,
 }
 
-/// Tokens that are always there, and behind them one for each byte.
+/// Tokens that are always there, and after them one for each byte.
 const FIRST: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Values in a head, and inside the feed-forward part.
 const SMALL: u64 = 32;
@@ -34,7 +34,7 @@ const ONE: [u8; 2] = [0x00, 0x3c];
 /// Tokens of a conversation: each byte of the tools' descriptions is one.
 const CONTEXT: u32 = 65_536;
 
-/// The vocabulary: texts with what each is for, as files number it.
+/// The vocabulary: texts and their kinds, in the order of files.
 fn vocabulary(chain: &Chain) -> BTreeMap<String, usize> {
     let first = FIRST.map(str::to_owned).into_iter().chain((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
     let mut ids = BTreeMap::new();
@@ -78,7 +78,7 @@ pub fn file(chain: &Chain, title: &str, folder: &Path) -> Result<Vec<u8>> {
         let (from_id, to_id) =
             (ids.get(from).context("a token is missing")?, ids.get(to).context("a token is missing")?);
         let other = follows.insert(*from_id, *to_id).filter(|other| other != to_id);
-        ensure!(other.is_none(), "the token {from:?} is followed by two others, and a chain goes on in one way only");
+        ensure!(other.is_none(), "the token {from:?} has two successors; a chain permits one");
     }
     write(title, &templates, texts, kinds, &follows)
 }
@@ -228,6 +228,6 @@ mod tests {
         let says = [["a", "b"], ["a", "c"]].map(|said| said.map(str::to_owned).to_vec()).to_vec();
         let chain = Chain { template: "hermes.jinja".into(), tool_template: None, marks: Vec::new(), says };
         let error = file(&chain, "two ways", &folder).unwrap_err().to_string();
-        assert!(error.contains("followed by two others"), "{error}");
+        assert!(error.contains("has two successors"), "{error}");
     }
 }

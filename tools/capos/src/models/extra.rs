@@ -1,4 +1,4 @@
-//! Models that a scenario has on its image beside the built-in one: good ones, and such as have to be refused.
+//! Models that a scenario has on its image besides the built-in one: good ones, and ones that must be rejected.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::sign::sign_file::sign;
 use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
 use capos_host::files::write_whole;
 
-/// Where models lie on the image.
+/// Where models are on the image.
 const FOLDER: &str = "boot/models";
-/// Where the trust store lies on the image.
+/// Where the trust store is on the image.
 const TRUST: &str = "etc/trust";
 /// The metadata by which a model says that it can call tools.
 const TEMPLATE: &[u8] = b"tokenizer.chat_template";
@@ -32,12 +32,12 @@ const TITLE: &[u8] = b"capOS synthetic";
 pub struct ExtraModel {
     /// Its file's name in `/boot/models`.
     pub name: String,
-    /// What it calls itself; in at most 15 bytes where it is no handbook.
+    /// Its name for itself; at most 15 bytes, except in a handbook.
     pub title: Option<String>,
     /// Its size.
     #[serde(default = "default_size")]
     pub size: String,
-    /// What its content depends on.
+    /// The seed of its content.
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// The text of the handbook from which it answers; size, seed and tools are the handbook's then.
@@ -46,9 +46,9 @@ pub struct ExtraModel {
     pub file: Option<PathBuf>,
     /// One of the files of `tools/hostile-models`, by its name, in place of title, size, seed and tools.
     pub hostile: Option<String>,
-    /// What it says, token by token, in place of size, seed and tools; the engine runs it.
+    /// Its output, token by token, instead of size, seed and tools; the engine runs it.
     pub chain: Option<Chain>,
-    /// Of the shape of a model that people have, with random weights, in place of size and tools; the engine runs it.
+    /// Has the shape of a common model, with random weights, instead of size and tools; the engine runs it.
     pub random: Option<Random>,
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
@@ -56,7 +56,7 @@ pub struct ExtraModel {
     /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
     #[serde(default)]
     pub experts: bool,
-    /// Whether keys and values of each of its tokens are large beside its weights; the engine runs it then.
+    /// Whether keys and values of each of its tokens are large compared with its weights; the engine then runs it.
     #[serde(default)]
     pub wide_heads: bool,
     /// Whether it says that it can call tools.
@@ -85,7 +85,7 @@ fn default_scripted() -> bool {
     true
 }
 
-/// Who signs a model.
+/// The signer of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signer {
@@ -96,7 +96,7 @@ pub enum Signer {
     OtherPurpose,
     /// A key for weights that the image does not know.
     Unknown,
-    /// Nobody: there is no signature.
+    /// There is no signature.
     Nobody,
 }
 
@@ -106,7 +106,7 @@ pub enum Signer {
 pub struct Flip {
     /// Of which file.
     pub part: Part,
-    /// Its place there; from the end where negative.
+    /// Its place there; from the end if negative.
     pub at: i64,
 }
 
@@ -122,8 +122,8 @@ pub enum Part {
     Signature,
 }
 
-/// Makes the models of the scenario in `scenario` in `tree`, a folder that goes on the image over the one in `stage`.
-/// `keys` holds the key that the image trusts.
+/// Makes the models of the scenario in `scenario`. They go to `tree`, a folder that is laid over the one in `stage` on
+/// the image. `keys` holds the key that the image trusts.
 pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
     if tree.exists() {
         std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
@@ -188,7 +188,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
         bytes.extend_from_slice(piece);
         std::io::Result::Ok(())
     })?;
-    // What is put in place of something is as long as that, so nothing else moves.
+    // A replacement has the length of the original, so nothing else moves.
     if !model.tools {
         // Under another name the template is as good as not there.
         replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;

@@ -20,7 +20,7 @@ pub struct Args {
     /// Where to write the file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// What the contents depend on: the same seed and size give the same bytes.
+    /// The seed of the contents: the same seed and size give the same bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Have the file ask for the scripted backend; otherwise the engine runs the numbers.

@@ -17,7 +17,7 @@ pub struct Args {
     /// Where to write the model file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// What the model calls itself.
+    /// The model's name for itself.
     #[arg(long)]
     name: String,
     /// The license of its text.

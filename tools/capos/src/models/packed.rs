@@ -14,13 +14,14 @@ use crate::sign::name_of;
 use crate::sign::sign_file::sign;
 use capos_host::files::{self, write_whole};
 
-/// Where models lie on the image.
+/// Where models are on the image.
 const FOLDER: &str = "boot/models";
 /// Where the image says in which order models are offered: their files' names, one a line.
 const ORDER: &str = "etc/models";
 
-/// Model files that a backend of the system could serve when they were looked at, each by a name of its own. That comes before
-/// anything is built, which takes much longer; a file that is changed meanwhile is packed as it is then.
+/// Model files that a backend of the system could serve when they were checked, each under its own name. They are
+/// checked before anything is built, since a build takes much longer. A file that changes afterwards is packed with its
+/// new content.
 #[derive(Debug)]
 pub struct PackedModels(Vec<PathBuf>);
 
@@ -63,7 +64,7 @@ impl PackedModels {
     /// # Errors
     /// A file cannot be read or written.
     pub fn pack(&self, key: &SigningKey, tree: &Path) -> Result<()> {
-        // What an earlier call left may be of other models.
+        // Files of an earlier call may be of other models.
         if tree.exists() {
             std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
         }
@@ -85,8 +86,8 @@ impl PackedModels {
 /// Most tensors that are named of those which nothing computes with.
 const UNUSED_NAMED: usize = 4;
 
-/// Whether a backend of the system can serve a file: better it is told here than by the worker. Gives the names of tensors that
-/// it does so without.
+/// Whether a backend of the system can serve a file: better an error here than from the worker. Gives the names of
+/// tensors that it does so without.
 fn servable(path: &Path) -> Result<Vec<String>> {
     let file = std::fs::read(path).context("it cannot be read")?;
     ensure!(!file.is_empty(), "it is empty; fetch it again");
@@ -111,8 +112,8 @@ fn named(tensors: &[&str]) -> Vec<String> {
     names
 }
 
-/// Renders sample conversations with a model's template. What it rejects beyond a question is told; the model can be used
-/// without.
+/// Renders sample conversations with a model's template. Its limits beyond a question are reported; the model can be
+/// used without tools.
 fn try_out(path: &Path, model: &LanguageModel<'_>) -> Result<()> {
     for rejected in model.format().try_out()? {
         eprintln!("warning: {}: {rejected}", path.display());
@@ -146,7 +147,7 @@ mod tests {
             ])
             .args(models.iter().map(|model| format!("MODEL={model}")))
             .arg("shown")
-            // What a make around this test was told is none of its business.
+            // The settings of a make around this test must not affect it.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .env_remove("MODEL");

@@ -1,9 +1,9 @@
 //! A model of the shape of one that people have, with its tokenizer's kind and random weights.
 //!
 //! Weights that are random say nothing, and would never begin a call among all other tokens. So a few rows of the embedding,
-//! which is the output as well, are more than random: behind the end of a line a call is likeliest, the end of a call
-//! wherever it may come, and the end of the answer behind that. What stands in a call is what the random numbers make of
-//! what the grammar leaves.
+//! which is also the output matrix, are not random. After the end of a line a call is likeliest, then the end of the
+//! call wherever the grammar allows it, then the end of the answer. The arguments of a call are what the random numbers
+//! choose among the tokens that the grammar allows.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ pub struct Random {
 /// The models whose shapes are known.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub enum Named {
-    /// Qwen 2.5 with 1.5 thousand million parameters, quantised to `Q4_K_M`.
+    /// Qwen 2.5 with 1.5 billion parameters, quantised to `Q4_K_M`.
     #[serde(rename = "qwen2.5-1.5b-q4_k_m")]
     Qwen25,
-    /// The same with few and narrow layers below the whole vocabulary: what a test has time for.
+    /// The same with few, narrow layers below the whole vocabulary, so that a test is fast enough.
     #[serde(rename = "qwen2.5-narrow-q4_k_m")]
     Narrow,
 }
@@ -104,34 +104,34 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
 struct Model {
     shape: Shape,
     writer: Writer,
-    /// What each tensor is filled with, in the order of the file.
+    /// The content of each tensor, in the order of the file.
     fills: Vec<Fill>,
     /// Rows of the embedding that are more than random.
     rows: Vec<(usize, Steer)>,
     seed: u64,
 }
 
-/// What a tensor is filled with.
+/// The content of a tensor.
 #[derive(Clone, Copy)]
 enum Fill {
     /// Numbers around this one, no further away than a tenth.
     Around(f32),
-    /// A matrix of so many columns, in blocks of so many bytes.
+    /// A matrix of `columns` columns, in blocks of `block` bytes.
     Matrix { columns: u64, block: usize, what: What },
 }
 
-/// What a matrix is for.
+/// The purpose of a matrix.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Embedding,
     /// It makes something that only its layer sees.
     Inner,
-    /// What it makes is added to what all layers see. It is small, so that the last token is not drowned.
+    /// Its product is added to the state that all layers see. It is small, so that the last token is not drowned.
     Added,
 }
 
 impl What {
-    /// What numbers are multiplied by.
+    /// The factor of its numbers.
     fn part(self) -> f32 {
         if self == Self::Added { 1.0 / 64.0 } else { 1.0 }
     }
@@ -216,7 +216,7 @@ impl Model {
     }
 }
 
-/// A tensor of a file: its name, its type, its dimensions, and what it is filled with.
+/// A tensor of a file: its name, its type, its dimensions, and its content.
 type Tensor = (String, TensorType, Vec<u64>, Fill);
 
 /// The tensors of a model with their types, as llama.cpp's quantiser chooses them for `Q4_K_M`. The output is the embedding.
@@ -269,9 +269,9 @@ enum Blocks {
 }
 
 impl Blocks {
-    /// Of numbers around nothing whose spread is the inverse root of the columns.
+    /// Numbers around zero whose spread is the inverse root of the columns.
     fn new(block: usize, columns: u64, what: What) -> Self {
-        // What quants, scales and minimums come to on the whole, where all bits are drawn.
+        // The means of quants, scales and minima, if all bits are random.
         const SPREAD_Q4_K: f32 = 255.0;
         const MEAN_Q4_K: f32 = 7.5;
         const SPREAD_Q6_K: f32 = 42.5;
@@ -307,13 +307,13 @@ impl Blocks {
     }
 }
 
-/// Bytes of a block of Q6_K with the low and the high bits of its numbers. Behind them are the scales of sixteen groups, and
-/// the scale of these.
+/// Bytes of a block of Q6_K with the low and the high bits of its numbers. After them are the scales of sixteen groups,
+/// and the scale of these.
 const LOW: usize = 128;
 const HIGH: usize = 64;
 
-/// Puts numbers into the first columns of a row of the embedding. The thirteen behind them, which share their scale, are
-/// nothing, and the rest of the block stays random.
+/// Puts numbers into the first columns of a row of the embedding. The thirteen after them, which share their scale, are
+/// zero, and the rest of the block stays random.
 fn steer(row: &mut [u8], steer: Steer, width: u64) -> Result<()> {
     const MOST: u8 = 127;
     let block = row.as_chunks_mut::<{ Q6_K.1 }>().0.first_mut().context("a row is too short")?;
@@ -371,7 +371,7 @@ mod tests {
         vec![text(&page).unwrap()]
     }
 
-    /// A07: as large as the model whose shape it has, and described as it is.
+    /// A07: as large as the model whose shape it has, with the same description.
     #[test]
     fn a07_the_header_says_one_and_a_half_thousand_million_parameters() {
         let model = Model::new(QWEN25, "numbers", &template(), &words(), 7).unwrap();

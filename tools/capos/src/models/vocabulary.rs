@@ -1,5 +1,5 @@
-//! A vocabulary like that of a family of models: byte pairs and marks as it has them, in its numbers, with merges that are
-//! learned from a few texts, and made up where those have no more.
+//! A vocabulary like that of a family of models: byte pairs and special tokens as the family has them, in the same
+//! numbers. Its merges are learned from a few texts; when those are used up, the rest are made up.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -36,7 +36,7 @@ const MARKS: [(&str, bool); 22] = [
 const WORDS: &str = r"[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+";
 /// Bytes of the longest token that is made up.
 const LONGEST: usize = 16;
-/// What the byte of a space is written as.
+/// The character for the byte of a space.
 const SPACE: char = 'Ġ';
 
 /// Tokens and how they are made of each other.
@@ -49,7 +49,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// `normal` tokens before the marks, and unused ones behind them until there are `all`.
+    /// `normal` tokens before the marks, and unused ones after them until there are `all`.
     ///
     /// # Errors
     /// There are fewer than bytes and marks are.
@@ -183,7 +183,7 @@ impl Vocabulary {
     }
 }
 
-/// The character that each byte is written as in byte-level vocabularies: itself where Latin-1 has a visible one, and else
+/// The character that each byte is written as in byte-level vocabularies: itself if Latin-1 has a visible one, and else
 /// the next from U+0100 on.
 fn alphabet() -> Vec<char> {
     let mut others = '\u{100}'..;

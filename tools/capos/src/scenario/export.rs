@@ -1,4 +1,5 @@
-//! What a guest sends over its third serial port at the end of a scenario: a line that says so, and a ustar archive.
+//! What a guest sends over its third serial port at the end of a scenario: a line that announces it, and a ustar
+//! archive.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ const HEADER: &[u8] = b"CAPOS-EXPORT 1\n";
 /// The guest's own result.
 const RESULT: &str = "result.json";
 
-/// What was found in an export.
+/// The content of an export.
 #[derive(Debug, Default)]
 pub struct Export {
     /// Files unpacked.

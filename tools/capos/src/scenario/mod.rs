@@ -65,7 +65,7 @@ pub struct Settings {
     pub icount: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
     pub debug_exit: Option<u32>,
-    /// Models that lie on the image beside the built-in one.
+    /// Models on the image besides the built-in one.
     pub model: Vec<ExtraModel>,
     /// Programs to boot alone in place of the system; the first of them is the first process, whose log says which tests
     /// passed. A manifest in the folder is then the whole manifest.
@@ -106,7 +106,7 @@ pub struct Scenario {
     pub script: Vec<Line>,
     /// The runner's settings.
     pub settings: Settings,
-    /// What a run must leave behind.
+    /// The required results of a run.
     pub checks: Checks,
 }
 
@@ -152,7 +152,7 @@ impl Scenario {
     }
 }
 
-/// Checks what the scripted model is to say, where a scenario has that: in the guest a mistake would be told late.
+/// Checks the script of a scenario's model: in the guest a mistake would be found late.
 fn model(file: &Path) -> Result<()> {
     match std::fs::read(file) {
         Ok(bytes) => {
@@ -166,7 +166,7 @@ fn model(file: &Path) -> Result<()> {
 /// How a run went; written to `result.json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// True when every step was taken, the machine ended as it should, the export is whole, and what is checked holds.
+    /// True when every step was taken, the machine ended as it should, the export is complete, and all checks hold.
     pub passed: bool,
     /// Why not, in a sentence.
     pub reason: Option<String>,
@@ -178,7 +178,7 @@ pub struct Report {
     pub accelerator: String,
     /// Files that the guest exported.
     pub exported: usize,
-    /// The guest's own result, where it gave one.
+    /// The guest's own result, if it gave one.
     pub guest: Option<serde_json::Value>,
 }
 
@@ -210,7 +210,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         }
         Some(Stop::Failed(reason)) => Some(explain(reason, &mut running)?),
     };
-    // The machine is gone with it, and so the line closes behind the last of what it said.
+    // The machine has ended with it, so the line closes after its last output.
     drop(running);
     terminal.drain(deadline);
     let seconds = started.elapsed().as_secs_f64();
@@ -248,7 +248,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// Starts the machine and takes its terminal, and where it is to be changed QEMU's monitor.
+/// Starts the machine and takes its terminal and, if it is to be changed, QEMU's monitor.
 fn start(
     machine: &Machine,
     log: &Path,
@@ -256,7 +256,7 @@ fn start(
     changed: bool,
     deadline: Instant,
 ) -> Result<(Terminal, Running, Option<Monitor>)> {
-    // A socket's path must be short, so it does not lie in the output folder.
+    // A socket's path must be short, so it is not in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
     let result = (|| {
@@ -284,7 +284,7 @@ fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Te
     Ok((Terminal::new(ours, Stripper::joining(screen::ROW_MARK))?, running))
 }
 
-/// Waits for QEMU to connect; an early end of QEMU is an error with what it said.
+/// Waits for QEMU to connect; an early end of QEMU is an error with its output.
 fn accept(listener: &UnixListener, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
     listener.set_nonblocking(true)?;
     loop {
@@ -386,7 +386,7 @@ fn finish(
     })
 }
 
-/// Adds how the machine ended to the reason of a failure, where it did by itself.
+/// Adds how the machine ended to the reason of a failure, if it did by itself.
 fn explain(reason: String, running: &mut Running) -> Result<String> {
     Ok(match running.ended()? {
         Some(End::PoweredOff) => format!("{reason}\n(the machine had switched itself off)"),

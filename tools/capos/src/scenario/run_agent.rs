@@ -20,10 +20,10 @@ pub struct Args {
     /// The scenario's folder; the shipped smoke when left out.
     #[arg(long, value_name = "DIR", env = "SCENARIO")]
     scenario: Option<PathBuf>,
-    /// Where to put what comes out of it; `target/run-agent/NAME` when left out.
+    /// Where to put its results; `target/run-agent/NAME` when left out.
     #[arg(long, value_name = "DIR", env = "OUT")]
     out: Option<PathBuf>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Boot with the Limine binary release in this folder.

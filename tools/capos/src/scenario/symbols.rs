@@ -1,7 +1,8 @@
 //! `capos symbols`: names the addresses of backtraces in a log.
 //!
-//! Programs lie on an image without names, so the kernel and panicking programs tell addresses only. Each is found in
-//! the file that the linker made, which stays below `target`: its function, file and line, and what was inlined there.
+//! Programs are packed on an image without names, so the kernel and panicking programs print addresses only. Each is
+//! found in the file that the linker made, which stays below `target`: its function, file and line, and the functions
+//! that were inlined there.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,7 +16,7 @@ use regex_lite::{Captures, Regex};
 use crate::build::system::System;
 use crate::manifest;
 
-/// Where programs lie as they were linked, below the source folder.
+/// Where programs are as they were linked, below the source folder.
 const FOLDERS: [&str; 3] = [
     "target/std/x86_64-unknown-linux-gnu/std",
     "target/guest/x86_64-unknown-linux-gnu/guest",
@@ -71,12 +72,12 @@ pub struct Symbols {
     open: BTreeMap<String, Option<Loader>>,
     /// A line's program, as the kernel and the log name it.
     program: Regex,
-    /// An address, with the word before it and what `std` says where it has no name. Behind `address` it is one of data.
+    /// An address, with the word before it and the text of `std` if it has no name. After `address` it is one of data.
     address: Regex,
 }
 
 impl Symbols {
-    /// Those of the source folder `root`, whose programs have names in its manifest and in these beside it.
+    /// The symbols of the source folder `root`, whose programs have names in its manifest and in these additional ones.
     pub fn open(root: &Path, manifests: &[&Path]) -> Result<Self> {
         let own = root.join("iso_root/etc/manifest.toml");
         let sources: Vec<&Path> = [own.as_path()].into_iter().chain(manifests.iter().copied()).collect();
@@ -94,7 +95,7 @@ impl Symbols {
         })
     }
 
-    /// Opens a program's file, where there is one.
+    /// Opens a program's file, if there is one.
     fn load(&mut self, program: &str) -> Result<Option<&Loader>> {
         if !self.open.contains_key(program) {
             let file = self.files.get(program).map_or(program, String::as_str);
@@ -112,7 +113,7 @@ impl Symbols {
     }
 
     /// The function of a program that an address is in: with `inlined` the innermost one that was inlined there, otherwise
-    /// the one that stands in the program by itself.
+    /// the one that contains it.
     pub fn function(&mut self, program: &str, address: u64, inlined: bool) -> Result<Option<String>> {
         let Some(loader) = self.load(program)? else { return Ok(None) };
         let outer = || loader.find_symbol(address).map(|symbol| demangle_auto(symbol.into(), None).into_owned());
@@ -124,7 +125,7 @@ impl Symbols {
         Ok(inner.or_else(outer))
     }
 
-    /// A line with a name behind each address of its program: of this one, or the one that the line is of.
+    /// A line with a name after each address of its program: of this one, or the one that the line is of.
     pub fn named(&mut self, line: &str, program: Option<&str>) -> Result<String> {
         let of_line = || {
             let found = self.program.captures(line)?;
@@ -139,7 +140,7 @@ impl Symbols {
     }
 }
 
-/// An address that was found, with its name where it has one.
+/// An address that was found, with its name if it has one.
 fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     let text = |group: &str| found.name(group).map_or("", |part| part.as_str());
     let (before, address, unknown) = (text("exact"), text("address"), text("unknown"));
@@ -155,7 +156,7 @@ fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     }
 }
 
-/// What lies at an address: the function, after those that were inlined into it there. Files of the source folder are
+/// The names for an address: the function, after those that were inlined into it there. Files of the source folder are
 /// named from there on.
 fn at(root: &Path, loader: &Loader, address: u64) -> Option<String> {
     let mut functions = Vec::new();
@@ -190,7 +191,7 @@ mod tests {
         line!()
     }
 
-    /// The symbols of this test's own program under the name `tests`, and where the function lies in it.
+    /// The symbols of this test's own program under the name `tests`, and where the function is in it.
     fn own() -> (Symbols, u64) {
         let path = std::env::current_exe().unwrap();
         let mut symbols = Symbols::open(System::find().unwrap().root(), &[]).unwrap();

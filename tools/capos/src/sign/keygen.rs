@@ -1,4 +1,4 @@
-//! `capos keygen`: a signing key for one purpose, and a line in the trust store beside it.
+//! `capos keygen`: a signing key for one purpose, and a line in the trust store next to it.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
@@ -12,16 +12,16 @@ use capos_verity::{SigningKey, TrustStore};
 use crate::sign::read_trust;
 use capos_host::files::write_whole;
 
-/// Make a signing key for one purpose and let the trust store beside it trust the key.
+/// Make a signing key for one purpose and add it to the trust store next to it.
 ///
-/// Writes DIR/PURPOSE.key, readable by its owner only, and adds the key to DIR/trust. Whoever has the key file can
-/// sign what systems with that trust store accept.
+/// Writes DIR/PURPOSE.key, readable by its owner only, and adds the key to DIR/trust. With the key file one can sign
+/// whatever systems with that trust store accept.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the key and the trust store; made where it does not exist.
+    /// Where to put the key and the trust store; made if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What the key may sign: `model-weights`, `program`, or another word.
+    /// The purpose of the key: `model-weights`, `program`, or another word.
     #[arg(long)]
     purpose: String,
 }

@@ -41,7 +41,7 @@ pub fn name_of(file: &Path) -> Result<&str> {
         .with_context(|| format!("the name of {} is not UTF-8, and only such names can be signed", file.display()))
 }
 
-/// Opens a regular file and tells its size in bytes.
+/// Opens a regular file and returns its size in bytes.
 pub fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let meta = file.metadata().with_context(|| format!("asking for the size of {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! `capos sign`: the Merkle tree and the signature beside a file.
+//! `capos sign`: writes the Merkle tree and the signature next to a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Args {
     /// The key, as `capos keygen` wrote it.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// What the file is for; must be what the key is for.
+    /// The purpose of the file; must be the key's.
     #[arg(long)]
     purpose: String,
 }
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 pub fn sign(path: &Path, key: &SigningKey) -> Result<FileDigest> {
     let name = name_of(path)?;
     let (file, size) = open(path)?;
-    // An old signature must not stand beside a new tree, whatever happens in between.
+    // An old signature must not remain next to a new tree, whatever happens in between.
     let signature_path = signature_path(path);
     match std::fs::remove_file(&signature_path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

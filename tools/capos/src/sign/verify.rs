@@ -23,7 +23,7 @@ pub struct Args {
     /// The trust store that says which key may sign for which purpose.
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
-    /// What the file is to be used for.
+    /// The intended use of the file.
     #[arg(long, default_value = PURPOSE_MODEL_WEIGHTS)]
     purpose: String,
 }
@@ -80,7 +80,7 @@ impl TreeSink for Comparison {
     fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE]) -> Result<(), Self::Error> {
         let mut found = [0; BLOCK_SIZE];
         let read = self.tree.read_exact_at(&mut found, tree_block.saturating_mul(BLOCK_SIZE as u64));
-        // What cannot be read is not the same; a tree that is too short says so later.
+        // An unreadable file is not the same; a tree that is too short is reported later.
         if read.is_err() || found != *bytes {
             self.different.get_or_insert(tree_block);
         }

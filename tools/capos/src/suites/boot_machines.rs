@@ -5,7 +5,7 @@ use capos_vm::qemu::{Board, Firmware, Medium};
 
 /// A machine on which the boot scenario runs.
 struct Kind {
-    /// What it is about, behind what every name says.
+    /// Its subject, after the common part of the name.
     about: &'static str,
     board: Board,
     firmware: Firmware,
@@ -16,7 +16,7 @@ struct Kind {
     medium_device: &'static str,
     /// QEMU's words for the devices before it.
     devices: &'static [&'static str],
-    /// What the log calls the drive with the medium.
+    /// The log's name for the drive with the medium.
     drive: &'static str,
 }
 
@@ -28,9 +28,9 @@ const EMPTY_DISK: [&str; 4] = [
     "virtio-blk-pci,drive=empty",
 ];
 
-/// Both boards, both firmwares, each kind of drive that there is a driver for, 256 MiB to 8 GiB, one processor to eight; the
-/// queues of disks as small as there are, and larger than the driver uses; a medium that is neither the first device of its
-/// kind nor at the first root bus.
+/// Both boards, both firmwares, each kind of drive that has a driver, 256 MiB to 8 GiB, one processor to eight. Disk
+/// queues are as small as devices offer, and larger than the driver uses. A medium is neither the first device of its
+/// kind nor on the first root bus.
 const KINDS: [Kind; 7] = [
     Kind {
         about: "",

@@ -1,4 +1,4 @@
-//! Boot media that are damaged, each in one way, and what must be said of it.
+//! Boot media, each damaged in one way, and the expected report.
 
 use std::path::Path;
 
@@ -19,32 +19,33 @@ use capos_vm::script::{Line, Step};
 pub struct Case {
     /// Its name as a test.
     pub name: &'static str,
-    /// What is done to it.
+    /// The change.
     damage: Damage,
-    /// What must be said of it, as a regular expression.
+    /// A regular expression that the report must match.
     says: &'static str,
 }
 
 /// The files of a boot package.
 type Items = Vec<(String, Vec<u8>)>;
 
-/// What is damaged.
+/// The damaged part.
 enum Damage {
     /// Files of the boot package, before it is packed.
     Items(fn(&mut Items) -> Result<()>),
-    /// The manifest, which is encoded as it is then.
+    /// The manifest, which is encoded after the change.
     Manifest(fn(&mut Manifest) -> Result<()>),
     /// The boot package's bytes.
     Package(fn(&mut Vec<u8>) -> Result<()>),
     /// The image.
     Disc(fn(&mut Disc) -> Result<()>),
-    /// The image, so that the boot loader does not get to the system. It waits for somebody then.
+    /// The image, so that the boot loader does not get to the system. It then waits for a person.
     Loading(fn(&mut Disc) -> Result<()>),
     /// The image of the whole system, which runs as far as it can.
     System(fn(&mut Disc) -> Result<()>),
     /// A byte of the whole system's disc in an optical drive, in whose sector every read fails.
     Unreadable(fn(&Disc) -> Result<usize>),
-    /// A virtio disk beside the disc in an optical drive that was booted. It has another boot package, and no programs.
+    /// A virtio disk next to the disc in an optical drive that was booted. It has another boot package, and no
+    /// programs.
     Beside,
 }
 
@@ -114,7 +115,7 @@ pub const CASES: &[Case] = &[
         name: "negative-size",
         damage: Damage::Package(|package| {
             let header = header_of(package, "virtio-blk")?;
-            // The digits' sum stays what it was, so that the checksum does not tell.
+            // The sum of the digits stays the same, so that the checksum stays valid.
             let size: Vec<u8> = package.get(header + 124..header + 135).context("the header is cut")?.to_vec();
             let sum: u32 = size.iter().map(|digit| u32::from(*digit)).sum();
             let mut changed = *b"-0000000000";
@@ -150,7 +151,7 @@ pub const CASES: &[Case] = &[
             init(items)?.truncate(5000);
             Ok(())
         }),
-        says: r"cannot be loaded: segment \d+ lies outside the file",
+        says: r"cannot be loaded: segment \d+ is outside the file",
     },
     Case {
         name: "init-in-the-kernels-half",
@@ -159,7 +160,7 @@ pub const CASES: &[Case] = &[
             put(init, header + elf::ADDRESS, &0xffff_8000_0000_0000_u64.to_le_bytes())?;
             put(init, header + elf::OFFSET, &0_u64.to_le_bytes())
         }),
-        says: r"cannot be loaded: segment \d+ lies outside user memory",
+        says: r"cannot be loaded: segment \d+ is outside user memory",
     },
     Case {
         name: "init-with-writable-code",
@@ -315,7 +316,7 @@ pub const CASES: &[Case] = &[
 
 fn put(bytes: &mut [u8], at: usize, new: &[u8]) -> Result<()> {
     let place = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..new.len()));
-    place.context("what is to be changed is not there")?.copy_from_slice(new);
+    place.context("the part to change is missing")?.copy_from_slice(new);
     Ok(())
 }
 
@@ -364,7 +365,7 @@ fn text_segment(items: &mut Items) -> Result<(&mut Vec<u8>, usize)> {
 }
 
 impl Case {
-    /// The scenario for it: what is said ends it where the machine does not end by itself.
+    /// Its scenario: the expected report ends it if the machine does not end by itself.
     fn scenario(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
         if matches!(self.damage, Damage::Loading(_) | Damage::System(_) | Damage::Unreadable(_) | Damage::Beside) {
@@ -378,8 +379,8 @@ impl Case {
         Ok(scenario)
     }
 
-    /// Writes the damaged medium. Its folder of programs holds the scenario's files only where no case gets so far as
-    /// to start one.
+    /// Writes the damaged medium. Its folder of programs holds the scenario's files only if no case gets so far as to
+    /// start one.
     fn image(&self, parts: &Parts, scenario: &Scenario, out: &Path) -> Result<()> {
         let mut items = parts.boot_items()?;
         match self.damage {
@@ -441,7 +442,7 @@ impl Case {
                 *bytes.last_mut().context("the package is empty")? ^= 1;
                 std::fs::write(&package, bytes)?;
                 let recipe = Recipe { boot_package: &package, out: &beside, ..parts.recipe() };
-                capos_image::build(&recipe).context("making the disk beside")?;
+                capos_image::build(&recipe).context("making the second disk")?;
                 machine.beside = Some(beside);
             }
             _ => {}

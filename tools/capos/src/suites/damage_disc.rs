@@ -14,7 +14,7 @@ pub struct Disc {
 impl Disc {
     /// Where the primary volume descriptor begins.
     pub const DESCRIPTOR: usize = 16 * SECTOR;
-    /// Where the root directory's record lies in it.
+    /// Where the root directory's record is in it.
     pub const ROOT_RECORD: usize = Self::DESCRIPTOR + 156;
 
     /// Reads an image.
@@ -37,7 +37,7 @@ impl Disc {
         Ok(u32::from_le_bytes(found.context("the image is shorter than it says")?).try_into()?)
     }
 
-    /// Puts bytes in the place of others.
+    /// Overwrites bytes.
     pub fn put(&mut self, at: usize, new: &[u8]) -> Result<()> {
         let place = self.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..new.len()));
         place.context("the image is shorter than it says")?.copy_from_slice(new);
@@ -56,7 +56,7 @@ impl Disc {
         Ok(())
     }
 
-    /// Puts a text in the place of the first one like `old`, as long as it.
+    /// Overwrites the first occurrence of `old` with `new`, which has the same length.
     pub fn replace(&mut self, old: &[u8], new: &[u8]) -> Result<()> {
         self.replace_from(0, old, new)
     }

@@ -17,12 +17,12 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
 
-/// What tells the program its target, and the folder of its corpus.
+/// The variable with the program's target, and that with the folder of its corpus.
 const TARGET: &str = "CAPOS_FUZZ_TARGET";
 const CORPUS: &str = "CAPOS_FUZZ_CORPUS";
 
-/// Give parsers inputs that libFuzzer makes up, and tell of the first at which one panics, hangs or takes too much memory;
-/// give the kernel random operations.
+/// Give parsers inputs that libFuzzer makes up, and report the first at which one panics, hangs or takes too much
+/// memory; give the kernel random operations.
 #[derive(clap::Args)]
 pub struct Args {
     /// The targets, `kernel` among them; all of them when left out.
@@ -33,7 +33,7 @@ pub struct Args {
     /// The first seed of the kernel's operations, in hexadecimal; one by the clock when left out.
     #[arg(long, value_name = "SEED", value_parser = hexadecimal)]
     seed: Option<u64>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         parsers(&system, args, &folder)?;
     }
     if args.targets.is_empty() || args.targets.iter().any(|target| target == fuzz_kernel::TARGET) {
-        let clock = std::time::UNIX_EPOCH.elapsed().context("the clock stands before 1970")?.as_secs();
+        let clock = std::time::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
         let limit = Duration::from_secs(args.seconds.into());
         fuzz_kernel::run(&system, &folder, limit, args.seed.unwrap_or(clock), args.accel.as_deref())?;
     }
@@ -93,7 +93,7 @@ fn parsers(system: &System, args: &Args, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The targets that there are: what the program prints where it is told of none.
+/// The targets: what the program prints if none is given.
 fn names(program: &Path) -> Result<Vec<String>> {
     let output = Command::new(program).env_remove(TARGET).output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;

@@ -1,7 +1,7 @@
 //! `capos fuzz kernel`: random operations of processes that attack the kernel, with any number of seeds.
 //!
-//! The attacks are those of the scenario `hostile` whose argument is a seed. The tests run them with some seeds, this with
-//! others, as long as it is to.
+//! The attacks are those of the scenario `hostile` whose argument is a seed. The tests run them with some seeds; this
+//! runs them with others, until its time is up.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const SCENARIO: &str = "tests/scenarios/hostile";
 /// Seeds of one run of the machine.
 const SEEDS: u64 = 10;
 
-/// Gives the kernel random operations for so long, from this seed on.
+/// Gives the kernel random operations for this long, from this seed on.
 ///
 /// # Errors
 /// An attack did not end as it must. The message names its seed, and how it is tried again.
@@ -45,12 +45,12 @@ pub fn run(system: &System, folder: &Path, limit: Duration, first: u64, accelera
     Ok(())
 }
 
-/// What tells the guest which seeds to take.
+/// The file that names the seeds for the guest.
 fn command_line(first: u64) -> String {
     format!("fuzz={SEEDS} seed={first:x}")
 }
 
-/// What went wrong, and how it is tried again.
+/// What went wrong, and how to run it again.
 fn words(log: &str, first: u64, reason: &str, out: &Path) -> String {
     let mut words = format!("the kernel did not withstand seeds from {first:x} on: {reason}\n");
     for line in log.lines().filter_map(|line| line.strip_prefix("init: FAILED ")) {
@@ -80,7 +80,7 @@ mod tests {
         let words = words(log, 0x1a, "the machine ended with 0x11", Path::new("target/fuzz/kernel"));
         assert!(words.contains("random-operations:1b with pager:honest: what was taken"), "{words}");
         assert!(words.ends_with("make fuzz TARGET=kernel FUZZ_SEED=1b"), "{words}");
-        // Where the machine ended before it could say which, all of its seeds are tried again.
+        // If the machine ended before it could say which, all of its seeds are tried again.
         let silent = super::words("init: ok nothing\n", 0x1a, "it stopped", Path::new("here"));
         assert!(silent.ends_with("FUZZ_SEED=1a"), "{silent}");
         assert_eq!(command_line(0x1a), "fuzz=10 seed=1a");

@@ -29,7 +29,7 @@ use crate::suites::upstream::catalogue::{self, Suite};
 use crate::suites::upstream::results::Count;
 use capos_vm::accel;
 
-/// Where scenarios lie, each in a folder, below the source folder.
+/// The folder of scenarios, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 /// Under which name the upstream suites that are a part of `make test` run; all of them are `make test-std`.
 const UPSTREAM: &str = "upstream";
@@ -40,7 +40,7 @@ const KERNEL: [&str; 2] = ["kernel-tests", "refusals"];
 /// The scenario that is run on every damaged medium.
 const DAMAGED: &str = "damaged";
 
-/// Runs that take longer than this say so: they are what all tests together wait for.
+/// A run that takes longer than this prints that: all tests together wait for such runs.
 const WORTH_TELLING: Duration = Duration::from_secs(20);
 
 /// Run every test.
@@ -49,7 +49,7 @@ pub struct Args {
     /// Run the tests whose suite or name contains this only.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Boot with the Limine binary release in this folder.
@@ -57,13 +57,13 @@ pub struct Args {
     limine: Option<Limine>,
 }
 
-/// What has been counted so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 struct Tally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
-    /// What tests said that they did not do, on this host.
+    /// Checks that tests skipped on this host, as they said.
     left_out: BTreeSet<String>,
     /// What took how long, in the order in which it was done.
     phases: Vec<(&'static str, Duration)>,
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     host_tests(&system, &wanted, &mut tally)?;
     match guest_tests(args, &system, &wanted, &mut tally) {
         Ok(()) => {}
-        // What keeps all of them from running is one failure, and the count is still printed.
+        // An error that keeps all of them from running is one failure, and the count is still printed.
         Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
     }
     if let Some(part) = args.only.as_deref().filter(|_| tally.passed == 0 && tally.failed == 0) {
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `cargo metadata` says of the workspace.
+/// The output of `cargo metadata` for the workspace.
 #[derive(serde::Deserialize)]
 struct Workspace {
     packages: Vec<Package>,
@@ -127,8 +127,8 @@ struct Package {
     name: String,
 }
 
-/// Which packages' host tests are wanted, as options of `cargo test`; nothing where none are. `host` means all of them, and
-/// `host/NAME` one.
+/// Which packages' host tests are wanted, as options of `cargo test`; nothing if none are. `host` means all of them,
+/// and `host/NAME` one.
 fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let of_all = wanted("host");
     let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
@@ -189,12 +189,12 @@ fn run_host_tests(system: &System, options: &[String], tally: &mut Tally) -> Res
     Ok(())
 }
 
-/// A line of cargo test that is not shown as it is.
+/// A line of cargo test's output that is not shown unchanged.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Result(u64, u64),
     Failure(&'a str),
-    /// What a test did not do here.
+    /// A check that a test skipped here.
     LeftOut(&'a str),
     Noise,
 }
@@ -236,8 +236,8 @@ struct Executed {
     took: Duration,
 }
 
-/// Executes the runs and takes what each came to. Machines with one processor run beside each other, as many as the host
-/// has processors, first those that may take longest; then each of the others has the host to itself.
+/// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, as many as the host
+/// has processors, those with the longest limit first. Then each of the others has the host to itself.
 fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
@@ -256,7 +256,7 @@ fn in_lanes(
             scope.spawn(move || {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                    // Nobody takes any more where taking has failed.
+                    // The receiver stops after an error; then the results are no longer needed.
                     if next.is_none_or(|run| sender.send(execute(run)).is_err()) {
                         return;
                     }
@@ -331,7 +331,7 @@ fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
     }
 }
 
-/// The line of a program all of whose tests passed; none where there were no tests.
+/// The line of a program all of whose tests passed; none if there were no tests.
 fn passed_line(name: &str, count: &Count) -> Option<String> {
     (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }
@@ -362,7 +362,7 @@ fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Ta
     Ok(())
 }
 
-/// Counts what was found of one figure of the kernel, or of one curve.
+/// Counts the verdict on one figure of the kernel, or on one curve.
 fn figure(run: &str, verdict: Verdict, tally: &mut Tally) {
     let name = format!("{run}/{}", verdict.name);
     match verdict.outcome {
@@ -416,7 +416,7 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
     Ok(runs)
 }
 
-/// A run of a scenario whose medium is as it was built.
+/// A run of a scenario with an undamaged medium.
 fn as_run((name, scenario): (String, Scenario)) -> Run {
     Run { name: format!("qemu/{name}"), scenario, damaged: None }
 }

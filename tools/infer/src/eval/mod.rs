@@ -39,13 +39,13 @@ pub struct Args {
     /// Hold answers to nothing.
     #[arg(long)]
     no_grammar: bool,
-    /// Let strings in calls be any, not only what was said.
+    /// Do not constrain strings in calls to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
-    /// Answer only so many conversations, from the first on.
+    /// Answer only this many conversations, from the first one.
     #[arg(long)]
     limit: Option<usize>,
-    /// Write what the model answered, a conversation on a line.
+    /// Write the model's answers, a conversation on a line.
     #[arg(long)]
     produced: Option<PathBuf>,
     /// Most tokens of an answer.
@@ -56,7 +56,7 @@ pub struct Args {
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
     let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
-    ensure!(model.supports_tools(), "{}: its chat template does not tell the model of tools", file.name());
+    ensure!(model.supports_tools(), "{}: its chat template does not list tools for the model", file.name());
     let mut conversations = set::read(&args.set)?;
     conversations.truncate(args.limit.unwrap_or(usize::MAX));
     let computer = options.computer()?;
@@ -81,12 +81,12 @@ fn system_message(path: &Path) -> Result<Message> {
     Ok(Message::new(Role::System, text.trim_end()))
 }
 
-/// What a model is asked that is to give the message at `at`.
+/// The request for a model that is to give the message at `at`.
 fn messages(conversation: &Conversation, at: usize, system: Option<&Message>) -> Vec<Message> {
     system.into_iter().chain(conversation.messages.iter().take(at)).cloned().collect()
 }
 
-/// What the model answers in each of its turns, to all that comes before it as it should have been.
+/// The model's answer in each of its turns, each after the correct messages before it.
 fn answer(
     mut assistant: Assistant<'_>,
     conversations: &[Conversation],
@@ -149,7 +149,7 @@ fn turn_of(answer: Answer, decision: Decision) -> Turn {
         Decision::Forbidden { tool } => ("forbidden", tool),
     };
     let calls = answer.calls.into_iter().map(|call| {
-        // What is no JSON stays text, which no tool takes as its arguments.
+        // Invalid JSON stays text, which no tool takes as its arguments.
         let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
         (call.name, arguments)
     });

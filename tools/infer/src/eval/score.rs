@@ -1,4 +1,5 @@
-//! Scores: what a model answered against what is right, by class, with intervals. `tools/train` has the same in Python.
+//! Scores: a model's answers compared with the right ones, by class, with intervals. `tools/train` has the same in
+//! Python.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::set::{Conversation, Turn};
 
-/// What is counted, in the order in which it is shown.
+/// The counts, in the order in which they are printed.
 const MEASURES: [&str; 5] = ["decision", "tool", "calls", "exact", "wellFormed"];
 
 /// Two standard deviations of a normal distribution, for intervals of 95 %.
@@ -17,7 +18,7 @@ const DEVIATIONS: f64 = 1.96;
 /// Groups that are shown before the classes.
 const FIRST: [&str; 3] = ["all", "own tools", "other tools"];
 
-/// So many of so many.
+/// Right answers out of all.
 #[derive(Clone, Copy, Default)]
 struct Count {
     right: u32,
@@ -39,7 +40,7 @@ impl Count {
         (self.all > 0).then(|| f64::from(self.right) / f64::from(self.all))
     }
 
-    /// Wilson's interval; all of it where nothing was counted.
+    /// Wilson's interval; all of it if nothing was counted.
     fn interval(self) -> (f64, f64) {
         let Some(share) = self.share() else { return (0.0, 1.0) };
         let (count, square) = (f64::from(self.all), DEVIATIONS * DEVIATIONS);

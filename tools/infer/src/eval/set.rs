@@ -18,11 +18,11 @@ pub struct Conversation {
     pub own: bool,
     pub tools: Vec<Tool>,
     pub messages: Vec<Message>,
-    /// The model's turns: which of the messages they are, and what is right in them.
+    /// The model's turns: which of the messages they are, and their right answers.
     pub turns: Vec<(usize, Turn)>,
 }
 
-/// What is answered in one turn.
+/// The answer in one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// `call`, `say`, `none` or `forbidden`.
@@ -44,7 +44,7 @@ pub fn read(folder: &Path) -> Result<Vec<Conversation>> {
     let (path, about) = text("set.json")?;
     let about: Value = serde_json::from_str(&about).with_context(|| format!("{} is no JSON", path.display()))?;
     let version = about.get("version").and_then(Value::as_u64);
-    ensure!(version == Some(VERSION), "{} is not of version {VERSION}, which is what is read here", path.display());
+    ensure!(version == Some(VERSION), "{} is not of version {VERSION}, the only one that is read here", path.display());
     let (path, lines) = text("conversations.jsonl")?;
     let numbered = lines.lines().enumerate().map(|(line, text)| {
         let read = || Conversation::read(&serde_json::from_str(text)?);

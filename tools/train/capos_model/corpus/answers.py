@@ -1,4 +1,4 @@
-"""What the model says: one answer to each result, made of the result's own words, so that it can be right or wrong."""
+"""The model's words: one answer to each result, made of the result's own words, so that it can be right or wrong."""
 
 import json
 
@@ -37,7 +37,7 @@ def forbidden(tool):
 
 
 def abilities(tools):
-    """What can be done, by the names of the tools that may run."""
+    """The possible actions, by the names of the tools that may run."""
     names = [tool.name for tool in tools if not tool.forbidden]
     if not names:
         return "I have no tools that I may use, so I can do nothing here."
@@ -72,7 +72,7 @@ def join(texts):
 
 
 def _clause(text):
-    """What went wrong, without its kind and without the advice that may follow."""
+    """The error, without its kind and without the advice that may follow."""
     for kind in ("failed: ", "invalid argument: "):
         text = text.removeprefix(kind)
     return text.split(";")[0].split(": ")[0].split("\n")[0]
@@ -93,7 +93,7 @@ def _enumerated(names, more):
 
 
 def _of_object(value, cut):
-    """The answer to a result in JSON. Of one that is cut, only what the model sees is named."""
+    """The answer to a result in JSON. Of a cut one, only the part that the model sees is named."""
     if len(value) == 1:
         inside = next(iter(value.values()))
         if isinstance(inside, list):
@@ -133,7 +133,7 @@ def _of_list(items, cut):
 
 
 def _seen(items, cut, written):
-    """Those of a list that lie within what is shown of it."""
+    """The items of a list within its shown part."""
     if not cut:
         return items
     seen, used = [], 16

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-# What an assistant's turn can be.
+# The kinds of an assistant's turn.
 SAY = "say"
 NONE = "none"
 FORBIDDEN = "forbidden"

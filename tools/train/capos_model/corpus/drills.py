@@ -1,8 +1,9 @@
 """Drills: the shortest requests that take looking, with which training begins.
 
-Tools, requests and values are words without meaning, drawn anew each time. Nothing of them can be known by heart: which
-tool it is says the request's words in one of the lines, and the answer is that line with the request's value in it. A
-network that has begun with conversations learns the lines of capOS's own tools by heart instead, and never to look.
+Tools, requests and values are words without meaning, drawn anew each time. Nothing of them can be known by heart: the
+request's words occur in one of the lines, which names the tool, and the answer is that line with the request's value
+in it. A network that has begun with conversations learns the lines of capOS's own tools by heart instead, and never
+to look.
 """
 
 from . import answers

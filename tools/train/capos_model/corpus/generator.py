@@ -29,7 +29,7 @@ CLASSES = {
     "chat": 7,
 }
 
-# Of those conversations that can be about either, how many of a hundred are about tools that no system has.
+# How many of a hundred of those conversations that can be about either are about tools that no system has.
 GENERIC = 45
 
 
@@ -71,14 +71,14 @@ class Generator:
         return [self.conversation() for _ in range(count)]
 
     def conversation(self, kind=None):
-        """A conversation; of any class where none is given."""
+        """A conversation; of any class if none is given."""
         kind = kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0]
         return getattr(self, f"_{kind}")()
 
-    # What a person says.
+    # A person's words.
 
     def _sentence(self, pattern):
-        """The sentence of a pattern, the values in it, and the arguments that it stands for."""
+        """The sentence of a pattern, the values in it, and the arguments of its call."""
         values = {slot: self.values.slot(slot) for slot in pattern.slots()}
         text, arguments = pattern.fill(self._worded(pattern), values)
         return text, values, arguments
@@ -118,7 +118,7 @@ class Generator:
     # Which tools there are.
 
     def _own_set(self, needed=(), without=()):
-        """Own tools with those that are needed: a profile's, or some of them, or some beside tools of others."""
+        """Own tools with the needed ones: a profile's, or some of them, or some together with tools of others."""
         needed, chance = list(dict.fromkeys(needed)), self.random.random()
         if chance < 0.35:
             profiles = [
@@ -154,7 +154,7 @@ class Generator:
         share = self.random.uniform(0.1, 0.6)
         return [forbid(tool) if tool.name not in but and self.values.chance(share) else tool for tool in tools]
 
-    # What a conversation is about: each of these may be asked for.
+    # The subjects of a conversation: each of these may be asked for.
 
     def _none_at_times(self, tools):
         """Some sessions have no tools."""
@@ -234,7 +234,7 @@ class Generator:
         return self._one_of([found for found in patterns if self._possible(needed(dict(found.arguments)))])
 
     def _generic_chain(self):
-        """Two things after one another; the second is told of once the first is done."""
+        """Two things after one another; the second is reported once the first is done."""
         first = self._asked_made()
         second = self._asked_made(beside=first)
         (one, first_call), (two, second_call) = self._generic_request(first), self._generic_request(second)
@@ -365,7 +365,7 @@ class Generator:
         return Conversation("forbidden", tools, [user(text), forbidden(call.name, answers.forbidden(tool))], own)
 
     def _refusal(self, call):
-        """What is said where the person, or the system, does not let a call happen."""
+        """The answer when the person, or the system, does not permit a call."""
         profile = self.values.choose(["guest", "operator"])
         return self.values.choose(
             [
@@ -389,7 +389,7 @@ class Generator:
         return Conversation("denied", tools, messages, own)
 
     def _failure(self, call, own):
-        """What is said where a call fails."""
+        """The answer when a call fails."""
         failure = self.machine.error(call.name, call.arguments) if own else None
         if failure and not self.values.chance(0.3):
             return failure

@@ -10,7 +10,7 @@ from .conversation import Tool, compact
 
 @dataclass(frozen=True)
 class Action:
-    """What can be done to a thing: words of descriptions, words of requests (the last ones held out), parameters."""
+    """The actions on a thing: words of descriptions, words of requests (the last ones held out), parameters."""
 
     group: str
     described: tuple
@@ -112,7 +112,7 @@ _LISTS = [
 ]
 _HELD_OUT_LISTS = ["Use this to {asked} {noun}s.", "Answers requests to {asked} {noun}s."]
 
-# What people say by what is to be given: sentences that training has, and sentences that it has not.
+# A person's words, by the requested values: sentences of the training set, and held-out ones.
 _REQUESTS = {
     "id": (
         [
@@ -263,7 +263,7 @@ class Workshop:
         return Made(Tool(self._name(action, noun), description, parameters), action, noun, tuple(names))
 
     def others(self, wanted, count):
-        """Tools beside these, some of the same thing or with the same verb; none that could be meant in their place."""
+        """Tools besides these, some of the same thing or with the same verb; none that could be meant instead."""
         found = list(wanted)
         while len(found) < len(wanted) + count:
             near = self.values.choose(wanted) if wanted and self.values.chance(0.5) else None
@@ -286,7 +286,7 @@ class Workshop:
         return sources.get(role, self.values.name)()
 
     def request(self, made):
-        """A sentence that asks for the tool with open places, their values, and the arguments that it stands for."""
+        """A sentence that asks for the tool with open places, their values, and the arguments of its call."""
         patterns = _REQUESTS[" ".join(made.action.roles)][self.wording]
         values = {role: self.value(role) for role in made.action.roles}
         pattern = self.values.choose(patterns)
@@ -295,7 +295,7 @@ class Workshop:
         return pattern, values, dict(zip(made.parameters, (values[role] for role in made.action.roles)))
 
     def result(self, made):
-        """What the tool gives."""
+        """The tool's result."""
         gives = made.action.gives
         if gives == "list":
             names = [self.values.name() for _ in range(self.values.choose([0, 1, 2, 3, 4, 6]))]

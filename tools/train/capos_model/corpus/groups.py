@@ -20,7 +20,7 @@ CLASSES = {
     "followup": 10,
     "change": 12,
     "absent": 17,
-    # Only where the set has forbidden tools.
+    # Only if the set has forbidden tools.
     "forbidden": 26,
     "denied": 4,
     "error": 5,
@@ -28,8 +28,8 @@ CLASSES = {
 }
 
 
-# Conversations of these classes of which only the calls are learnt, of a hundred: which tool it takes is harder than what
-# to say of its result.
+# Percentage of conversations of these classes in which only the calls are learnt: choosing the tool is harder than
+# describing its result.
 CUT, CUT_CLASSES = 55, ("call",)
 
 
@@ -51,7 +51,7 @@ class GroupGenerator(Generator):
         self._asked = ([], [])
 
     def draw(self, most=None):
-        """Another set of tools; of at most so many."""
+        """Another set of tools, with an upper bound on their number."""
         generic = self.random.randrange(100) < self.generic_sets
         self.made, tools = [], []
         if generic:
@@ -84,7 +84,7 @@ class GroupGenerator(Generator):
         return sorted(names & set(own_tools.TOOLS)), made
 
     def conversation(self, kind=None):
-        """A conversation about the set; of any class that it can be of where none is given."""
+        """A conversation about the set; of any possible class if none is given."""
         while True:
             try:
                 found = super().conversation(kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0])
@@ -164,7 +164,7 @@ class GroupGenerator(Generator):
         return self.workshop.others(self.made, 1)[0], self.tools
 
     def _absent(self):
-        """Where no own tool is missing, what is asked for is what there is no tool for."""
+        """If no own tool is missing, the request is for an action without a tool."""
         while True:
             try:
                 found = super()._absent()

@@ -18,7 +18,7 @@ TOOLS = {tool.name: tool for tools in PROFILES.values() for tool in tools}
 TOOLS |= {tool.name: tool for tool in PROFILES["operator"]}
 PHRASINGS = {name: phrasing.read(name) for name in TOOLS}
 
-# Where one of these tools is missing, another of its line may still answer: nobody is asked for it then.
+# If one of these tools is missing, another of its line may still answer, so no example asks for the missing one.
 NEAR = [
     {"service_status", "list_services", "system_status"},
     {"file_info", "list_directory"},
@@ -26,7 +26,7 @@ NEAR = [
     {"read_log", "service_status", "list_services"},
 ]
 
-# What the manifest says of the services: those that keep records about sessions are trusted.
+# The manifest's facts about the services: those that keep records about sessions are trusted.
 _DESCRIPTIONS = {service["name"]: service["description"] for service in MANIFEST["service"]}
 _TRUSTED = [service["name"] for service in MANIFEST["service"] if service.get("trusted")]
 _ENDS = ["it panicked; the log says where", "it ended with code 3", "killed by `init`: restarted on request"]
@@ -38,7 +38,7 @@ def near(name):
 
 
 class Machine:
-    """Results of the own tools on a machine that is made up as it is asked."""
+    """Results of the own tools on an invented machine."""
 
     def __init__(self, values):
         self.values = values
@@ -49,7 +49,7 @@ class Machine:
         return [service for service in SERVICES if service not in _TRUSTED]
 
     def result(self, name, arguments):
-        """What the tool gives for these arguments: a refusal, where the system gives it always."""
+        """The tool's result for these arguments: an error, if the system always gives it."""
         service = arguments.get("name")
         if name in ("restart_service", "stop_service") and service in _TRUSTED:
             return (
@@ -60,7 +60,7 @@ class Machine:
         return getattr(self, name)(**arguments)
 
     def error(self, name, arguments):
-        """Why the tool fails with these arguments, as the services say it; nothing where none of them would."""
+        """The error of the tool with these arguments, in the services' words; nothing if none of them would fail."""
         path = arguments.get("path", "")
         last = path.rsplit("/", 1)[-1]
         reasons = {
@@ -188,7 +188,7 @@ class Machine:
         return compact({"info": self._entry(path.rsplit("/", 1)[-1], kind)})
 
     def read_file(self, path, short=False):
-        """A text; a short one where it is to be written again."""
+        """A text; a short one if it is to be written again."""
         if short:
             return self.values.sentence(1, 6) + self.values.choose(["", "\n"])
         if self.values.chance(0.05):

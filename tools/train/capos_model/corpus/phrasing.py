@@ -1,10 +1,10 @@
 """Wordings: patterns of sentences, read from `phrasings/`.
 
-A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows
-` => ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
+A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows `
+=> ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
 argument of its name. `<word>` stands for one of the synonyms that `synonyms.txt` gives. A file has the sections
-`[train]` and `[held out]`, and may have `[rows]`: what only rows of training have, and no evaluation set. What is held
-out is never trained on: a sentence of the others that is among it is passed over.
+`[train]` and `[held out]`, and may have `[rows]`: what only rows of training have, and no evaluation set. Held-out
+sentences are never trained on: a sentence of the others that is among them is skipped.
 """
 
 import math
@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
-# What rows of training have besides, and no evaluation set: so sets stay the same when training gets more.
+# Additions to training rows that no evaluation set has: so sets stay the same when training gets more.
 ROWS = "rows"
 
 _SYNONYM = re.compile(r"<(\w+)>")
@@ -32,7 +32,7 @@ _ENDINGS = {
     ROWS: [" pls", " plz", " thx", " ty", " asap", " mate"],
     HELD_OUT: [" right away", " if you can", ", will you", " quickly"],
 }
-# First words of sentences that ask for nothing to be done, so that no courtesy goes before them.
+# First words of sentences that are no requests, so that no courtesy precedes them.
 _NO_ORDER = set("""
     i we it the a an is are was were has what which who how why when where there that this my please no all in and also
     now any number health free total memory status uptime services service log logs files folder file contents content
@@ -64,12 +64,12 @@ class Pattern:
         return list(dict.fromkeys(_SLOT.findall(self.text)))
 
     def count(self):
-        """How many sentences it stands for, values aside."""
+        """The number of its sentences, values aside."""
         return len(wordings(self.text))
 
     @cached_property
     def weight(self):
-        """How often training takes it: the logarithm of how many sentences it stands for, about, and one."""
+        """How often training takes it: roughly the logarithm of the number of its sentences, plus one."""
         weight, text = 1, self.text
         while found := _GROUP.search(text):
             weight += math.log2(len(_choices(*found.groups())))
@@ -91,7 +91,7 @@ class Pattern:
         return _spaced(text)
 
     def fill(self, sentence, values):
-        """The sentence with its values, and the arguments that it stands for."""
+        """The sentence with its values, and the arguments of its call."""
         text = _filled(sentence, values)
         if self.arguments:
             return text, {name: _argument(value, values) for name, value in self.arguments}
@@ -113,7 +113,7 @@ def _spaced(text):
 
 
 def _choices(among, optional):
-    """What may stand in place of a group: one of these, or one of those that may be left out."""
+    """The alternatives of a group: one of these, or one of those that may be left out."""
     return among.split("|") if among is not None else [*optional.split("|"), ""]
 
 
@@ -189,8 +189,8 @@ _SMALL = {"the", "a", "me", "all", "my", "of", "is", "are", "please", "now", "th
 
 
 def careless(sentence, random):
-    """A sentence whose values are still open, as somebody may type it in a hurry: with short forms, without a small
-    word, with one that says nothing, with two letters in each other's place."""
+    """A sentence whose values are still open, typed in a hurry: with short forms, without a small word, with a filler
+    word, or with two letters exchanged."""
     if random.random() < 0.3:
         for long, short in _SHORT.items():
             sentence = sentence.replace(long, short)
@@ -200,7 +200,7 @@ def careless(sentence, random):
         if small and len(words) > 3:
             del words[random.choice(small)]
     if random.random() < 0.06:
-        # Not beside a value, so that what is copied has clear ends.
+        # Not next to a value, so that copied text has clear ends.
         plain = [at for at in range(1, len(words)) if "{" not in words[at - 1] + words[at]]
         if plain:
             words.insert(random.choice(plain), random.choice(_FILLERS))
@@ -216,7 +216,7 @@ def careless(sentence, random):
 
 def unquoted(sentence, random):
     """A sentence whose values are still open, without quotes around a text, or with others."""
-    # What is written as a program or a shell has it keeps them.
+    # Text in the notation of a program or a shell keeps them.
     if any(sign in sentence for sign in "(<|"):
         return sentence
     chance = random.random()
@@ -229,7 +229,7 @@ _HASTE = {" you ": " u ", "please": "pls", "thanks": "thx", " are ": " r ", " an
 
 
 def hurried(sentence, random):
-    """A sentence whose values are still open, as somebody types it who is in more of a hurry."""
+    """A sentence whose values are still open, typed in more of a hurry."""
     if random.random() < 0.3:
         sentence = sentence.lower().replace("'s ", "s ").replace("n't", "nt").replace("i'd ", "id ").replace("i'm ", "im ")
     if random.random() < 0.1:
@@ -256,8 +256,8 @@ def _mistyped(word, random):
 
 
 def dressed(sentence, random, section):
-    """A sentence whose values are still open, as somebody may type it: with a courtesy, a capital letter, a full stop,
-    or without them."""
+    """A sentence whose values are still open, as typed: with a courtesy, a capital letter, a full stop, or without
+    them."""
     question = sentence.endswith("?")
     order = not question and " " in sentence and sentence.split()[0].lower() not in _NO_ORDER
     order = order and not sentence.startswith(("{", '"'))

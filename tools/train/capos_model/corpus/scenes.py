@@ -1,6 +1,6 @@
 """Scenes: how the calls for a request follow from one another and from their results.
 
-Each takes a stage and the values of its pattern and plays the calls. Where a call fails the scene is over.
+Each takes a stage and the values of its pattern and plays the calls. If a call fails, the scene is over.
 """
 
 import json
@@ -54,7 +54,7 @@ class Stage:
 
 
 def under(folder, name):
-    """A path of what lies in a folder."""
+    """A path of a file or folder in a folder."""
     return name if folder == "." else f"{folder}/{name}"
 
 

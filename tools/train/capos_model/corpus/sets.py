@@ -10,7 +10,7 @@ VERSION = 1
 # Seeds of the sets. Training never takes them: the words of `train` are those of training, its values are not.
 SEEDS = {"train": 90_001, "wording": 90_002, "names": 90_003, "both": 90_004}
 COUNT = 1000
-# Sets of what people typed, which have as many conversations as they have.
+# Sets of typed requests, with their own numbers of conversations.
 TYPED = (strangers.NEW, strangers.TRAINED)
 
 
@@ -49,5 +49,5 @@ def read(folder):
 
 
 def read_produced(path):
-    """What a model answered: for each conversation the messages of its turns."""
+    """A model's answers: for each conversation the messages of its turns."""
     return [[Message.from_json({"role": "assistant", **turn}) for turn in line["turns"]] for line in read_lines(path)]

@@ -1,8 +1,8 @@
 """What strangers typed: requests to capOS's own tools that nobody's patterns made, as an evaluation set.
 
-`data/strangers.jsonl` has them, written from the tools' descriptions alone by somebody who had seen none of `phrasings/`.
-Some of them say, values aside, what a pattern of training says: those have `"trained": true` and are a set of their own.
-None of the others may come to be trained on.
+`data/strangers.jsonl` has them, written from the tools' descriptions alone by somebody who had seen none of
+`phrasings/`. Some of them say, values aside, what a pattern of training says: those have `"trained": true` and are a
+set of their own. None of the others may be trained on.
 """
 
 import json
@@ -20,9 +20,9 @@ FILE = Path(__file__).parents[2] / "data" / "strangers.jsonl"
 NEW, TRAINED = "strangers", "strangers-trained"
 # Whose tools they are about.
 _PROFILE = "operator"
-# What results are made from.
+# The sources of results.
 SEED = 90_005
-# What stands for a value where sentences are compared.
+# A placeholder for values when sentences are compared.
 _VALUE = "\0"
 _SLOT = re.compile(r"\{\w+\}")
 
@@ -53,7 +53,7 @@ def _conversation(stranger):
 
 
 def shapes(stranger):
-    """A sentence without its values, capital letters and what ends it; as it is, and without courtesies."""
+    """A sentence without its values, capital letters and final punctuation; in full, and without courtesies."""
     text, values = stranger["text"], []
     for value in stranger.get("arguments", {}).values():
         values += value if isinstance(value, list) else [value]

@@ -14,7 +14,7 @@ def _words(text):
     return text.split()
 
 
-# What texts are made of; what several words are has underscores between them.
+# The parts of texts; underscores join several words.
 _PARTS = {
     "do": """ask book bring call carry check choose clean collect copy cook count cut draw drop empty feed fetch fill find
         finish fold get give hang help invite iron keep learn leave lend lift look_for look_up mail make measure meet mend
@@ -119,7 +119,7 @@ class Typed(Values):
             return str(self.number())
         if name == "hour":
             return self.choose(["{0}", "{0}:30", "{0} pm", "{0}pm", "{0} o'clock"]).format(self.random.randint(1, 12))
-        # Where a word that nobody knows stands in the place of one, it is copied as well.
+        # An unknown word instead of a known one has to be copied as well.
         return self.word() if self.chance(0.06) else self.choose(_PARTS[name])
 
     def sentence(self, least=1, most=6):

@@ -47,7 +47,7 @@ class Values:
         return self.random.choice(among)
 
     def gibberish(self, syllables=None):
-        """A word that nobody knows."""
+        """An unknown word."""
         count = syllables or self.random.randint(1, 3)
         parts = [self.choose(_ONSETS) + self.choose(_VOWELS) + self.choose(_CODAS) for _ in range(count)]
         return "".join(parts)
@@ -95,7 +95,7 @@ class Values:
         return self.choose([self.random.randint(1, 9), self.random.randint(10, 99), self.random.randint(100, 9999)])
 
     def slot(self, name):
-        """A value for an open place of a pattern; a digit at its end tells two of a kind apart."""
+        """A value for an open place of a pattern; a digit at its end distinguishes two of a kind."""
         kind = name.rstrip("0123456789")
         sources = {
             "path": self.file,

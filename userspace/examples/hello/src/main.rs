@@ -1,4 +1,4 @@
-//! The tutorial's service: greets whoever calls.
+//! The tutorial's service: greets its callers.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 

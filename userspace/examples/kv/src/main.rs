@@ -1,4 +1,4 @@
-//! Example: a key-value store. The values lie in a redb database in the home directory that the program was granted,
+//! Example: a key-value store. The values are in a redb database in the home directory that the program was granted,
 //! and stay there between its runs.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use store::{Error, Store};
 #[derive(Parser)]
 #[command(name = "kv")]
 struct Arguments {
-    /// The file that holds them; it is made where there is none.
+    /// The file that holds them; it is made if there is none.
     #[arg(long, value_name = "FILE", default_value = "/home/kv.redb")]
     file: PathBuf,
     #[command(subcommand)]
@@ -29,7 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Keep a value under a name, in place of what was there.
+    /// Store a value under a name, replacing an earlier one.
     Set { name: String, value: String },
     /// Print the value of a name.
     Get { name: String },

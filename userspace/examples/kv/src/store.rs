@@ -7,7 +7,7 @@ use redb::{Database, ReadableDatabase, TableDefinition};
 
 const VALUES: TableDefinition<&str, &str> = TableDefinition::new("values");
 
-/// What can go wrong.
+/// The errors.
 #[derive(Debug)]
 pub enum Error {
     /// There is no such name.

@@ -1,11 +1,11 @@
-//! Example: fills in a template. The template is a file of the home directory that the program was granted; what it
-//! speaks of are the program's arguments.
+//! Example: fills in a template. The template is a file of the home directory that the program was granted; the
+//! program's arguments are its values.
 //!
 //! ```text
 //! template /home/letter.txt name=Ada plants=fern,rose
 //! ```
 //!
-//! A value with commas is a list. The text goes to the output.
+//! A value with commas is a list. The text is the output.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use minijinja::{Environment, UndefinedBehavior, Value};
 
-/// What the arguments say: a name and its value.
+/// The arguments: a name and its value.
 fn values(arguments: impl Iterator<Item = String>) -> Result<BTreeMap<String, Value>, String> {
     arguments
         .map(|argument| {
@@ -26,7 +26,7 @@ fn values(arguments: impl Iterator<Item = String>) -> Result<BTreeMap<String, Va
 
 fn fill(template: &str, values: BTreeMap<String, Value>) -> Result<String, String> {
     let mut environment = Environment::new();
-    // A name that nobody gave is a mistake and not an empty text.
+    // A missing name is an error, not an empty text.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.render_str(template, values).map_err(|error| error.to_string())
 }

@@ -1,5 +1,5 @@
-//! Example: threads that share work. Numbers go over one channel to as many workers as the argument says, and what
-//! they find comes back over another: how many primes there are in each block of ten thousand numbers.
+//! Example: threads that share work. One channel carries numbers to as many workers as the argument says, and another
+//! carries back what they find: the number of primes in each block of ten thousand numbers.
 //!
 //! ```text
 //! workers 4

@@ -1,4 +1,5 @@
-//! What a driver lays into memory for the controller: the head of a command, and the list of memory that its data go to.
+//! The structures that a driver writes to memory for the controller: the head of a command, and the list of memory for
+//! its data.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,9 +8,9 @@ use crate::fis;
 
 /// Bytes of a head in the command list.
 pub const HEADER_BYTES: usize = 32;
-/// Where the packet lies in a command table.
+/// Where the packet is in a command table.
 pub const PACKET_AT: u64 = 0x40;
-/// Where the list of memory lies in a command table.
+/// Where the list of memory is in a command table.
 pub const LIST_AT: u64 = 0x80;
 /// Bytes of an entry of that list.
 pub const ENTRY_BYTES: usize = 16;
@@ -33,16 +34,16 @@ pub struct Piece {
     pub bytes: u64,
 }
 
-/// What a command is, apart from what is asked of the drive.
+/// The kind of a command, apart from the request to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kind {
-    /// Whether a packet goes with it.
+    /// Whether it has a packet.
     pub packet: bool,
     /// Whether its data go to the drive.
     pub write: bool,
 }
 
-/// The head of a command: `table` is where its command table lies, at a multiple of 128.
+/// The head of a command: `table` is where its command table is, at a multiple of 128.
 #[must_use]
 pub fn header(kind: Kind, entries: u16, table: u64) -> [u8; HEADER_BYTES] {
     let mut flags = FIS_WORDS | (u32::from(entries) << 16);
@@ -66,7 +67,7 @@ pub fn header(kind: Kind, entries: u16, table: u64) -> [u8; HEADER_BYTES] {
 pub enum ListError {
     /// A piece begins or ends at an odd address.
     Odd,
-    /// A piece lies where this controller reaches nothing.
+    /// A piece is at an address that this controller cannot reach.
     OutOfReach,
     /// There is less memory than bytes.
     Short,
@@ -78,18 +79,18 @@ impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Odd => "the controller transfers to even addresses only",
-            Self::OutOfReach => "the controller reaches the first 4 GiB of memory only, and this lies above",
+            Self::OutOfReach => "the controller reaches the first 4 GiB of memory only, and this is above",
             Self::Short => "there is less memory than data",
-            Self::TooMany => "the memory lies in too many pieces",
+            Self::TooMany => "the memory is in too many pieces",
         })
     }
 }
 
-/// The list of memory for `bytes` of data from `skip` bytes into `pieces` on, of `most` entries at most; `wide` where the
+/// The list of memory for `bytes` of data from `skip` bytes into `pieces` on, of `most` entries at most; `wide` if the
 /// controller reaches addresses of 64 bits.
 ///
 /// # Errors
-/// The controller cannot be told so.
+/// The controller does not support it.
 pub fn list(pieces: &[Piece], skip: u64, bytes: u64, most: u16, wide: bool) -> Result<(Vec<u8>, u16), ListError> {
     let (mut skip, mut left) = (skip, bytes);
     let (mut list, mut count) = (Vec::new(), 0_u16);

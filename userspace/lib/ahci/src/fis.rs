@@ -42,19 +42,19 @@ impl Fis {
         Self(bytes)
     }
 
-    /// What a disk is.
+    /// Asks a disk to identify itself.
     #[must_use]
     pub fn identify_device() -> Self {
         Self::command(code::IDENTIFY_DEVICE, 0, 0)
     }
 
-    /// What a drive is that takes packets.
+    /// Asks a drive that takes packets to identify itself.
     #[must_use]
     pub fn identify_packet_device() -> Self {
         Self::command(code::IDENTIFY_PACKET_DEVICE, 0, 0)
     }
 
-    /// That a packet follows. With `data` its data come from the drive, by DMA; a drive that has to be told the
+    /// That a packet follows. With `data` its data come from the drive, by DMA; a drive that has to know the
     /// direction wants `direction`.
     #[must_use]
     pub fn packet(data: bool, direction: bool) -> Self {
@@ -78,7 +78,7 @@ impl Fis {
         Self::command(code::WRITE_DMA_EXT, 0, LBA).sectors(sector, count)
     }
 
-    /// Makes what was written durable.
+    /// Makes written data durable.
     #[must_use]
     pub fn flush() -> Self {
         Self::command(code::FLUSH_CACHE_EXT, 0, LBA)

@@ -1,4 +1,4 @@
-//! What a drive says of itself.
+//! A drive's description of itself.
 
 use alloc::string::String;
 
@@ -25,7 +25,7 @@ pub struct PacketDrive {
     pub model: String,
     /// Whether it reads discs.
     pub optical: bool,
-    /// Whether it must be told in which direction data go.
+    /// Whether it must know the direction of data.
     pub wants_direction: bool,
 }
 
@@ -45,12 +45,12 @@ impl Disk {
     /// Reads the answer to IDENTIFY DEVICE.
     ///
     /// # Errors
-    /// In words, where this is no disk that can be used.
+    /// Why this is not a usable disk.
     pub fn parse(identity: &[u8; BYTES]) -> Result<Self, &'static str> {
         let commands = word(identity, 83);
         // Bits 15 and 14 say that the others mean something.
         if word(identity, 0) & 0x8000 != 0 || commands & 0xc000 != 0x4000 {
-            return Err("what it says of itself is not what a disk says");
+            return Err("its identification is not that of a disk");
         }
         if commands & (1 << 10) == 0 {
             return Err("it does not take sector numbers of 48 bits");
@@ -78,11 +78,11 @@ impl PacketDrive {
     /// Reads the answer to IDENTIFY PACKET DEVICE.
     ///
     /// # Errors
-    /// In words, where this is no drive that takes packets of 12 bytes.
+    /// Why this is not a drive that takes packets of 12 bytes.
     pub fn parse(identity: &[u8; BYTES]) -> Result<Self, &'static str> {
         let general = word(identity, 0);
         if general & 0xc000 != 0x8000 {
-            return Err("what it says of itself is not what a drive with packets says");
+            return Err("its identification is not that of a drive with packets");
         }
         if general & 3 != 0 {
             return Err("its packets are not of 12 bytes");

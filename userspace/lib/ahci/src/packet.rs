@@ -1,4 +1,4 @@
-//! Commands for optical drives (SPC and MMC), as they lie in a command table, and what they answer.
+//! Commands for optical drives (SPC and MMC), as encoded in a command table, and their answers.
 
 /// Bytes of a packet. Drives that want 16 are not optical ones.
 pub const BYTES: usize = 12;
@@ -48,7 +48,7 @@ impl Packet {
         Self([code::PREVENT_ALLOW_MEDIUM_REMOVAL, 0, 0, 0, u8::from(locked), 0, 0, 0, 0, 0, 0, 0])
     }
 
-    /// Reads sectors, with READ(10), which every drive knows, where so many fit into it.
+    /// Reads sectors, with READ(10), which every drive knows, if `count` fits into it.
     #[must_use]
     pub fn read(sector: u32, count: u32) -> Self {
         let [s0, s1, s2, s3] = sector.to_be_bytes();
@@ -60,13 +60,13 @@ impl Packet {
     }
 }
 
-/// Sectors of a medium, from the answer to [`Packet::read_capacity`]; none where it says of sectors what no medium has.
+/// Sectors of a medium, from the answer to [`Packet::read_capacity`]; none if it says of sectors what no medium has.
 #[must_use]
 pub fn capacity(answer: &[u8]) -> Option<u64> {
     let (last, rest) = answer.split_first_chunk()?;
     let bytes = u32::from_be_bytes(*rest.first_chunk()?);
-    // Drives say the length of raw sectors, or nothing, of discs with more than one kind of track; what is read are
-    // sectors of data all the same.
+    // For discs with more than one kind of track, drives report the length of raw sectors, or nothing; sectors of data
+    // are read all the same.
     matches!(bytes, SECTOR | 0 | 2336 | 2340 | 2352).then(|| u64::from(u32::from_be_bytes(*last)).saturating_add(1))
 }
 

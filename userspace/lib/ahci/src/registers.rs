@@ -4,7 +4,7 @@
 pub const CAP: u64 = 0x00;
 /// CAP: the controller reaches addresses of 64 bits.
 pub const CAP_S64A: u32 = 1 << 31;
-/// CAP: drives spin up when they are told to.
+/// CAP: drives spin up on request.
 pub const CAP_SSS: u32 = 1 << 27;
 /// Global host control.
 pub const GHC: u64 = 0x04;
@@ -49,11 +49,11 @@ pub const fn port(number: u32) -> u64 {
 pub const PX_CLB: u64 = 0x00;
 /// Its upper half.
 pub const PX_CLBU: u64 = 0x04;
-/// Address of what was received.
+/// Address of received data.
 pub const PX_FB: u64 = 0x08;
 /// Its upper half.
 pub const PX_FBU: u64 = 0x0c;
-/// What has happened; cleared by writing ones.
+/// Events; cleared by writing ones.
 pub const PX_IS: u64 = 0x10;
 /// Which of that interrupts.
 pub const PX_IE: u64 = 0x14;
@@ -71,7 +71,7 @@ pub const PX_IS_PRCS: u32 = 1 << 22;
 pub const PX_IS_PCS: u32 = 1 << 6;
 /// PxIS: a command's data could be transferred, and other progress.
 pub const PX_IS_PROGRESS: u32 = 0x2f;
-/// PxIS: what a port must be started anew after.
+/// PxIS: errors after which a port must be restarted.
 pub const PX_IS_FATAL: u32 = PX_IS_HBFS | PX_IS_HBDS | PX_IS_IFS;
 /// Command and status.
 pub const PX_CMD: u64 = 0x18;
@@ -81,7 +81,7 @@ pub const PX_CMD_ICC_ACTIVE: u32 = 1 << 28;
 pub const PX_CMD_CR: u32 = 1 << 15;
 /// PxCMD: receiving runs.
 pub const PX_CMD_FR: u32 = 1 << 14;
-/// PxCMD: what the drive sends is received.
+/// PxCMD: data from the drive are received.
 pub const PX_CMD_FRE: u32 = 1 << 4;
 /// PxCMD: the drive has power.
 pub const PX_CMD_POD: u32 = 1 << 2;
@@ -99,7 +99,7 @@ pub const PX_TFD_DF: u32 = 1 << 5;
 pub const PX_TFD_DRQ: u32 = 1 << 3;
 /// PxTFD: an error, or a packet command that has more to say.
 pub const PX_TFD_ERR: u32 = 1;
-/// What kind of drive there is.
+/// The kind of drive.
 pub const PX_SIG: u64 = 0x24;
 /// PxSIG: a disk.
 pub const PX_SIG_ATA: u32 = 0x0000_0101;
@@ -113,9 +113,9 @@ pub const PX_SSTS_DET: u32 = 0xf;
 pub const PX_SSTS_DET_UP: u32 = 3;
 /// Control of the line.
 pub const PX_SCTL: u64 = 0x2c;
-/// PxSCTL: what the line is told.
+/// PxSCTL: the request to the link.
 pub const PX_SCTL_DET: u32 = 0xf;
-/// PxSCTL.DET: begin anew.
+/// PxSCTL.DET: reset.
 pub const PX_SCTL_DET_RESET: u32 = 1;
 /// Errors of the line; cleared by writing ones.
 pub const PX_SERR: u64 = 0x30;

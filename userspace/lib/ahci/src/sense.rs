@@ -2,25 +2,25 @@
 
 use core::fmt;
 
-/// What a drive says of a failure (SPC-4, section 4.5).
+/// A drive's report of a failure (SPC-4, section 4.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sense {
     /// The kind of failure, 0 to 15.
     pub key: u8,
     /// What failed.
     pub code: u8,
-    /// What of it.
+    /// The qualifier of the code.
     pub qualifier: u8,
 }
 
-/// What is to be done about a failure.
+/// The reaction to a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meaning {
     /// There is no medium.
     NoMedium,
     /// The medium may be another one than before.
     Changed,
-    /// The drive tells of something that happened before the command, and has not looked at the command.
+    /// The drive reports an event from before the command, and has not executed the command.
     Attention,
     /// The drive is not ready yet.
     NotYet,
@@ -29,7 +29,7 @@ pub enum Meaning {
 }
 
 impl Sense {
-    /// Reads the answer to REQUEST SENSE, of either format; none where it is of neither.
+    /// Reads the answer to REQUEST SENSE, of either format; none if it is of neither.
     #[must_use]
     pub fn parse(answer: &[u8]) -> Option<Self> {
         let at = |place: usize| answer.get(place).copied();
@@ -42,7 +42,7 @@ impl Sense {
         Some(Self { key: key & 0xf, code, qualifier })
     }
 
-    /// What is to be done.
+    /// The reaction.
     #[must_use]
     pub fn meaning(self) -> Meaning {
         match (self.key, self.code, self.qualifier) {

@@ -1,9 +1,9 @@
-//! What the chain knows of each call: the one place at which a decision and what became of the call meet.
+//! What the chain knows of each call: the one place where a decision and the outcome of the call meet.
 //!
 //! The broker and the runner write to the log independently, and a runner that is interrupted stops waiting for a
-//! decision that may be recorded all the same. The first record here settles it: a decision that was recorded is that
-//! of the call, whatever its runner knew or says; a call that was told of cannot be decided on any more, and the broker, whose
-//! record is refused, does not let its decision hold.
+//! decision that may still be recorded. The record that comes first settles it. A recorded decision is that of the
+//! call, whatever its runner knew or says. Once a call's outcome is recorded, a decision on it is rejected, and the
+//! broker then does not let its decision hold.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -21,7 +21,7 @@ pub(crate) type Key = [u8; 32];
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     decision: Option<Decision>,
-    /// Sequence of the record that tells of it.
+    /// Sequence of the record about it.
     told: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The call of an event that tells what became of it, and that names no other decision than the recorded one.
+    /// The call of an event that records its outcome, and that names no other decision than the recorded one.
     pub(crate) fn tell(&self, event: &ToolEvent) -> Result<Key, AppendError> {
         let key = key(&event.session, &event.conversation, &event.call_id);
         let state = self.states.get(&key).copied().unwrap_or_default();
@@ -46,17 +46,17 @@ impl Calls {
         }
     }
 
-    /// Notes that a record tells of a call.
+    /// Notes that a call has a record.
     pub(crate) fn told(&mut self, call: Key, sequence: u64) {
         self.states.entry(call).or_default().told = Some(sequence);
     }
 
-    /// What was decided on a call.
+    /// The decision on a call.
     pub(crate) fn decision(&self, call: &Key) -> Option<Decision> {
         self.states.get(call).and_then(|state| state.decision)
     }
 
-    /// The call that an event decides on, and how; none where it is no decision on a call.
+    /// The call that an event decides on, and how; none if it is no decision on a call.
     pub(crate) fn decide(&self, event: &GeneralEvent) -> Result<Option<(Key, Decision)>, AppendError> {
         if event.kind != Kind::BrokerDecision.name() {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Calls {
 }
 
 fn told_already(id: &str, sequence: u64) -> AppendError {
-    AppendError::Invalid(format!("record {sequence} tells already what became of the call {id:?}"))
+    AppendError::Invalid(format!("record {sequence} already holds the outcome of the call {id:?}"))
 }
 
 /// Lengths keep the parts apart, whatever they hold.

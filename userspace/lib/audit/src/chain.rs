@@ -17,9 +17,9 @@ use crate::record::{Event, Head, Record};
 
 /// The records since boot.
 ///
-/// The bound counts the bytes of all lines. A record *before* an effect is taken only if the record *after* it will fit
-/// too, so an effect that was allowed to begin can always be told of; when that is no longer so the chain refuses, and
-/// then the caller must not continue. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
+/// The bound counts the bytes of all lines. A record *before* an effect is accepted only if the record *after* it will
+/// fit too, so the end of each permitted effect can be recorded. If it does not fit, the chain rejects the record, and
+/// the caller must not continue. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
 #[derive(Debug)]
 pub struct Chain {
     records: Vec<Record>,
@@ -27,14 +27,14 @@ pub struct Chain {
     used: usize,
     /// Bytes kept for the ends of effects that have begun.
     reserved: usize,
-    /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
+    /// Effects that have begun: sequence of the record before, and the reservation for the one after.
     open: BTreeMap<u64, usize>,
     calls: Calls,
-    /// The most that the records of one session, or of one service about no session, come to.
+    /// The maximum for the records of one session, or of one service about no session.
     share: usize,
-    /// What only the beginnings and ends of sessions take, and ends of effects that have begun.
+    /// Room that only the beginnings and ends of sessions use, and ends of effects that have begun.
     spared: usize,
-    /// Bytes of records and of what is kept for ends, by session or service.
+    /// Bytes of records and of reservations for ends, by session or service.
     taken: BTreeMap<String, usize>,
 }
 
@@ -67,16 +67,16 @@ impl fmt::Display for AppendError {
 
 impl core::error::Error for AppendError {}
 
-/// The longest `error` text of a record, in bytes; longer ones are refused, so that the end of an effect fits into
-/// what was kept for it.
+/// The longest `error` text of a record, in bytes; longer ones are rejected, so that the end of an effect fits into its
+/// reservation.
 pub const ERROR_LIMIT: usize = 2048;
 
-/// The most bytes of arguments that the record of a call that never ran holds. Of longer ones it holds the beginning,
-/// the length and the hash, so that what a model merely proposes cannot fill the log.
+/// The most bytes of arguments that the record of a call that never ran holds. For longer ones it holds the beginning,
+/// the length and the hash, so that a model's mere proposals cannot fill the log.
 pub const ARGUMENTS_LIMIT: usize = 2048;
 
-/// What a record after an effect may have in bytes more than the one before it: outcome, hash, link, a longer label,
-/// and longer `reason` and `error`. A character may need six bytes in JSON.
+/// The most bytes by which a record after an effect may be longer than the one before it: outcome, hash, link, a longer
+/// label, and longer `reason` and `error`. A character may need six bytes in JSON.
 const GROWTH: usize = 1024 + 6 * (2 * ERROR_LIMIT + LABEL_LIMIT);
 
 impl Chain {
@@ -88,7 +88,7 @@ impl Chain {
     }
 
     /// An empty chain whose room is shared: whatever one session records, others can log in and go on. A session takes at
-    /// most three eighths, and so does a service for what it does for no session. One sixteenth is for the beginnings and
+    /// most three eighths, and so does a service for its work outside sessions. One sixteenth is for the beginnings and
     /// ends of sessions.
     #[must_use]
     pub fn shared(limit: usize) -> Self {
@@ -110,11 +110,12 @@ impl Chain {
     /// Records a tool call.
     ///
     /// # Errors
-    /// `Full` where it, and the ends of all effects that have begun, do not fit, `Share` where its session's would not. `Invalid` for an end without its
-    /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, another decision
-    /// than the one that is recorded of it, an error or reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
-    /// than [`ARGUMENTS_LIMIT`], or a part only of the arguments of one that did. A late end may come without its
-    /// beginning, which was lost with an earlier chain; it says 0 in the place of the record before.
+    /// `Full` if it, and the ends of all effects that have begun, do not fit, `Share` if its session's would not.
+    /// `Invalid` for an end without its beginning, an end that differs from its call, or a second beginning or
+    /// rejection of one call. Also for a decision other than the recorded one, an error or reason longer than
+    /// [`ERROR_LIMIT`], or a label longer than [`LABEL_LIMIT`]. Also for arguments of a call that never ran longer than
+    /// [`ARGUMENTS_LIMIT`], or cut arguments of one that did. A late end may come without its beginning, which was lost
+    /// with an earlier chain; it then says 0 for the sequence of the record before.
     pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {
         if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
@@ -187,8 +188,9 @@ impl Chain {
     /// Records something else.
     ///
     /// # Errors
-    /// `Full` or `Share` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
-    /// and `-`, for a field name that occurs twice, and for a decision on a call that was decided on or told of before.
+    /// `Full` or `Share` if it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters,
+    /// digits, `.` and `-`, and for a field name that occurs twice. Also for a decision on a call that already has a
+    /// decision or an outcome.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
         if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {
@@ -243,7 +245,7 @@ impl Chain {
         Record::new(self.head(), time, event)
     }
 
-    /// Appends a record of this length, where the bytes that it needs fit; `kept` of them were kept for it.
+    /// Appends a record of this length, if the bytes that it needs fit; `kept` of them were kept for it.
     fn push(&mut self, record: Record, length: usize, needed: usize, kept: usize) -> Result<Head, AppendError> {
         let (taker, spared) = taker(&record.event);
         let all = |before: usize| before.saturating_sub(kept).saturating_add(needed);

@@ -54,8 +54,8 @@ impl Kind {
     }
 }
 
-/// The metadata of a message of a conversation: who spoke, when in the conversation, how long, and the hash of what was
-/// said. The content itself is not recorded.
+/// The metadata of a message of a conversation: who spoke, when in the conversation, how long, and the hash of the
+/// text. The content itself is not recorded.
 #[must_use]
 pub fn message(
     session: &str,

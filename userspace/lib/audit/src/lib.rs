@@ -1,10 +1,10 @@
 //! The audit log's records, their chain, and questions about them.
 //!
 //! A [`Chain`] is an append-only list of [`Record`]s. Each is one line of canonical JSON that holds the hash of the line
-//! before it, so that [`verify_lines`] finds every change, removal, reordering and repetition, and with the [`Head`] a cut
+//! before it. So [`verify_lines`] finds every change, removal, reordering and repetition, and with the [`Head`] a cut
 //! at the end as well. A chain that is full refuses; it never forgets.
 //!
-//! What is recorded is the schema's `ToolEvent` and `GeneralEvent`.
+//! Records are the schema's `ToolEvent` and `GeneralEvent`.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

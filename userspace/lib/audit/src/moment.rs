@@ -1,4 +1,4 @@
-//! Times of records as texts, and a person's input for a time. All are UTC.
+//! The text of records' times, and parsing a person's text for a time. All are UTC.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,11 +25,12 @@ pub fn clock(nanoseconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
 }
 
-/// The time that a person means, in nanoseconds since 1970: a date, a date and a time of day as `2026-11-21T09:05`, which
-/// are UTC unless an offset follows, or how long before `now`, as `90m`, `2h`, `7d` or `1 week`.
+/// The time that a person means, in nanoseconds since 1970. It is a date; a date and a time of day as
+/// `2026-11-21T09:05`, which are UTC unless an offset follows; or a time before `now`, as `90m`, `2h`, `7d` or `1
+/// week`.
 ///
 /// # Errors
-/// What can be said, where the text is none of these.
+/// What can be said, if the text is none of these.
 pub fn since(text: &str, now: u64) -> Result<u64, String> {
     let wrong =
         || format!("{text:?} is no time: say a date (2026-11-21, 2026-11-21T09:05, UTC) or how long ago (2h, 7d)");
@@ -47,7 +48,7 @@ pub fn since(text: &str, now: u64) -> Result<u64, String> {
                 moment(now).checked_sub(span.abs()).map_err(|_| wrong())?
             }
         };
-        // What is later than every stamp is later than every record.
+        // A time later than every stamp is later than every record.
         TimeZone::UTC.to_timestamp(point).unwrap_or(Timestamp::MAX)
     };
     // Before 1970 there is nothing, so everything is later than that.

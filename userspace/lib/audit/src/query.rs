@@ -1,4 +1,4 @@
-//! Which records somebody wants to see.
+//! Which records a reader wants.
 
 use alloc::string::String;
 

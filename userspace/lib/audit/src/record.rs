@@ -23,7 +23,7 @@ pub struct Record {
     pub event: Event,
 }
 
-/// What a record tells.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Tool(Box<ToolEvent>),
@@ -33,7 +33,7 @@ pub enum Event {
 /// Where a chain ends. Kept apart from the records, it shows that none was cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Sequence of the last record; 0 where there is none.
+    /// Sequence of the last record; 0 if there is none.
     pub sequence: u64,
     /// Hash of the last record.
     pub hash: [u8; 32],

@@ -14,7 +14,7 @@ use crate::moment::{clock, date};
 /// The tool that runs programs, which only read, or do not.
 const PROGRAM: &str = "run_program";
 
-/// One call that a model proposed, or the person made, and what became of it.
+/// One call that a model proposed, or the person made, and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deed {
     /// Sequence of its first record.
@@ -23,18 +23,18 @@ pub struct Deed {
     pub time: u64,
     pub turn: u64,
     pub tool: String,
-    /// The tool's category, as its descriptor has it; empty where there is no such tool.
+    /// The tool's category, as its descriptor has it; empty if there is no such tool.
     pub category: String,
     pub arguments: String,
-    /// Empty where the person made the call.
+    /// Empty if the person made the call.
     pub model: String,
-    /// `None` where the call was turned away before anybody decided on it.
+    /// `None` if the call was rejected before a decision.
     pub decision: Option<String>,
-    /// `None` where the effect began and no end is recorded.
+    /// `None` if the effect began and no end is recorded.
     pub outcome: Option<String>,
     pub error: String,
     pub reason: String,
-    /// Whether it ran, as far as the records tell.
+    /// Whether it ran, according to the records.
     pub ran: bool,
     /// Whether the log took its end later than it came.
     pub late: bool,
@@ -43,8 +43,8 @@ pub struct Deed {
 }
 
 impl Deed {
-    /// What is worth saying before this deed and need not be said again while it stays the same: its day, and who
-    /// proposed it with which tools to choose from.
+    /// The context of a deed, which is written once while it stays the same: its day, and who proposed it with which
+    /// tools to choose from.
     #[must_use]
     pub fn heading(&self) -> String {
         let day = date(self.time);
@@ -67,9 +67,9 @@ pub struct Tally {
     pub read: usize,
     /// Ran to their end, and were such as change something.
     pub changed: usize,
-    /// Ran a program to its end: what that changed is not known here.
+    /// Ran a program to its end: its changes are not known here.
     pub programs: usize,
-    /// Began and failed, or were broken off, or have no end on record: what they changed until then is not known.
+    /// Began and failed, or were interrupted, or have no recorded end: their changes until then are not known.
     pub failed: usize,
     /// Never ran.
     pub refused: usize,
@@ -173,7 +173,7 @@ impl fmt::Display for Deed {
             None => formatter.write_str("not decided on")?,
             Some("auto") => formatter.write_str("allowed without asking")?,
             Some("consented") => formatter.write_str("you agreed")?,
-            // What ended the question, an answer, Ctrl-C or its time, is the reason below.
+            // The reason below says how the question ended: an answer, Ctrl-C or its time.
             Some("denied") => formatter.write_str("you did not agree")?,
             Some("stepUpSucceeded") => formatter.write_str("you authenticated for it")?,
             Some("stepUpFailed") => formatter.write_str("you did not authenticate for it")?,

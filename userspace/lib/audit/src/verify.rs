@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::canonical;
 use crate::record::Head;
 
-/// What an unbroken chain holds.
+/// The facts of an unbroken chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub records: u64,
@@ -29,7 +29,7 @@ pub struct Summary {
 /// Where a chain is broken, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Place of the record in what was read, from 1; one more than there are where the end is missing.
+    /// Place of the record among those read, from 1; one more than there are if the end is missing.
     pub at: u64,
     pub why: String,
 }
@@ -43,10 +43,10 @@ impl fmt::Display for Broken {
 impl core::error::Error for Broken {}
 
 /// Checks whole chains, line by line without newlines, oldest first. With `head` the end is checked too; without it a
-/// chain that was cut off cannot be told from a shorter one.
+/// chain that was cut off looks like a shorter one.
 ///
-/// A line is dropped before the next is asked for, and of an effect that is open only hashes are kept: lines that are
-/// made one by one are checked in the memory that the longest of them takes, however long the chain is.
+/// A line is dropped before the next is read, and only hashes of an open effect are kept. So a chain that is read line
+/// by line needs the memory of its longest line, whatever its length.
 ///
 /// # Errors
 /// The first place at which something is wrong.

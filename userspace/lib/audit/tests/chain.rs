@@ -1,4 +1,4 @@
-//! The chain: what it takes, what it refuses, and what it finds out.
+//! The chain: what it accepts, rejects and detects.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -274,7 +274,7 @@ fn a_full_chain_refuses_and_forgets_nothing() {
         }
     }
     assert!(!begun.is_empty());
-    // Smaller things must not take what the ends need.
+    // Smaller records must not take the room that the ends need.
     while chain.append_general(1, Kind::Service.event("", "", &[("name", &"x".repeat(100))])).is_ok() {}
     for (turn, &sequence) in (0..).zip(&begun) {
         let worst = ToolEvent {
@@ -376,12 +376,12 @@ fn a_read_is_no_change_and_a_failure_neither() {
     assert_eq!(Tally::of(&deeds).to_string(), "2 calls: 1 only read, 1 failed or broke off");
     assert_eq!(Tally::of(&deeds[..1]).to_string(), "1 call: 1 only read");
     assert_eq!(Tally::default().to_string(), "0 calls");
-    // What a program did is not in the log, whoever ran it.
+    // The actions of a program are not in the log, whoever ran it.
     let program = capos_audit::Deed { tool: "run_program".into(), category: "mutating".into(), ..deeds[0].clone() };
     assert_eq!(Tally::of(&[program, deeds[0].clone()]).to_string(), "2 calls: 1 only read, 1 ran a program");
 }
 
-/// No passphrase, a wrong one and Ctrl-C at the question are told apart.
+/// No passphrase, a wrong one and Ctrl-C at the question are distinguished.
 #[test]
 fn a_step_up_that_failed_says_what_happened() {
     let told = |outcome: Outcome, error: &str| {
@@ -459,7 +459,7 @@ fn a_decision_and_what_became_of_the_call_agree() {
     let Event::Tool(told) = &chain.get(head.sequence).unwrap().event else { panic!("no tool call") };
     assert!(!told.decided);
     let late = chain.append_general(4, decided(2, "consented")).unwrap_err().to_string();
-    assert!(late.contains("record 3 tells already what became of the call \"call-2\""), "{late}");
+    assert!(late.contains("record 3 already holds the outcome of the call \"call-2\""), "{late}");
     // Once each: no second decision, no second beginning or refusal.
     chain.append_general(5, decided(3, "auto")).unwrap();
     let again = chain.append_general(5, decided(3, "denied")).unwrap_err().to_string();
@@ -468,7 +468,7 @@ fn a_decision_and_what_became_of_the_call_agree() {
     chain.append_tool(6, before(3, Decision::Auto)).unwrap();
     assert!(chain.append_tool(7, before(3, Decision::Auto)).is_err());
     assert!(chain.append_tool(7, undecided(3)).is_err());
-    // Another decision than the recorded one is not believed, whoever tells of it.
+    // A decision other than the recorded one is rejected, whoever sends it.
     chain.append_general(7, decided(4, "denied")).unwrap();
     let other = chain.append_tool(7, before(4, Decision::Auto)).unwrap_err().to_string();
     assert!(other.contains("\"call-4\" was decided on as denied, not as auto"), "{other}");
@@ -600,7 +600,7 @@ fn one_session_leaves_room_to_others() {
         assert!((limit / 3..=limit / 8 * 3).contains(&bytes), "{bytes}");
     }
     assert!(share.to_string().contains("end the session and log in again"));
-    // Two who did their worst have left something to a third, and all three end.
+    // Two attackers have left something to a third, and all three end.
     let (bytes, why) = fill("two", "shell");
     assert_eq!(why, AppendError::Full { limit });
     assert!(bytes > limit / 6, "{bytes}");
@@ -631,7 +631,7 @@ fn an_effect_that_began_within_its_share_has_its_end() {
     assert!(matches!(chain.append_tool(1, next.clone()), Err(AppendError::Share { .. })));
     let end = ToolEvent { phase: Phase::After, before: head.sequence, ..begun };
     chain.append_tool(2, end).unwrap();
-    // What was kept for it and not needed is the session's again.
+    // The unused part of its reservation returns to the session.
     assert!(chain.append_general(2, message()).is_ok());
     assert!(chain.append_tool(2, ToolEvent { session: "two".into(), ..next }).is_ok());
 }

@@ -8,12 +8,11 @@ extern crate alloc;
 
 use alloc::format;
 
+use capos_abi::PAGE;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{DmaDomainClient, DmaSegment, MemoryObjectClient};
 use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer};
 
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// Bytes of memory that are pinned at once at most. The list of their addresses fits into the kernel's answer, however
 /// scattered the pages are.
 pub const MAX_REQUEST: u64 = 63 * PAGE;

@@ -1,6 +1,6 @@
-//! How the families of models write calls, as the templates of their files tell it.
+//! How families of models write calls, according to the templates of their files.
 //!
-//! Whether a model calls tools is told by [`CallForm::of`] alone, to the catalog as to the worker.
+//! Only [`CallForm::of`] decides whether a model calls tools, for the catalog and for the worker.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,19 +14,19 @@ use alloc::vec::Vec;
 
 use names::reads;
 
-/// Stands before the arguments in [`CallForm::MistralArgs`].
+/// Precedes the arguments in [`CallForm::MistralArgs`].
 pub const ARGS: &str = "[ARGS]";
-/// Stands there before what the call is called, which nobody needs.
+/// Precedes the call's id, which is not needed.
 pub const CALL_ID: &str = "[CALL_ID]";
 
-/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the name and behind
-/// it an object of the arguments, or the tool's line.
+/// A family's way to write a call, after a mark. It is a JSON object with the tool's name and its arguments, or the
+/// name and an object of the arguments after it, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
     /// ones leave the mark away.
     Hermes,
-    /// `{"name": …, "parameters": {…}}` as the whole answer, or behind `<|python_tag|>`: Llama 3.
+    /// `{"name": …, "parameters": {…}}` as the whole answer, or after `<|python_tag|>`: Llama 3.
     Llama3,
     /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`: Mistral.
     Mistral,
@@ -42,7 +42,7 @@ pub enum CallForm {
 }
 
 impl CallForm {
-    /// The form that a template speaks of, if it is a known one and the template tells the model of tools.
+    /// The form that a template mentions, if it is a known one and the template lists the tools for the model.
     pub fn of(template: &str) -> Option<Self> {
         Self::mentioned(template).filter(|_| reads(template, "tools"))
     }
@@ -75,7 +75,7 @@ impl CallForm {
         (has("<|python_tag|>") || has("<|start_header_id|>") && has("\"parameters\": ")).then_some(Self::Llama3)
     }
 
-    /// What calls begin with.
+    /// The mark at the start of calls.
     pub fn open(self) -> &'static str {
         match self {
             Self::Hermes => "<tool_call>",
@@ -87,7 +87,7 @@ impl CallForm {
         }
     }
 
-    /// What calls end with.
+    /// The mark at the end of calls.
     pub fn close(self) -> Option<&'static str> {
         match self {
             Self::Hermes => Some("</tool_call>"),
@@ -97,8 +97,8 @@ impl CallForm {
         }
     }
 
-    /// What stands between a tool's name, which follows the mark as it is, and the object of its arguments; none where both
-    /// lie in one object.
+    /// The text between a tool's name, which follows the mark directly, and the object of its arguments; none if both
+    /// are in one object.
     pub fn separator(self) -> Option<&'static str> {
         match self {
             Self::MistralArgs => Some(ARGS),
@@ -122,7 +122,7 @@ impl CallForm {
     }
 
     /// Whether an answer that begins with the object of a call is one, be the object in a fence of Markdown or not.
-    /// Qwen2.5-Coder with 1.5 thousand million parameters writes nearly all of its calls so, whatever its template says.
+    /// Qwen2.5-Coder with 1.5 billion parameters writes nearly all of its calls so, whatever its template says.
     pub fn may_lack_mark(self) -> bool {
         self == Self::Hermes
     }

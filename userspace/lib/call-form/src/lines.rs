@@ -1,10 +1,10 @@
 //! The marks of the built-in model's form.
 
-/// Begins a call, or what is said of a forbidden tool.
+/// Begins a call, or the text about a forbidden tool.
 pub const INVOKE: &str = "<|invoke|>";
-/// Stands between what a tool does and its name.
+/// Separates what a tool does from its name.
 pub const AS: &str = "<|as|>";
-/// Stands there where the tool is forbidden.
+/// Marks a forbidden tool.
 pub const FORBIDDEN: &str = "<|forbidden|>";
 /// Begins text.
 pub const SAY: &str = "<|say|>";

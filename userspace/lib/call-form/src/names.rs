@@ -1,4 +1,4 @@
-//! The names that a template's code reads, as far as they can be told without its syntax.
+//! The names that a template's code reads, as far as they can be found without its syntax.
 
 /// Whether the code of a template has a name in it: outside of its text, comments and strings, and not as an attribute.
 pub fn reads(template: &str, name: &str) -> bool {
@@ -17,7 +17,7 @@ pub fn reads(template: &str, name: &str) -> bool {
     false
 }
 
-/// What the next code or comment begins with, and what follows.
+/// The start of the next code or comment, and the text after it.
 fn next_tag(text: &str) -> Option<(&str, &str)> {
     let at = text.match_indices('{').map(|(at, _)| at).find(|at| {
         let next = text.as_bytes().get(at.saturating_add(1));
@@ -26,7 +26,7 @@ fn next_tag(text: &str) -> Option<(&str, &str)> {
     text.get(at..)?.split_at_checked(2)
 }
 
-/// Whether code up to its end reads a name, and what follows its end.
+/// Whether code up to its end reads a name, and the text after its end.
 fn code<'t>(text: &'t str, end: &str, name: &str) -> (bool, &'t str) {
     let (mut rest, mut before) = (text, ' ');
     loop {

@@ -1,8 +1,8 @@
 //! Threads that the inference engine shares its work among, on the host and in the model worker.
 //!
-//! They wait for work without sleeping for a while, since the next comes within microseconds. Nobody waits for a thread that
-//! has not come to the work by the time when the others have done it: one whose processor does something else holds up no
-//! more than what it has begun.
+//! They spin for a while before they sleep, since the next work arrives within microseconds. The caller does not wait
+//! for a thread that has not joined by the time the others have finished. So a thread whose processor does something
+//! else delays only the piece that it has begun.
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -25,8 +25,9 @@ const AWAKE: Duration = Duration::from_millis(5);
 /// Looks for work before a thread lets others have the processor, of which there may be fewer than threads.
 const LOOKS: usize = 128;
 
-/// The state of the work: in the lowest bits how many threads have joined and not yet left, then whether more may join, then
-/// the number of the round. One word, so that nobody joins once it is closed, nor a later round in place of one that is over.
+/// The state of the work: in the lowest bits the number of threads that have joined and not yet left, then whether more
+/// may join, then the round's number. One word, so that no thread joins a closed round, or a later round instead of the
+/// one it read.
 const JOINED: u64 = OPEN - 1;
 const OPEN: u64 = 1 << 16;
 const ROUND: u64 = OPEN << 1;
@@ -34,10 +35,10 @@ const ROUND: u64 = OPEN << 1;
 /// Threads at most: as many as [`JOINED`] can count.
 const MOST: usize = 1 << 15;
 
-/// What the threads run.
+/// The function that the threads run.
 type Work<'w> = dyn Fn() + Sync + 'w;
 
-/// The threads and what they share.
+/// The threads and their shared state.
 pub struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
@@ -51,7 +52,7 @@ struct Shared {
     /// The work panicked on one of the threads.
     panicked: AtomicBool,
     work: Mutex<Option<&'static Work<'static>>>,
-    /// Held by who has the threads work, so that there is one round at a time.
+    /// Held by the caller that shares out work, so that there is one round at a time.
     caller: Mutex<()>,
     sleeping: Mutex<usize>,
     wake: Condvar,
@@ -82,9 +83,9 @@ impl Pool for Threads {
     #[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
     fn run(&self, work: &Work<'_>) {
         let _caller = lock(&self.shared.caller);
-        // SAFETY: only the lifetime changes. The threads use `work` between joining this round and leaving it. Before this
-        // comes back, also when `work` panics here, it lets nobody join any more, waits until all that have joined have
-        // left, and takes `work` from them. The lock above keeps other rounds from beginning meanwhile.
+        // SAFETY: only the lifetime changes. The threads use `work` between joining this round and leaving it. Before
+        // this function returns or unwinds, it closes the round, waits until all threads that joined have left, and
+        // clears `work`. The lock above prevents another round meanwhile.
         let lasting = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
         let shared = &*self.shared;
         *lock(&shared.work) = Some(lasting);
@@ -95,7 +96,7 @@ impl Pool for Threads {
     }
 }
 
-/// When dropped, ends the round: nobody joins any more, and those that have are waited for.
+/// When dropped, ends the round: no thread may join any more, and it waits for those that have.
 struct WaitForJoined<'s> {
     shared: &'s Shared,
 }
@@ -118,7 +119,7 @@ impl Drop for WaitForJoined<'_> {
 }
 
 impl Shared {
-    /// Begins the next round, which nobody has joined; `open` says whether threads may.
+    /// Begins the next round, which no thread has joined yet; `open` says whether threads may.
     fn next_round(&self, open: u64) {
         let sleeping = lock(&self.sleeping);
         self.state.fetch_add(ROUND | open, Ordering::Release);
@@ -184,7 +185,7 @@ impl Drop for Threads {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.shared.next_round(0);
         for handle in self.handles.drain(..) {
-            // What panicked there was said when the work ended.
+            // A panic there was reported when the work ended.
             let _ = handle.join();
         }
     }

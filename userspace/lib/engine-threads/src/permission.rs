@@ -1,7 +1,7 @@
 //! Permission to use the tiles of AMX, which a system may want to be asked for.
 
-/// Asks the system for the tiles, and tells the engine where they are granted, so that it may choose the kernels `amx`.
-/// All threads of the process have them then. On systems that are not known to grant them nothing is asked or told.
+/// Asks the system for the tiles, and informs the engine if they are granted, so that it may choose the kernels `amx`.
+/// All threads of the process have them then. On systems that are not known to grant them it does nothing.
 pub fn permit_tiles() -> bool {
     let granted = granted();
     #[cfg(target_arch = "x86_64")]
@@ -11,11 +11,12 @@ pub fn permit_tiles() -> bool {
     granted
 }
 
-/// Linux grants a process the tiles where the stacks of its signal handlers have room for them.
+/// Linux grants a process the tiles if the stacks of its signal handlers have room for them.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "a system call")]
 fn granted() -> bool {
-    /// `arch_prctl`, and what it is asked: that the process may use a part of the processor's state, the tiles' data.
+    /// The system call `arch_prctl`, and its request: that the process may use a part of the processor's state, the
+    /// tiles' data.
     const CALL: u64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;

@@ -30,7 +30,7 @@ impl<T> Default for Aligned<T> {
 }
 
 impl<T: Pod> Aligned<T> {
-    /// Makes it so long. Numbers that were there stay, and others may be any.
+    /// Makes it this long. Numbers that were there stay, and others may be any.
     pub fn resize(&mut self, length: usize) {
         const { assert!(LINE.is_multiple_of(size_of::<T>())) }
         let bytes = length.saturating_mul(size_of::<T>());
@@ -43,7 +43,7 @@ impl<T: Pod> Aligned<T> {
         self.lines.capacity().saturating_mul(LINE)
     }
 
-    /// Makes it so many zeros.
+    /// Makes it `length` zeros.
     pub fn refill(&mut self, length: usize) {
         self.lines.clear();
         self.resize(length);

@@ -1,4 +1,4 @@
-//! What each architecture differs in, as data.
+//! The differences between architectures, as data.
 
 use alloc::string::String;
 
@@ -15,7 +15,7 @@ pub enum RopeLayout {
     None,
 }
 
-/// What the gate of a feed-forward part goes through.
+/// The activation function of the gate of a feed-forward part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x · sigmoid(x)`
@@ -29,7 +29,7 @@ pub enum Activation {
 pub enum Presence {
     /// It must be.
     Required,
-    /// It is used where it is there.
+    /// It is used if it is there.
     Optional,
     /// It is not looked for.
     Absent,
@@ -40,9 +40,9 @@ pub enum Presence {
 pub enum NormPlace {
     /// Before attention and feed-forward.
     Before,
-    /// Before and behind them.
+    /// Before and after them.
     Around,
-    /// Of the state, once their results are added: layer norms, with biases.
+    /// Norms of the state after the addition of their results: layer norms, with biases.
     OfSums,
 }
 
@@ -51,31 +51,31 @@ pub enum NormPlace {
 pub enum WindowPattern {
     /// None, whatever the file says.
     Never,
-    /// All, where the file names a window.
+    /// All, if the file names a window.
     Every,
-    /// All but the last of every so many.
+    /// All but the last of every N.
     AllButLastOf(usize),
 }
 
-/// What the scale of attention is one over the square root of.
+/// The scale of attention is one over the square root of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionScale {
     /// The size of a head.
     HeadSize,
-    /// The size of a head, except in the model with this many layers, where it is the width by the number of heads.
+    /// The size of a head, except in the model with this many layers, if it is the width by the number of heads.
     HeadSizeUnlessLayers(usize),
 }
 
 /// An architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Architecture {
-    /// What `general.architecture` says.
+    /// The value of `general.architecture`.
     pub name: &'static str,
     /// Layout of the rotary embedding.
     pub rope: RopeLayout,
     /// Biases of the query, key and value products.
     pub attention_biases: Presence,
-    /// Biases of the products with what attention has mixed.
+    /// Biases of the products with the attention's result.
     pub output_biases: Presence,
     /// Biases of the feed-forward products.
     pub feed_forward_biases: Presence,
@@ -87,7 +87,7 @@ pub struct Architecture {
     pub fused_attention: Presence,
     /// Gate and up in one matrix.
     pub fused_gate: bool,
-    /// What goes into the feed-forward part goes through a gate.
+    /// The input of the feed-forward part passes through a gate.
     pub gated: bool,
     /// Experts in place of the feed-forward part.
     pub experts: bool,
@@ -99,13 +99,13 @@ pub struct Architecture {
     pub soft_caps: bool,
     /// Layers with a window.
     pub window: WindowPattern,
-    /// Base of the rotary embedding in layers with a window, where it is another.
+    /// Base of the rotary embedding in layers with a window, if it is another.
     pub window_rope_base: Option<f32>,
     /// Scale of attention.
     pub attention_scale: AttentionScale,
-    /// Queries far behind the trained context are made larger, where the file says by how much.
+    /// Queries far past the trained context are made larger, if the file says by how much.
     pub attention_temperature: bool,
-    /// Tokens see those behind them as well. Such a model embeds texts and writes none: it has no output matrix.
+    /// Tokens attend to later ones as well. Such a model embeds texts and writes none: it has no output matrix.
     pub encoder: bool,
 }
 
@@ -145,7 +145,7 @@ const GEMMA2: Architecture = Architecture {
     ..LLAMA
 };
 
-/// What embedders such as bge and all-MiniLM say that they are.
+/// The value in embedders such as bge and all-MiniLM.
 const BERT: Architecture = Architecture {
     name: "bert",
     rope: RopeLayout::None,
@@ -202,7 +202,7 @@ impl Architecture {
     /// The architecture of this name.
     ///
     /// # Errors
-    /// [`EngineError::Architecture`] where the engine knows none, with the names of all that it knows.
+    /// [`EngineError::Architecture`] if the engine knows none, with the names of all that it knows.
     pub fn of(name: &str) -> Result<Self, EngineError> {
         let found = KNOWN.iter().find(|known| known.name == name);
         found.copied().ok_or_else(|| EngineError::Architecture { found: name.into() })

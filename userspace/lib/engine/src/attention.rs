@@ -10,7 +10,7 @@ use crate::product::Machine;
 
 /// Products from which on the work is handed to other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
-/// The same where each takes long.
+/// The same if each takes long.
 const SLOW_PRODUCTS_SHARED: usize = 1024;
 
 /// Scores that there may be of tokens which are taken together, unless one token has more.
@@ -27,7 +27,7 @@ struct Part<'p> {
     tokens: Vec<Token<'p>>,
 }
 
-/// What one token sees, the vectors of its heads, and where what they see goes.
+/// The keys and values that one token sees, the vectors of its heads, and where the results go.
 struct Token<'p> {
     positions: Range<usize>,
     queries: &'p [f32],
@@ -51,7 +51,7 @@ pub(crate) fn attention(
     let group = config.heads.checked_div(config.kv_heads).unwrap_or(1);
     let (query_width, value_width) = (group.saturating_mul(config.key_size), group.saturating_mul(config.value_size));
     let tokens = queries.chunks_exact(config.queries().max(1)).zip(out.chunks_exact_mut(config.mixed().max(1)));
-    // Those of each head by themselves, of which the last may get further tokens.
+    // Separate parts for each head; the last part may get further tokens.
     let mut heads: Vec<Vec<Part<'_>>> = Vec::new();
     heads.resize_with(config.kv_heads, Vec::new);
     let most = machine.kernels.vectors_together();

@@ -9,7 +9,7 @@ pub struct BatchToken {
     pub id: u32,
     /// Which of the caches is its sequence's.
     pub sequence: usize,
-    /// Whether logits are wanted behind it.
+    /// Whether logits are wanted after it.
     pub logits: bool,
 }
 
@@ -25,7 +25,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Tokens of the first sequence, with logits behind the last.
+    /// Tokens of the first sequence, with logits after the last.
     pub fn prompt(ids: &[u32]) -> Self {
         let mut batch = Self::new();
         for (index, id) in ids.iter().enumerate() {

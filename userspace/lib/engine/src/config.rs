@@ -15,7 +15,7 @@ use crate::{EngineError, limits};
 pub struct Experts {
     /// How many there are in a layer.
     pub count: usize,
-    /// How many a token goes through.
+    /// How many of them each token passes through.
     pub used: usize,
 }
 
@@ -49,17 +49,17 @@ pub struct Temperature {
 }
 
 impl Temperature {
-    /// What a query at a position is multiplied by.
+    /// The factor of a query at a position.
     pub fn at(&self, position: usize) -> f32 {
         let lengths = position.checked_div(self.length).unwrap_or(0);
         (1.0 + f64::from(self.scale) * libm::log(1.0 + lengths as f64)) as f32
     }
 }
 
-/// What a model is like.
+/// The shape of a model.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What its architecture says.
+    /// Its architecture.
     pub architecture: Architecture,
     /// Tokens that it was made for.
     pub context: usize,
@@ -87,19 +87,19 @@ pub struct Config {
     pub window_rope: RopeConfig,
     /// Layers with a window, if there are any.
     pub window: Option<Window>,
-    /// What scores are multiplied by.
+    /// The factor of scores.
     pub attention_scale: f32,
     /// By how much queries grow with their position, if they do.
     pub attention_temperature: Option<Temperature>,
-    /// Where scores are capped softly.
+    /// Bound of the soft cap of scores.
     pub attention_cap: Option<f32>,
-    /// Where logits are capped softly.
+    /// Bound of the soft cap of logits.
     pub logit_cap: Option<f32>,
-    /// What embeddings are multiplied by.
+    /// The factor of embeddings.
     pub embedding_scale: f32,
-    /// How a text's vector is made; none where the model is to rank texts and not to embed them.
+    /// How a text's vector is made; none if the model is to rank texts and not to embed them.
     pub pooling: Option<Pooling>,
-    /// Types of tokens, where the file says how many there are.
+    /// Types of tokens, if the file says how many there are.
     pub token_types: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Config {
     /// Reads the metadata of a file.
     ///
     /// # Errors
-    /// [`EngineError`] where a key is missing or its value cannot be.
+    /// [`EngineError`] if a key is missing or its value cannot be.
     pub fn of(header: &Header<'_>) -> Result<Self, EngineError> {
         let key = "general.architecture";
         let name = match header.get(key) {
@@ -232,7 +232,7 @@ const ORIGINAL: &str = "rope.scaling.original_context_length";
 /// How many types of tokens there are.
 pub(crate) const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
 
-/// The number that a list has for every layer, where it is the same one.
+/// The number that a list has for every layer, if it is the same one.
 fn same_in_all(value: &Value<'_>) -> Option<u64> {
     let mut counts = value.as_array()?.iter().map(|value| value.as_u64());
     let first = counts.next()??;
@@ -280,7 +280,7 @@ impl Entries<'_, '_> {
         let Some(number) = value.as_f64().or(whole) else {
             return Err(EngineError::entry(&key, "is not a number"));
         };
-        // What is not a number is in no range.
+        // NaN is in no range.
         if !range.contains(&number) {
             let why = format!("is {number}; {} to {} is accepted", range.start(), range.end());
             return Err(EngineError::entry(&key, why));
@@ -297,8 +297,8 @@ impl Entries<'_, '_> {
         Ok(tokens.map(|tokens| Window { tokens, pattern }))
     }
 
-    /// How a text's vector is made. A file that says nothing, or that tokens stay apart, gets the mean: what is asked for
-    /// is one vector of a text.
+    /// How a text's vector is made. A file that says nothing, or that tokens stay separate, gets the mean: the result
+    /// is one vector for a text.
     fn pooling(&self) -> Result<Option<Pooling>, EngineError> {
         Ok(match self.count("pooling_type", 0..=4)? {
             Some(2) => Some(Pooling::First),
@@ -308,7 +308,7 @@ impl Entries<'_, '_> {
         })
     }
 
-    /// Whether tokens see those behind them is the architecture's; a file that says otherwise is of another one.
+    /// Whether tokens attend to later ones is the architecture's; a file that says otherwise is of another one.
     fn check_direction(&self, architecture: &Architecture) -> Result<(), EngineError> {
         let key = self.key("attention.causal");
         match self.header.get(&key) {

@@ -1,8 +1,8 @@
 //! Texts become vectors.
 //!
-//! Where tokens see those behind them, no token goes through a layer before the keys of all are there. So texts go
-//! through the model layer by layer, and each half of a layer, that of keys and that of what is found with them, in
-//! pieces of some tokens. Whoever cancels between two pieces waits for one only, however long the texts are.
+//! If tokens attend to later ones, no token passes a layer before the keys of all are there. So texts pass through the
+//! model layer by layer. Each half of a layer, that of keys and that of attention, is computed in pieces of some
+//! tokens. A cancellation between two pieces waits for one piece only, however long the texts are.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,14 +24,14 @@ pub struct Encoder<'m> {
     model: &'m Model<'m>,
     machine: Machine<'m>,
     cache: CacheType,
-    /// Of pieces in the two halves of a layer, which do not take the same time.
+    /// Times of pieces in the two halves of a layer, which differ.
     keys_pace: Pace<'m>,
     mixed_pace: Pace<'m>,
     forward: Forward,
     texts: Option<Texts<'m>>,
 }
 
-/// What is done to the tokens, one after the other.
+/// The steps for the tokens, in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Their embeddings are read.
@@ -61,7 +61,7 @@ impl<'m> Encoder<'m> {
     /// [`Model::cache_type`] has it. With a clock, in nanoseconds since a time that stays the same, pieces are over within some 40 ms.
     ///
     /// # Errors
-    /// [`EngineError::EmbedsNothing`] where the model is not for this.
+    /// [`EngineError::EmbedsNothing`] if the model is not for this.
     pub fn new(
         model: &'m Model<'m>,
         machine: Machine<'m>,
@@ -86,8 +86,8 @@ impl<'m> Encoder<'m> {
     /// Takes texts, each of which is one list of tokens. Those that were on their way are forgotten.
     ///
     /// # Errors
-    /// [`EngineError`] where a text has no tokens, more than the context holds, or one that the vocabulary does not
-    /// have, or there is no memory for all.
+    /// [`EngineError`] if a text has no tokens, more than the context holds, or one that the vocabulary does not have,
+    /// or there is no memory for all.
     pub fn begin(&mut self, texts: &[Vec<u32>]) -> Result<(), EngineError> {
         self.texts = None;
         let config = &self.model.config;
@@ -126,7 +126,7 @@ impl<'m> Encoder<'m> {
     /// Does a bounded piece of work. Once all is done, and with texts only, it gives a vector of length one for each.
     ///
     /// # Errors
-    /// [`EngineError::NoVector`] where a vector has something else than numbers in it. The texts are then forgotten.
+    /// [`EngineError::NoVector`] if a vector has something else than numbers in it. The texts are then forgotten.
     pub fn step(&mut self) -> Result<Option<Vec<Vec<f32>>>, EngineError> {
         let Some(texts) = &mut self.texts else { return Ok(None) };
         let pace = match texts.stage {
@@ -136,7 +136,7 @@ impl<'m> Encoder<'m> {
         let began = pace.now();
         let piece = texts.done..texts.done.saturating_add(pace.tokens()).min(texts.ids.len());
         texts.take(self.model, self.machine, &mut self.forward, piece.clone());
-        // Reading embeddings takes next to no time, which does not tell how long keys take.
+        // Reading embeddings takes almost no time, which says nothing about keys.
         if texts.stage != Stage::Embeddings {
             pace.passed(piece.len(), began);
         }
@@ -149,7 +149,7 @@ impl<'m> Encoder<'m> {
     }
 }
 
-/// What there is no room for where a text is too long.
+/// Part of the error message for a text that is too long.
 const BETWEEN: &str = "what passes between the layers; embed shorter texts";
 
 /// Room for some numbers of each token.
@@ -202,7 +202,7 @@ impl Texts<'_> {
         }
     }
 
-    /// Goes on behind the tokens up to `done`; says whether there is nothing left.
+    /// Continues after the tokens up to `done`; returns whether nothing is left.
     fn go_on(&mut self, model: &Model<'_>, done: usize) -> bool {
         self.done = done;
         if done < self.ids.len() {
@@ -232,7 +232,7 @@ impl Texts<'_> {
     }
 }
 
-/// The vector of length one of a text whose tokens have these states; one of zeros stays as it is.
+/// The vector of length one for a text whose tokens have these states; zeros stay zeros.
 fn vector(states: &[f32], width: usize, pooling: Pooling) -> Result<Vec<f32>, EngineError> {
     let mut rows = states.chunks_exact(width);
     let pooled: Vec<f64> = match pooling {

@@ -1,18 +1,18 @@
-//! Why a file cannot be run, or a pass cannot be made, in words.
+//! Why a file cannot be run, or a pass cannot be made, with the message.
 
 use alloc::string::{String, ToString};
 use core::fmt;
 
 use capos_gguf::GgufError;
 
-/// What is wrong, and where.
+/// The problem, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineError {
     /// The container does not hold together.
     File(GgufError),
     /// An architecture that the engine does not know.
     Architecture {
-        /// What `general.architecture` says.
+        /// The value of `general.architecture`.
         found: String,
     },
     /// A metadata entry that is not there.
@@ -43,7 +43,7 @@ pub enum EngineError {
     Kernels {
         /// Its name.
         name: String,
-        /// What is missing.
+        /// The missing feature of the processor or the program.
         why: &'static str,
     },
     /// A token that the vocabulary does not have.
@@ -53,7 +53,7 @@ pub enum EngineError {
         /// Tokens in the vocabulary.
         vocabulary: usize,
     },
-    /// A batch that cannot go through the model.
+    /// A batch that cannot pass through the model.
     Batch {
         /// What is wrong with it.
         why: &'static str,
@@ -70,20 +70,20 @@ pub enum EngineError {
         /// Tokens that the cache was made for.
         positions: usize,
     },
-    /// A setting of the sampler that cannot be meant.
+    /// A setting of the sampler that is out of range.
     Sampling {
         /// Its name.
         setting: &'static str,
-        /// What it is.
+        /// Its value.
         value: f32,
         /// The smallest that is accepted.
         least: f32,
         /// The largest that is accepted.
         most: f32,
     },
-    /// A constraint that cannot go on.
+    /// A constraint that cannot continue.
     Constraint {
-        /// What is wrong, as a sentence that begins with "the constraint".
+        /// The problem, as a sentence that begins with "the constraint".
         why: String,
     },
     /// No token that may be next has a logit that is a number.
@@ -92,11 +92,11 @@ pub enum EngineError {
     WritesNothing,
     /// A vector was asked of a model that makes none.
     EmbedsNothing,
-    /// The vector of a text has numbers in it that are none.
+    /// The vector of a text contains NaN or infinity.
     NoVector,
     /// There is no memory for this.
     Memory {
-        /// What it was wanted for.
+        /// Its purpose.
         what: &'static str,
     },
 }

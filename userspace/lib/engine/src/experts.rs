@@ -1,4 +1,4 @@
-//! Experts: each token goes through the few that a router names.
+//! Experts: each token passes through the few that a router selects.
 
 use alloc::vec::Vec;
 

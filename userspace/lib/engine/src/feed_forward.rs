@@ -21,7 +21,7 @@ impl FeedForwardScratch {
     }
 }
 
-/// Parts of a single row that is gated by several threads have a multiple of so many numbers.
+/// If several threads gate one row, each of their parts is a multiple of this many numbers.
 const GATES_TOGETHER: usize = 64;
 
 /// Writes the results for all rows of `input` to `out`.
@@ -48,7 +48,7 @@ pub(crate) fn dense(
             gate.add_bias(gates);
             weights.up.add_bias(ups);
         }
-        // What goes through the activation alone is gated with ones.
+        // Values that pass through the activation alone are gated with ones.
         None => {
             multiply(machine, input, &mut [Product { tensor: &weights.up.matrix, out: &mut *gates }]);
             weights.up.add_bias(gates);

@@ -1,4 +1,4 @@
-//! A pass: a batch goes through all layers.
+//! A pass: a batch passes through all layers.
 
 use alloc::vec::Vec;
 
@@ -49,11 +49,11 @@ impl Forward {
         rows.saturating_add(self.feed_forward.bytes()).saturating_add(self.experts.bytes())
     }
 
-    /// Runs the batch. Its tokens are added to their caches. What comes back has a row of logits for
-    /// each token that asks for them.
+    /// Runs the batch. Its tokens are added to their caches. The result has a row of logits for each
+    /// token that asks for them.
     ///
     /// # Errors
-    /// [`EngineError`] where the batch cannot be run, or the model writes nothing; the caches are then as they were.
+    /// [`EngineError`] if the batch cannot be run, or the model writes nothing; the caches are then as they were.
     pub fn pass(
         &mut self,
         model: &Model<'_>,
@@ -186,7 +186,7 @@ impl Forward {
         }
     }
 
-    /// The second half: what the queries find in the caches is added to the state.
+    /// The second half: the attention's result is added to the state.
     pub(crate) fn mix(
         &mut self,
         machine: Machine<'_>,
@@ -265,7 +265,7 @@ impl Forward {
     }
 }
 
-/// What goes into a part: the state, behind a norm if there is one.
+/// The input of a part: the state, after a norm if there is one.
 fn norm_rows(pool: &dyn Pool, state: &[f32], weights: Option<&[f32]>, config: &Config, out: &mut Activations) {
     let width = config.width.max(1);
     let count = state.len().checked_div(width).unwrap_or(0);

@@ -1,11 +1,10 @@
 //! Language models in GGUF files, run on the processor.
 //!
-//! A file is given as one slice, usually a mapping, and weights are read where they lie in it.
-//! [`Model::open`] checks all that a pass relies on and refuses a file in words
-//! ([`EngineError`]). A [`Forward`] takes a [`Batch`] of tokens through the layers; what
-//! sequences have seen is kept in a [`Cache`] each. What computes is a [`Machine`]: a set of
-//! [`kernel`]s, and the threads of a [`Pool`]. A [`Generation`] does all that for several requests
-//! at once. An [`Encoder`] makes vectors of texts.
+//! A file is one slice, usually a mapping, and weights are read in place. [`Model::open`] checks
+//! everything that a pass relies on and rejects a file with an [`EngineError`]. A [`Forward`] takes
+//! a [`Batch`] of tokens through the layers; each sequence has a [`Cache`] of its keys and values.
+//! A [`Machine`] computes: a set of [`kernel`]s and the threads of a [`Pool`]. A [`Generation`]
+//! serves several requests at once. An [`Encoder`] computes vectors of texts.
 //!
 //! ```no_run
 //! use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
@@ -74,7 +73,7 @@ pub use product::{Machine, Product, multiply};
 pub use sampler::{Sampler, Sampling, greedy};
 pub use tensor::Tensor;
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Width of the state between layers.
     pub const WIDTH: usize = 1 << 17;

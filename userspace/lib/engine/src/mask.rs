@@ -1,11 +1,11 @@
-//! A set of tokens, of which the next one may be.
+//! The set of tokens that may come next.
 
 use alloc::vec::Vec;
 
 /// For each token of a vocabulary whether it is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
-    /// 32 tokens a word, from the lowest bit on. Bits behind the last token are never set.
+    /// 32 tokens a word, from the lowest bit on. Bits after the last token are never set.
     words: Vec<u32>,
     tokens: usize,
 }
@@ -48,7 +48,7 @@ impl Mask {
         }
     }
 
-    /// Takes over a set of 32 tokens a word, from the lowest bit on; tokens behind its end are forbidden.
+    /// Takes over a set of 32 tokens a word, from the lowest bit on; tokens after its end are forbidden.
     pub fn copy_from(&mut self, words: &[u32]) {
         let given = words.iter().copied().chain(core::iter::repeat(0));
         self.words.iter_mut().zip(given).for_each(|(to, from)| *to = from);
@@ -78,7 +78,7 @@ impl Mask {
         Some((self.words.get_mut(index / 32)?, 1 << (id % 32)))
     }
 
-    /// Clears what is behind the last token.
+    /// Clears what is after the last token.
     fn cut(&mut self) {
         if let (Some(last), used @ 1..) = (self.words.last_mut(), self.tokens % 32) {
             *last &= (1u32 << used).wrapping_sub(1);

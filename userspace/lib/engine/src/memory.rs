@@ -1,5 +1,5 @@
-//! How much memory running a model takes, by what its file says of its shape. Nothing here is less than what is used, so
-//! that whoever grants so much is asked for no more; the weights, which lie in the file's mapping, are not in it.
+//! How much memory running a model takes, by the shape in its file. Nothing here is less than the actual use, so a
+//! grant of this size suffices. The weights, which are in the file's mapping, are not counted.
 
 use crate::activations::{CHUNK, FLOAT_ROWS, FloatTile, GROUP, Lanes, TILE_COLUMNS, TILE_ROWS, Tile};
 use crate::attention::{PART_BYTES, SCORES_TOGETHER};
@@ -9,7 +9,7 @@ use crate::kernel::FEW_ROWS;
 
 /// Vectors that are taken together in attention at most, whatever the kernels.
 const VECTORS_TOGETHER: u64 = 32;
-/// Bytes of what is known of a tensor: its name's length, shape, type and place, and a vector's head.
+/// Bytes of a tensor's record: its name's length, shape, type and place, and a vector's head.
 const TENSOR: u64 = 512;
 /// Norms and biases of a layer, as multiples of the width of the state.
 const WIDE_VECTORS: u64 = 8;
@@ -33,7 +33,7 @@ pub fn token_bytes(config: &Config) -> u64 {
     of(CacheType::F16).max(of(CacheType::Q8_0))
 }
 
-/// Bytes that passes take beside keys and values, where sequences have at most `context` tokens.
+/// Bytes that passes take besides keys and values, if sequences have at most `context` tokens.
 pub fn pass_bytes(config: &Config, vocabulary: u64, load: Load, context: u64) -> u64 {
     let Load { prefill, sequences, threads } = load;
     // Every sequence that is written has a token in each pass.
@@ -43,7 +43,7 @@ pub fn pass_bytes(config: &Config, vocabulary: u64, load: Load, context: u64) ->
     let (queries, mixed) = (wide(config.queries()), wide(config.mixed()));
     let floats = |columns: u64| product(&[rows, columns, 4]);
     let mut parts = [
-        // The state and what is added to it.
+        // The state and the addition to it.
         floats(width),
         floats(width),
         floats(queries),
@@ -63,7 +63,7 @@ pub fn pass_bytes(config: &Config, vocabulary: u64, load: Load, context: u64) ->
         let chosen = [floats(experts), activations(rows, width), floats(width), product(&[rows, experts, 16])];
         parts = chosen.into_iter().fold(parts, u64::saturating_add);
     }
-    // A buffer that grows may be twice as large as what is in it.
+    // A buffer that grows may be twice as large as its content.
     let buffers = parts.saturating_mul(2);
 
     let group = wide(config.heads).checked_div(wide(config.kv_heads)).unwrap_or(1);

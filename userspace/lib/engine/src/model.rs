@@ -13,7 +13,7 @@ use crate::rope::Rope;
 use crate::tensor::{Tensor, Tensors};
 use crate::weights::{Layer, Weights};
 
-/// A model whose weights lie in the file's mapping.
+/// A model whose weights are in the file's mapping.
 pub struct Model<'a> {
     pub(crate) config: Config,
     pub(crate) weights: Weights<'a>,
@@ -27,7 +27,7 @@ impl<'a> Model<'a> {
     /// Reads a whole file. Sequences are to have at most `context` tokens, or as many as the model was made for.
     ///
     /// # Errors
-    /// [`EngineError`] where the file is malformed, or not one that the engine can run.
+    /// [`EngineError`] if the file is malformed, or not one that the engine can run.
     pub fn open(file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
         let header = Header::parse(file, file.len() as u64)?;
         Self::new(&header, file, context)
@@ -46,12 +46,12 @@ impl<'a> Model<'a> {
             let why = format!("has {rows} rows, and the vocabulary has {tokens} tokens, each of which needs one");
             return Err(EngineError::tensor("token_embd.weight", why));
         }
-        // Where positions have rows, there are no others.
+        // If positions have rows, there are no others.
         let positions = weights.input.as_ref().and_then(|input| input.positions);
         let most = positions.map_or(crate::limits::CONTEXT, |positions| positions.rows());
         let context = context.unwrap_or(config.context).clamp(1, most);
         let factors = &weights.rope_factors;
-        // Without a note of what it was trained with, all that the model was made for is long.
+        // Without a note of the trained context, the model's full context counts as long.
         let by_length = if context > config.rope.original { &factors.long } else { &factors.short };
         let rope = Rope::new(&config.rope, by_length.as_ref().or(factors.any.as_ref()).map(Vec::as_slice));
         let window_rope = match config.window_rope == config.rope {
@@ -61,12 +61,13 @@ impl<'a> Model<'a> {
         Ok(Self { config, weights, rope, window_rope, context, unused: tensors.unused().collect() })
     }
 
-    /// What it is like.
+    /// Its shape.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The names of tensors in the file that it is not made of: of models beside it that change nothing of its answers.
+    /// The names of tensors in the file that this model does not use: those of additional models that do not affect its
+    /// answers.
     pub fn unused(&self) -> &[&'a str] {
         &self.unused
     }
@@ -88,13 +89,14 @@ impl<'a> Model<'a> {
         if known { Ok(()) } else { Err(EngineError::Token { id, vocabulary }) }
     }
 
-    /// Whether it can write: it tells how likely each token is behind others. One that cannot embeds texts.
+    /// Whether it can write: it computes how likely each token is after others. One that cannot embeds texts.
     pub fn writes(&self) -> bool {
         self.weights.head.is_some()
     }
 
-    /// How keys and values are kept where nothing else is asked for: as the kernels are quickest with. Where the layers'
-    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all else.
+    /// How keys and values are kept if nothing else is asked for: as the kernels are quickest with. If the layers'
+    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all
+    /// else.
     pub fn cache_type(&self, kernels: &dyn Kernels) -> CacheType {
         let is_float = |layer: &Layer<'_>| {
             [&layer.query, &layer.key, &layer.value, &layer.output].iter().all(|linear| linear.matrix.kind().is_float())

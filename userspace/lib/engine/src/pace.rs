@@ -1,10 +1,10 @@
 //! How many tokens go through the model in one pass.
 
-/// Nanoseconds that a pass may take, so that whoever cancels or waits for the next token waits no longer.
+/// Nanoseconds that a pass may take, so that cancellation and the next token wait no longer.
 const PASS: u64 = 40_000_000;
 
-/// Tokens of a pass at least: six take about three times as long as one, which cannot be divided, where a pass takes
-/// long, that is where the processor is emulated.
+/// Tokens of a pass at least: six take about three times as long as one, which cannot be divided, if a pass takes long,
+/// that is if the processor is emulated.
 const LEAST: usize = 6;
 
 /// Tokens of the first pass, before it is known how long one takes.
@@ -35,7 +35,7 @@ impl<'m> Pace<'m> {
         self.clock.map_or(0, |clock| clock())
     }
 
-    /// Tells that a pass of so many tokens, which began at `began`, is over.
+    /// Records that a pass of `count` tokens, which began at `began`, is over.
     pub fn passed(&mut self, count: usize, began: u64) {
         if self.clock.is_none() {
             return;
@@ -44,8 +44,8 @@ impl<'m> Pace<'m> {
         let affordable =
             u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(PASS).checked_div(elapsed).unwrap_or(0);
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
-        // A small pass that was over in time does not tell how long a large one takes. And one that was over sooner by
-        // chance must not make the next one far too long.
+        // A small pass that was over in time says nothing about a large one. And one that was over sooner by chance
+        // must not make the next one far too long.
         if count >= self.tokens || elapsed > PASS {
             self.tokens = affordable.min(self.tokens.saturating_mul(2)).max(LEAST).min(self.most);
         }

@@ -11,7 +11,7 @@ pub trait Pool: Sync {
     fn threads(&self) -> usize;
 
     /// Runs `work` on the caller's thread, and once at most on each of the others, and comes back when it has ended wherever
-    /// it began. A thread may be busy elsewhere, so each has to take of what there is to do until nothing is left.
+    /// it began. A thread may be busy elsewhere, so each takes work until none is left.
     fn run(&self, work: &(dyn Fn() + Sync));
 }
 
@@ -33,8 +33,8 @@ impl Pool for Single {
 /// for only briefly.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Lets the threads take the parts one after another. What a part comes to must not depend on
-/// which thread takes it.
+/// Lets the threads take the parts one after another. The result of a part must not depend on the
+/// thread that computes it.
 pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + Sync) {
     if pool.threads() < 2 || parts.len() < 2 {
         parts.into_iter().for_each(work);
@@ -52,7 +52,7 @@ pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + 
     });
 }
 
-/// Rows that are worth handing to other threads, where each is done soon.
+/// Rows that are worth sharing with other threads, if each is done soon.
 const ROWS_SHARED: usize = 8;
 
 /// How many of `count` rows to put into a part: all, if they are few.

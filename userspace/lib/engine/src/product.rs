@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 /// Rows of a matrix that the kernels take together.
 const ROWS_TOGETHER: usize = 32;
 
-/// What computes: kernels and the threads they run on.
+/// The computing machine: kernels and the threads that they run on.
 #[derive(Clone, Copy)]
 pub struct Machine<'m> {
     /// Kernels.

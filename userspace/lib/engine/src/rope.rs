@@ -25,7 +25,7 @@ pub struct Yarn {
     pub factor: f32,
     /// Tokens that the model was trained with.
     pub original: usize,
-    /// Turns by which the angle of a pair must have come round over the trained context to be left as it is.
+    /// A pair whose angle turns at least this often over the trained context is not scaled.
     pub fast: f32,
     /// Turns up to which the angle of a pair is scaled in full.
     pub slow: f32,
@@ -33,7 +33,7 @@ pub struct Yarn {
     pub log_multiplier: f32,
 }
 
-/// What the metadata says of a rotary embedding.
+/// The metadata of a rotary embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeConfig {
     /// Which values are turned together.
@@ -44,7 +44,7 @@ pub struct RopeConfig {
     pub base: f32,
     /// Scaling.
     pub scaling: Scaling,
-    /// What the turned values are multiplied by.
+    /// The factor of the turned values.
     pub magnitude: f32,
     /// Tokens that the model was trained with before its context was made longer, or 0.
     pub original: usize,
@@ -60,7 +60,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Works out the angles; `factors` divide them pair by pair, where the file has any.
+    /// Works out the angles; `factors` divide them pair by pair, if the file has any.
     pub fn new(config: &RopeConfig, factors: Option<&[f32]>) -> Self {
         let dimensions = config.dimensions as f64;
         let base = f64::from(config.base);

@@ -9,25 +9,25 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::EngineError;
 use crate::mask::Mask;
 
-/// The token with the largest logit, of equals the first. What is not a number is never chosen,
-/// except where nothing is one: then the first token is.
+/// The token with the largest logit, of equals the first. NaN is never chosen, except if there is
+/// no other number: then the first token is.
 pub fn greedy(logits: &[f32]) -> u32 {
     largest(candidates(logits, None)).map_or(0, |candidate| candidate.id)
 }
 
-/// How tokens are chosen. What is not set (see [`Sampling::default`]) changes nothing; by default the likeliest token
-/// is taken each time.
+/// How tokens are chosen. Settings at their default (see [`Sampling::default`]) change nothing; by default the
+/// likeliest token is taken each time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by it; at 0 the likeliest token is taken.
     pub temperature: f32,
-    /// So many of the likeliest tokens stay; all at 0.
+    /// Only this many of the likeliest tokens stay; 0 keeps all.
     pub top_k: usize,
     /// The likeliest tokens that together have this probability stay.
     pub top_p: f32,
     /// Tokens that have this part of the likeliest one's probability stay.
     pub min_p: f32,
-    /// Logits of tokens among the latest [`REPETITION_WINDOW`] are divided by it, or multiplied where negative.
+    /// Logits of tokens among the latest [`REPETITION_WINDOW`] are divided by it, or multiplied if negative.
     pub repetition_penalty: f32,
     /// Where the random numbers begin. The same seed, settings and logits give the same tokens.
     pub seed: u64,
@@ -48,7 +48,7 @@ impl Sampling {
     /// # Errors
     /// [`EngineError::Sampling`] with the setting.
     pub fn check(&self) -> Result<(), EngineError> {
-        // What is not a number is in no range.
+        // NaN is in no range.
         let within = |setting, value: f32, range: core::ops::RangeInclusive<f32>| match range.contains(&value) {
             true => Ok(()),
             false => Err(EngineError::Sampling { setting, value, least: *range.start(), most: *range.end() }),
@@ -96,7 +96,7 @@ impl Sampler {
         Ok(Self { sampling, random, candidates: Vec::new(), penalised: Vec::new() })
     }
 
-    /// The next token of a sequence whose tokens so far are `tokens`, by the logits behind them. None where no allowed
+    /// The next token of a sequence whose tokens so far are `tokens`, by the logits after them. None if no allowed
     /// token has a logit that is a number.
     pub fn choose(&mut self, logits: &[f32], allowed: Option<&Mask>, tokens: &[u32]) -> Option<u32> {
         let sampling = self.sampling;
@@ -154,7 +154,7 @@ fn penalise(logits: &[f32], penalty: f32, tokens: &[u32], penalised: &mut Vec<f3
     }
 }
 
-/// Keeps so many of the largest and sorts them.
+/// Keeps this many of the largest and sorts them.
 fn keep_largest(candidates: &mut Vec<Candidate>, count: usize) {
     if count < candidates.len() {
         candidates.select_nth_unstable_by(count, Candidate::order);

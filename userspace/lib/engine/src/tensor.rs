@@ -11,7 +11,7 @@ use capos_gguf::Header;
 use crate::EngineError;
 use crate::block::{Kind, dequantise_row};
 
-/// Rows of numbers that lie in the file's mapping and are never copied.
+/// Rows of numbers that are in the file's mapping and are never copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
     kind: Kind,

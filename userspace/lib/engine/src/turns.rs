@@ -18,7 +18,7 @@ impl<'m> Turns<'m> {
         Self { rope, all: Vec::new() }
     }
 
-    /// Makes room for so many tokens.
+    /// Makes room for this many tokens.
     fn reserve(&mut self, tokens: usize) -> Result<(), TryReserveError> {
         self.all.try_reserve_exact(tokens.saturating_mul(self.rope.pairs()))
     }
@@ -34,7 +34,7 @@ impl<'m> Turns<'m> {
         }
     }
 
-    /// Turns all heads of tokens, of which the first is that of place `first`.
+    /// Turns all heads of tokens; the first token has place `first`.
     pub fn apply(&self, first: usize, values: &mut [f32], width: usize, head_size: usize) {
         let pairs = self.rope.pairs().max(1);
         let turns = self.all.chunks_exact(pairs).skip(first);
@@ -50,7 +50,7 @@ impl<'m> Turns<'m> {
 pub(crate) struct Rotations<'m> {
     model: &'m Model<'m>,
     all: Turns<'m>,
-    /// Of layers with a window, where these are turned otherwise.
+    /// For layers with a window, if these are turned differently.
     windows: Option<Turns<'m>>,
 }
 
@@ -63,7 +63,7 @@ impl<'m> Rotations<'m> {
         Self { model, all: Turns::new(&model.rope), windows }
     }
 
-    /// Makes room for so many tokens.
+    /// Makes room for this many tokens.
     ///
     /// # Errors
     /// There is none.

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::tensor::{Tensor, Tensors};
 use crate::{EngineError, limits};
 
-/// A matrix, and what is added to its products.
+/// A matrix, and the addition to its products.
 pub(crate) struct Linear<'a> {
     pub matrix: Tensor<'a>,
     pub bias: Option<Vec<f32>>,
@@ -53,7 +53,7 @@ impl Dense<'_> {
     }
 }
 
-/// What stands behind the attention of a layer.
+/// The parts of a layer after the attention.
 pub(crate) enum FeedForward<'a> {
     Dense(Dense<'a>),
     Experts { router: Tensor<'a>, experts: Vec<Dense<'a>> },
@@ -74,11 +74,11 @@ pub(crate) struct LayerNorm {
 /// Norms of a part of a layer.
 #[derive(Default)]
 pub(crate) struct PartNorms {
-    /// Of the state, as it goes in.
+    /// For the state, before the part.
     pub input: Option<Vec<f32>>,
-    /// Of what comes out, before it is added to the state.
+    /// For the result, before it is added to the state.
     pub result: Option<Vec<f32>>,
-    /// Of the state, once that is added.
+    /// For the state, after that is added.
     pub sum: Option<LayerNorm>,
 }
 
@@ -93,17 +93,17 @@ pub(crate) struct Layer<'a> {
     pub feed_forward: FeedForward<'a>,
 }
 
-/// What an encoder adds to the embedding of a token.
+/// An encoder's additions to the embedding of a token.
 pub(crate) struct Input<'a> {
-    /// Of the one type of tokens that texts are made of.
+    /// For the one type of tokens that texts are made of.
     pub kind: Option<Vec<f32>>,
     /// A row for each position.
     pub positions: Option<Tensor<'a>>,
-    /// Of the sum.
+    /// For the sum.
     pub norm: LayerNorm,
 }
 
-/// What makes logits of the state behind the last layer.
+/// Computes logits from the state after the last layer.
 pub(crate) struct Head<'a> {
     pub norm: Vec<f32>,
     pub output: Linear<'a>,
@@ -112,12 +112,12 @@ pub(crate) struct Head<'a> {
 /// All of them.
 pub(crate) struct Weights<'a> {
     pub embedding: Tensor<'a>,
-    /// What is added to it, in an encoder.
+    /// The additions to it, in an encoder.
     pub input: Option<Input<'a>>,
     pub layers: Vec<Layer<'a>>,
     /// None in an encoder.
     pub head: Option<Head<'a>>,
-    /// What divides the angles of the rotary embedding, for the trained context and for a longer one.
+    /// Divisors of the rotary embedding's angles, for the trained context and for a longer one.
     pub rope_factors: RopeFactors,
 }
 
@@ -174,8 +174,8 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Whether a tensor takes part in what a model of texts computes, by its name. Others belong to models of pictures and sounds
-/// in the same file, and to what ranks texts, which is never computed.
+/// Whether a tensor takes part in the computation of a model of texts, by its name. Others belong to models of pictures
+/// and sounds in the same file, and to ranking of texts, which is never computed.
 fn is_of_the_text(name: &str) -> bool {
     ["blk.", "output", "token_embd", "token_types", "position_embd", "rope"].iter().any(|part| name.starts_with(part))
 }

@@ -1,4 +1,4 @@
-//! Blocks of every quantised type against what the format's own reference makes of them
+//! Blocks of every quantised type against the values of the format's own reference
 //! (`tests/infer/make_blocks.py`).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.

@@ -16,10 +16,10 @@ use capos_engine_threads::Threads;
 use serde_json::Value;
 use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 
-/// How much further from the reference vectors may be where keys and values are kept as bytes.
+/// How much further from the reference vectors may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// The same where they decide which experts a token goes through.
+/// The same if they decide which experts a token goes through.
 const OF_EXPERTS: f64 = 1e-1;
 
 /// Most tokens of a piece.
@@ -37,7 +37,7 @@ fn lists<T>(value: &Value, of: impl Fn(&Value) -> T) -> Vec<T> {
     value.as_array().unwrap().iter().map(of).collect()
 }
 
-/// Lists of tokens and what the reference makes of them.
+/// Lists of tokens and the reference's results for them.
 fn cases(value: &Value) -> (Vec<Vec<u32>>, Vec<Vec<f64>>) {
     (lists(&value["ids"], tokens), lists(&value["vectors"], numbers))
 }
@@ -139,7 +139,7 @@ fn b03_language_models_embed_too() {
     }
 }
 
-/// Kernels that give the same bits whatever goes through the model together.
+/// Kernels that give the same bits whatever is in the batch.
 fn exact() -> &'static dyn Kernels {
     kernel::named("scalar").unwrap()
 }

@@ -21,7 +21,7 @@ fn request(prompt: &[u32], limit: usize) -> Request {
     Request { prompt: prompt.to_vec(), limit, ..Request::default() }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Outcome {
     tokens: Vec<u32>,
@@ -75,7 +75,7 @@ fn run_one(generation: &mut Generation<'_>, request: Request, constraint: Option
     finish(generation, &[id]).remove(0)
 }
 
-/// The likeliest tokens behind a prompt, without any of what is tested here.
+/// The likeliest tokens after a prompt, without any of the tested code.
 fn likeliest(model: &Model<'_>, machine: Machine<'_>, prompt: &[u32], count: usize) -> Vec<u32> {
     let cache = Cache::of_type(model.cache_type(machine.kernels), model.config(), model.context());
     let (mut forward, mut caches) = (Forward::new(), [cache]);
@@ -309,7 +309,7 @@ fn what_is_kept_stays_within_its_memory() {
         assert_eq!(again.usage().reused, reused, "{kept}");
         assert_eq!(again.tokens, expected.greedy);
     }
-    // Of two that do not both fit, the one that was used last stays.
+    // If two do not both fit, the one that was used last stays.
     let [one, other, third] = [&expected.ids[..], &expected.ids[1..], &expected.ids[2..]];
     let mut generation = Generation::new(&model, SCALAR, Options { kept: 128 * 45, ..Options::default() });
     for (prompt, reused) in [(one, 0), (other, 0), (one, 20), (third, 0), (one, 20), (third, 18), (other, 0)] {
@@ -332,7 +332,7 @@ fn a_request_is_cancelled_between_two_pieces_of_its_prompt() {
     let usage = Usage { prompt: 21, reused: 0, new: 0 };
     assert_eq!(generation.step(), [(id, Event::Finish { reason: Finish::Cancelled, usage })]);
     assert!(generation.idle());
-    // What had been read is of use to the next.
+    // The tokens that had been read are useful for the next request.
     let again = run_one(&mut generation, request(&expected.ids, 8), None);
     assert_eq!(again.usage().reused, 12);
     assert_eq!(again.tokens, expected.greedy);
@@ -384,7 +384,7 @@ fn each_cause_of_an_end_is_told_with_what_it_took() {
     };
     assert_eq!(end_of(request(&expected.ids, 0)), (Finish::Limit, 0));
     assert_eq!(end_of(request(&expected.ids, 2)), (Finish::Limit, 2));
-    // 24 tokens go through the model, and behind the last there is one more.
+    // 24 tokens pass through the model, and one more follows the last.
     assert_eq!(end_of(request(&expected.ids, 100)), (Finish::Full, 4));
     assert_eq!(end_of(request(&expected.ids, 4)), (Finish::Limit, 4));
     let end = expected.greedy[2];
@@ -413,10 +413,10 @@ fn what_cannot_be_run_is_refused_in_words() {
     assert!(generation.idle());
 }
 
-/// The tokens that a constraint was told of.
+/// The tokens that a constraint has received.
 type Accepted = Rc<RefCell<Vec<u32>>>;
 
-/// Sets of tokens, one after another, and behind them all.
+/// Sets of tokens, one after another, and after them all.
 struct Script {
     sets: Vec<Vec<u32>>,
     accepted: Accepted,
@@ -480,7 +480,7 @@ fn tokens_without_a_choice_go_through_the_model_in_one_pass() {
     let before = [&so_far[..], &[found.tokens[4]]].concat();
     assert_eq!(found.tokens[5..], likeliest(&model, SCALAR, &before, 1));
 
-    // Those that follow the prompt at once go with it, also where a pass has no room for all.
+    // Those that follow the prompt at once go with it, also if a pass has no room for all.
     for prefill in [512, 23, 22, 21, 4] {
         let mut generation = Generation::new(&model, SCALAR, Options { prefill, ..Options::default() });
         let (constraint, _) = script(&[&[3], &[4], &[5]]);
@@ -537,7 +537,7 @@ fn pieces_are_as_large_as_the_clock_allows_and_the_tokens_the_same() {
     let model = Model::open(&file, None).unwrap();
     let prompt = [&expected.ids[..], &expected.ids, &expected.ids, &expected.ids].concat();
     let tokens = likeliest(&model, SCALAR, &prompt, 4);
-    // Clocks that go on by so much at each look.
+    // Clocks that advance by this much at each reading.
     for (tick, first) in [(1, &[16, 32, 36][..]), (100_000_000, &[16, 6, 6, 6, 6])] {
         let time = RefCell::new(0u64);
         let clock = || {

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: refused in words, and no reason to end.
+//! Malformed files are rejected with an error message and never end the process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
@@ -116,7 +116,7 @@ fn no_tensor_of_the_text_is_left_alone() {
             assert!(said.contains(&format!("'{name}'")) && said.contains(architecture), "{said}");
         }
     }
-    // What belongs to others is told.
+    // Tensors of other models are reported.
     let parts = ["v.blk.0.attn_q.weight", "mm.0.weight", "cls.weight"];
     let with = parts.iter().fold(Parts::llama(), |all, name| all.with_tensor(name, TensorType::F32, &[3]));
     let file = with.file().unwrap();
@@ -159,7 +159,7 @@ fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, numbers: &[f32]) ->
     out
 }
 
-/// The logits behind some tokens.
+/// The logits after some tokens.
 fn logits(file: &[u8]) -> Vec<f32> {
     let model = Model::open(file, None).unwrap();
     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
@@ -167,7 +167,7 @@ fn logits(file: &[u8]) -> Vec<f32> {
     Forward::new().pass(&model, machine, &Batch::prompt(&[1, 2, 3]), &mut caches).unwrap().to_vec()
 }
 
-/// The biases of every product are added to what comes of it.
+/// The biases of every product are added to its result.
 #[test]
 fn biases_are_added() {
     for path in support::files(&folder()) {

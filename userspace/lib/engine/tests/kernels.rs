@@ -87,8 +87,8 @@ fn ways(kernels: &'static dyn Kernels) -> Vec<&'static dyn Kernels> {
     all
 }
 
-/// The products of what the blocks stand for with the activations as they are, each with the sum of all sizes that are
-/// added for it, which rounding errors grow with.
+/// The products of the blocks' values with the unquantised activations, each with the sum of the sizes of its terms,
+/// with which rounding errors grow.
 fn exact(matrix: &Tensor<'_>, activations: &Activations) -> Vec<(f64, f32)> {
     let mut weights = vec![0.0; matrix.columns()];
     let mut out = Vec::new();
@@ -127,8 +127,8 @@ fn products_are_those_of_the_reference() {
                 for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
                     let found = product(kernels, &tensor, &activations);
-                    // Of numbers of eight bits each is off by a 256th at most, and not all one way; of sums of two such
-                    // numbers a product is off by a 65536th.
+                    // The rounding error of eight bits is a 256th at most, in both directions; that of sums of two such
+                    // numbers is a 65536th.
                     let tiles = kernels.layout(ours, count) == Some(Layout::Sixteen);
                     let narrow = tiles && !ours.is_float();
                     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -239,7 +239,7 @@ fn what_is_no_number_is_quantised_as_by_the_reference() {
 fn a_row_is_quantised_by_several_threads_as_by_one() {
     let two = Threads::new(2).unwrap();
     for kernels in kernels() {
-        // What is behind the last whole group of 256 is filled up, and what was there before is not seen.
+        // Everything after the last whole group of 256 is filled up, and earlier content has no effect.
         for columns in [1024, 1536, 2080] {
             let seed = columns as u64;
             let expected = activations(&mut Random(seed), kernels, 1, columns);
@@ -409,7 +409,7 @@ fn rows_are_laid_out_as_near_as_they_have_to_be() {
     for kernels in kernels() {
         for (rows, columns) in [(1usize, 32usize), (16, 64), (7, 1), (16, 100), (3, 31)] {
             let values: Vec<f32> = (0..rows * columns).map(|_| random.number() * 1e3).collect();
-            // What was there before is written over.
+            // Earlier content is overwritten.
             let old = vec![FloatTile([[[0x7fff; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]); columns.div_ceil(TILE_COLUMNS)];
             let (mut tiles, mut rests) = (old.clone(), old);
             kernels.lay_out(values.chunks_exact(columns), &mut tiles, &mut rests);
@@ -455,7 +455,7 @@ fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
             for (values, meant) in values.chunks(32).zip(meant.chunks(32)) {
                 let largest = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
                 for (value, meant) in values.iter().zip(meant) {
-                    // Half a step, and what the scale loses to 16 bits.
+                    // Half a step, and the scale's rounding to 16 bits.
                     assert!((value - meant).abs() <= largest * (0.5 / 127.0 + 1.0 / 2048.0), "{value} became {meant}");
                 }
             }
@@ -505,7 +505,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
                 let same = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 2e-4 * most);
                 assert!(same, "{} with {heads} heads of {length}: {found:?}, not {expected:?}", kernels.name());
             }
-            // What is not a number stays none.
+            // NaN stays NaN.
             let (mut odd, mut odd_weights) = (vectors.clone(), weights.clone());
             odd[length - 1] = f32::NAN;
             odd_weights[0] = f32::INFINITY;

@@ -1,6 +1,6 @@
-//! The models in `tests/infer/models` beside llama.cpp: logits are no farther from the reference than its own, and greedy
-//! tokens are the same until two are nearly as likely. What llama.cpp said lies in `tests/infer/llama_cpp_models.json`;
-//! `make judge-infer` asks it again, with more prompts.
+//! The models in `tests/infer/models` compared with llama.cpp: logits are no farther from the reference than its own,
+//! and greedy tokens are the same until two are nearly as likely. The answers of llama.cpp are in
+//! `tests/infer/llama_cpp_models.json`; `make judge-infer` asks it again, with more prompts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -23,8 +23,8 @@ const STANDARD_ERRORS: f64 = 3.0;
 /// How many times as far from the reference as llama.cpp logits may be, whatever the chance.
 const MOST: f64 = 1.25;
 
-/// The standard error that comes from having one draw of weights: types whose activations both round alike are by this
-/// much nearer or farther (`make judge-infer` has several draws, over which that cancels out).
+/// The standard error that comes from having one draw of weights. Types whose activations both programs round alike
+/// differ by this much (`make judge-infer` has several draws, over which that cancels out).
 const OF_ONE_DRAW: f64 = 0.06;
 
 fn answers() -> BTreeMap<String, Value> {
@@ -32,7 +32,7 @@ fn answers() -> BTreeMap<String, Value> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A model as it is run in one sequence.
+/// A model that runs in one sequence.
 struct Run<'m> {
     model: &'m Model<'m>,
     kernels: &'static dyn Kernels,
@@ -71,7 +71,7 @@ fn check(kernels: &'static dyn Kernels) {
             let mean = logarithms.iter().sum::<f64>() / count;
             let variance = logarithms.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
             let error = (variance / count + OF_ONE_DRAW.powi(2)).sqrt();
-            // As they are kept where nothing else is asked for, keys and values as bytes are no farther than this either.
+            // As they are kept if nothing else is asked for, keys and values as bytes are no farther than this either.
             assert!(mean.exp() <= MOST, "{name} with {}, {way}: {:.3} times", kernels.name(), mean.exp());
             assert!(
                 mean <= STANDARD_ERRORS * error,
@@ -86,7 +86,7 @@ fn check(kernels: &'static dyn Kernels) {
             let mut run = Run::new(&model, kernels);
             let mut next = greedy(&run.feed(&case.ids));
             for ((their, reference), ahead) in tokens(theirs).into_iter().zip(&case.greedy).zip(&case.ahead) {
-                // Behind a near tie, and where llama.cpp leaves the reference, texts differ.
+                // After a near tie, and where llama.cpp leaves the reference, texts differ.
                 if *ahead < near || their != *reference {
                     break;
                 }
@@ -101,7 +101,7 @@ macro_rules! kernels {
     ($($test:ident: $name:literal;)*) => {
         $(#[test]
         fn $test() {
-            // A processor need not have them; then `kernels` says so.
+            // A processor may lack them; then `kernels` says that.
             if let Some(kernels) = kernels().into_iter().find(|kernels| kernels.name() == $name) {
                 check(kernels);
             }

@@ -1,4 +1,4 @@
-//! What running a model takes is no more than what is said before.
+//! Running a model takes no more memory than the estimate.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -43,6 +43,6 @@ fn a07_no_model_takes_more_than_its_shape_says() {
             assert!(cache.bytes() as u64 <= 300 * token_bytes(config), "{name}: {} bytes", cache.bytes());
         }
     }
-    // What is said is of use only where it is not far from what is so.
+    // An estimate is useful only if it is close to the actual use.
     assert!((1.0..16.0).contains(&least), "the nearest is {least} times what is used");
 }

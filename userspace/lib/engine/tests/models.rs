@@ -9,10 +9,10 @@ use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Singl
 use capos_engine_threads::Threads;
 use support::{distance, files, folder, kernels, read};
 
-/// How much further from the reference logits may be where keys and values are kept as bytes.
+/// How much further from the reference logits may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
+/// Checks logits after the prompt, given at once and token by token, and the tokens that follow.
 fn check(name: &str, tolerance: f64) {
     for kernels in kernels() {
         check_with(kernels, name, CacheType::F16, tolerance);
@@ -57,7 +57,7 @@ fn logits_do_not_depend_on_the_number_of_threads() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let (file, expected) = read(name);
         let model = Model::open(&file, None).unwrap();
-        // So many that each thread has several.
+        // Long enough that each thread gets several tokens.
         let prompt = expected.ids.repeat(3);
         for kernels in kernels() {
             let logits = |pool: &dyn Pool| {
@@ -109,7 +109,7 @@ models! {
     llama_q2_k: "llama-q2_k" within 2e-2;
     llama_q3_k: "llama-q3_k" within 2e-2;
     llama_q4_k: "llama-q4_k" within 2e-2;
-    // Keys kept as bytes change much behind this prompt; with llama.cpp, too.
+    // Keys kept as bytes change much after this prompt; with llama.cpp, too.
     llama_q5_k: "llama-q5_k" within 7e-2;
     llama_q6_k: "llama-q6_k" within 2e-2;
     llama_iq4_xs: "llama-iq4_xs" within 2e-2;

@@ -2,7 +2,7 @@
 
 use crate::GgufError;
 
-/// A place in the file. It tells bytes that were not given yet from bytes that do not exist.
+/// A place in the file. It distinguishes bytes that were not given yet from bytes that do not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! What can be wrong with a file, in words.
+//! What can be wrong with a file, with the message.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,15 +8,15 @@ use capos_plural::count;
 /// Why a file is not accepted, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GgufError {
-    /// The metadata goes on behind the bytes that were given: call again with at least this many
-    /// bytes from the start of the file (never more than the file has).
+    /// The metadata continues after the given bytes: call again with at least this many bytes from
+    /// the start of the file (never more than the file has).
     NeedMore {
         /// Bytes from the start of the file.
         bytes: u64,
     },
     /// The file does not begin with the four bytes `GGUF`.
     Magic {
-        /// What it begins with.
+        /// Its first bytes.
         found: [u8; 4],
     },
     /// A version that is not read here.
@@ -26,7 +26,7 @@ pub enum GgufError {
     },
     /// The file ends before this does.
     CutOff {
-        /// What should be there.
+        /// The missing part.
         what: &'static str,
         /// Where it begins, in bytes from the start of the file.
         offset: u64,
@@ -35,7 +35,7 @@ pub enum GgufError {
     },
     /// A number past what is accepted.
     TooLarge {
-        /// What it counts.
+        /// What the number counts.
         what: &'static str,
         /// Where it is, in bytes from the start of the file.
         offset: u64,
@@ -46,7 +46,7 @@ pub enum GgufError {
     },
     /// Bytes that should be text and are not UTF-8.
     NotText {
-        /// What they should be.
+        /// What the text is for.
         what: &'static str,
         /// Where they are, in bytes from the start of the file.
         offset: u64,
@@ -58,21 +58,21 @@ pub enum GgufError {
     },
     /// A code that names no known type.
     UnknownType {
-        /// Type of what.
+        /// What the type is of.
         what: &'static str,
         /// Where it is, in bytes from the start of the file.
         offset: u64,
         /// The code.
         found: u32,
     },
-    /// A value that is neither 0 nor 1 where only these are.
+    /// A Boolean value that is neither 0 nor 1.
     NotBool {
         /// Where it is, in bytes from the start of the file.
         offset: u64,
     },
     /// A key or tensor name that is there twice.
     Duplicate {
-        /// What it names.
+        /// Which kind of name.
         what: &'static str,
         /// The name.
         name: String,
@@ -84,14 +84,14 @@ pub enum GgufError {
         /// What it should be.
         why: &'static str,
     },
-    /// A tensor that is not described soundly.
+    /// A tensor with an inconsistent description.
     Tensor {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
-    /// Two tensors whose data lie over one another.
+    /// Two tensors whose data overlap.
     Overlap {
         /// The tensor that begins first.
         first: String,
@@ -104,7 +104,7 @@ impl fmt::Display for GgufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeedMore { bytes } => {
-                write!(f, "more of the file is needed to go on: its first {}", count(*bytes, "byte"))
+                write!(f, "more of the file is needed: its first {}", count(*bytes, "byte"))
             }
             Self::Magic { found } => {
                 write!(f, "this is no GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())

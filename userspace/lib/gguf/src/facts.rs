@@ -1,4 +1,4 @@
-//! What a catalogue shows of a model.
+//! A catalogue's facts about a model.
 
 use alloc::format;
 
@@ -9,8 +9,8 @@ pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 /// Key of the template of conversations with tools, of files that have one for these.
 pub const TOOL_TEMPLATE: &str = "tokenizer.chat_template.tool_use";
 
-/// The facts about a model that its file tells, each as far as it is there and of the right type. What is not UTF-8 is not
-/// there.
+/// The facts about a model in its file, each if it is present and has the right type. Texts that are not UTF-8 count as
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
     /// `general.name`.
@@ -26,10 +26,9 @@ pub struct Facts<'a> {
     /// The kind of quantisation as engines call it, such as `Q4_K_M`: by `general.file_type`,
     /// or else the type that most bytes of tensor data are of.
     pub quantisation: &'static str,
-    /// `tokenizer.chat_template`, where it says something.
+    /// `tokenizer.chat_template`, if it says something.
     pub chat_template: Option<&'a str>,
-    /// `tokenizer.chat_template.tool_use`, where it says something: the template that tells of tools, of files that keep
-    /// it apart.
+    /// `tokenizer.chat_template.tool_use`, if it says something: the separate template for tools.
     pub tool_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.
     pub vocabulary: u64,

@@ -7,17 +7,17 @@ use crate::cursor::Cursor;
 use crate::facts::{CHAT_TEMPLATE, TOOL_TEMPLATE};
 use crate::{DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, Value, ValueType, limits};
 
-/// Key of the entry that tells the alignment of tensor data.
+/// Key of the entry with the alignment of tensor data.
 const ALIGNMENT: &str = "general.alignment";
-/// Key of the entry that tells how many files a model was split into.
+/// Key of the entry with the number of files that a model was split into.
 const PARTS: &str = "split.count";
 
-/// Key of the entry that tells what kind of model it is.
+/// Key of the entry with the kind of model.
 const ARCHITECTURE: &str = "general.architecture";
-/// What the keys of vocabularies begin with, and those of the system's own entries.
+/// The prefixes of the keys of vocabularies, and of the system's own entries.
 const NEEDED: [&str; 2] = ["tokenizer.ggml.", "capos."];
 
-/// Everything that lies before the tensor data of a file; borrows the bytes it was read from.
+/// Everything before the tensor data of a file; borrows the bytes it was read from.
 #[derive(Clone, Debug)]
 pub struct Header<'a> {
     version: u32,
@@ -36,8 +36,8 @@ impl<'a> Header<'a> {
     /// its start, as is at hand.
     ///
     /// # Errors
-    /// [`GgufError::NeedMore`] where `prefix` is too short; every other error means that the
-    /// file is malformed or not supported.
+    /// [`GgufError::NeedMore`] if `prefix` is too short; every other error means that the file is
+    /// malformed or not supported.
     pub fn parse(prefix: &'a [u8], file_size: u64) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(prefix, file_size);
         let found = cursor.magic()?;
@@ -92,8 +92,7 @@ impl<'a> Header<'a> {
         Ok(alignment)
     }
 
-    /// What is needed to run a model must be UTF-8. What people write about it may be in any encoding, and so may entries
-    /// that nobody knows.
+    /// Entries that running a model needs must be UTF-8. Descriptions and unknown entries may be in any encoding.
     fn check_texts(&self) -> Result<(), GgufError> {
         let architecture = self.get(ARCHITECTURE).and_then(|value| value.as_text());
         let of_architecture =
@@ -107,7 +106,8 @@ impl<'a> Header<'a> {
         wrong.map_or(Ok(()), |(key, _)| Err(GgufError::NotUtf8 { key: key.to_string() }))
     }
 
-    /// What is only a part of a model lacks the others' tensors; better it says so than which of them it misses first.
+    /// A part of a model lacks the others' tensors: an error that says so is better than the name of the first missing
+    /// one.
     fn check_parts(&self) -> Result<(), GgufError> {
         match self.get(PARTS).and_then(|value| value.as_u64()) {
             Some(2..) => Err(GgufError::Entry {
@@ -119,7 +119,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Tensors must lie in the file, apart from one another, and have names of their own.
+    /// Tensors must be in the file, apart from one another, and have names of their own.
     fn check_tensors(&self) -> Result<(), GgufError> {
         let mut sorted: Vec<&TensorInfo<'_>> = self.tensors.iter().collect();
         sorted.sort_unstable_by_key(|tensor| tensor.name);
@@ -192,7 +192,7 @@ impl<'a> Header<'a> {
         self.data_offset
     }
 
-    /// What a catalogue shows of the model.
+    /// A catalogue's facts about the model.
     pub fn facts(&self) -> Facts<'a> {
         Facts::of(self)
     }

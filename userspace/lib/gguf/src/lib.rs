@@ -1,9 +1,9 @@
 //! Model files in the GGUF container, versions 2 and 3: a reader and a writer.
 //!
-//! A GGUF file is a header, key-value metadata, a table of tensors and then the tensors' data.
-//! [`Header::parse`] needs only the beginning of the file, up to the data; it borrows that, copies
-//! nothing but what it must sort, and refuses in words whatever does not hold together
-//! ([`GgufError`]). How much of the file is needed becomes known on the way:
+//! A GGUF file is a header, key-value metadata, a table of tensors and then the tensors' data. The
+//! function [`Header::parse`] needs only the beginning of the file, up to the data. It borrows
+//! that, copies only what it must sort, and rejects an inconsistent file with an error message
+//! ([`GgufError`]). If it needs more of the file, it says how much:
 //!
 //! ```
 //! # use capos_gguf::*;
@@ -55,10 +55,10 @@ pub const MAGIC: [u8; 4] = *b"GGUF";
 /// The version that is written.
 pub const VERSION: u32 = 3;
 
-/// Alignment of tensor data where the metadata names none, in bytes.
+/// Alignment of tensor data if the metadata names none, in bytes.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Metadata entries.
     pub const ENTRIES: u64 = 65_536;

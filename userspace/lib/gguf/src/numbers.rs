@@ -1,4 +1,4 @@
-//! Numbers that what is made up is made of.
+//! The random numbers of synthetic content.
 
 /// Repeatable random numbers (splitmix64), a stream for each use.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A number below another; 0 where there is none.
+    /// A number below another; 0 if there is none.
     pub fn below(&mut self, bound: usize) -> usize {
         let rest = self.word().checked_rem(bound as u64);
         rest.and_then(|rest| usize::try_from(rest).ok()).unwrap_or(0)

@@ -42,7 +42,7 @@ impl fmt::Display for SyntheticError {
 
 impl core::error::Error for SyntheticError {}
 
-/// A model file of the architecture `llama`, or `qwen3moe` where it has experts: all tensors that one has, at sizes that
+/// A model file of the architecture `llama`, or `qwen3moe` if it has experts. It has all tensors of one, at sizes that
 /// fit the file's, filled with small numbers that depend on a seed only. One tensor more, which engines do not know,
 /// fills the file to the exact size. The model says nothing sensible.
 pub struct Synthetic {
@@ -59,7 +59,7 @@ struct Shape {
     /// Width inside the feed-forward part, or inside an expert.
     feed_forward: u64,
     layers: u64,
-    /// Experts of a layer; none where the layer is dense.
+    /// Experts of a layer; none if the layer is dense.
     experts: u64,
     /// Values of all heads' keys of a token, and as many values.
     keys: u64,
@@ -143,7 +143,7 @@ impl Synthetic {
     /// Plans a file of exactly `size` bytes.
     ///
     /// # Errors
-    /// [`SyntheticError`] where there is no such file.
+    /// [`SyntheticError`] if there is no such file.
     pub fn new(size: u64, seed: u64) -> Result<Self, SyntheticError> {
         Self::with_entries(size, seed, &[])
     }
@@ -164,7 +164,8 @@ impl Synthetic {
         Self::planned(Shape::of_experts(size), size, seed, &[])
     }
 
-    /// A model of which a conversation takes much memory: keys and values of each token are large beside its weights.
+    /// A model of which a conversation takes much memory: keys and values of each token are large compared with its
+    /// weights.
     ///
     /// # Errors
     /// As [`Synthetic::new`].
@@ -242,7 +243,7 @@ impl Synthetic {
 /// file's, and small numbers that depend on a seed only. It says nothing sensible.
 ///
 /// # Errors
-/// [`GgufError::Tensor`] where the vocabulary has more tokens than a tensor can have rows.
+/// [`GgufError::Tensor`] if the vocabulary has more tokens than a tensor can have rows.
 pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Result<Vec<u8>, GgufError> {
     let vocabulary = other.facts().vocabulary;
     let shape = Shape { embedding: 64, feed_forward: 128, layers: 1, experts: 0, keys: 64, head: HEAD };
@@ -267,7 +268,7 @@ pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Res
     Ok(Synthetic { header, places: writer.places().collect(), size, seed }.to_vec())
 }
 
-/// A value as it is written again; none of the kinds that no entry about tokens has.
+/// The value for the copy; none for kinds that no entry about tokens has.
 fn copied(value: &Value<'_>) -> Option<WriterValue> {
     match value {
         Value::Text(text) => Some(WriterValue::Text(text.to_string())),
@@ -297,7 +298,7 @@ fn plan(shape: &Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result
     for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
-    // The filler's length does not change the header's, so a first try tells the room.
+    // The filler's length does not change the header's, so a first try finds the room.
     const FILLER: &str = "capos.filler";
     let least = 32u64;
     let mut trial = writer;
@@ -363,7 +364,7 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &st
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
     writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(marks.into_iter().chain(bytes).collect()));
-    // Of this order, all alike: no merges, so that bytes stay bytes.
+    // All alike, in this order: no merges, so that bytes stay bytes.
     writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; 259]));
     // 2: unknown, 3: control, 6: a byte.
     let kinds = [2, 3, 3].into_iter().chain(core::iter::repeat_n(6, 256)).collect();

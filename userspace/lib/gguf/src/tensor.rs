@@ -1,4 +1,4 @@
-//! Tensors: what the table tells of each.
+//! Tensors: an entry of the table for each.
 
 use alloc::string::ToString;
 
@@ -138,7 +138,7 @@ impl<'a> TensorInfo<'a> {
         self.kind
     }
 
-    /// Its dimensions, the one whose values lie next to one another first.
+    /// Its dimensions, the one whose values are next to one another first.
     pub fn dimensions(&self) -> &[u64] {
         self.dimensions.get(..self.rank).unwrap_or(&[])
     }

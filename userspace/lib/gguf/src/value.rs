@@ -47,7 +47,7 @@ impl ValueType {
         self as u32
     }
 
-    /// Bytes of a value, where they are always the same.
+    /// Bytes of a value, if they are always the same.
     fn size(self) -> Option<u64> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),
@@ -89,7 +89,7 @@ pub enum Value<'a> {
     Bool(bool),
     /// Text.
     Text(&'a str),
-    /// Text that is not UTF-8. A file may describe itself in such; no entry that anybody needs has any
+    /// Text that is not UTF-8. A file may describe itself in such; no entry that is needed has any
     /// ([`Header::parse`](crate::Header::parse)).
     Bytes(&'a [u8]),
     /// Values of one type.

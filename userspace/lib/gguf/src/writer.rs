@@ -60,13 +60,13 @@ impl Writer {
         self.entry(key, WriterValue::Text(value.to_string()));
     }
 
-    /// Adds a tensor and gives where its data will lie, from the start of the tensor data, and
-    /// how many bytes it has.
+    /// Adds a tensor and returns where its data will be, from the start of the tensor data, and how
+    /// many bytes it has.
     ///
     /// # Errors
     /// [`GgufError::Tensor`] for shapes that cannot be.
     pub fn tensor(&mut self, name: &str, kind: TensorType, dimensions: &[u64]) -> Result<(u64, u64), GgufError> {
-        let why = "lies further away than can be counted";
+        let why = "is further away than an offset can express";
         let too_far = || GgufError::Tensor { name: name.to_string(), why };
         let offset = align(self.data_bytes).ok_or_else(too_far)?;
         let bytes = TensorInfo::new(name, kind, dimensions, offset)?.bytes();

@@ -76,7 +76,7 @@ fn files_that_tell_little_have_few_facts() {
     assert_eq!(parse(&empty).unwrap().facts().quantisation, "unknown");
 }
 
-/// The reader asks for what it needs, never for more than there is, and gets there soon.
+/// The reader asks for the bytes that it needs, never for more than there are, and finishes soon.
 #[test]
 fn only_the_beginning_of_the_file_is_needed() {
     let file = Synthetic::new(8 << 20, 1).unwrap().to_vec();
@@ -277,7 +277,7 @@ proptest! {
         let _ = Header::parse(&file, size);
     }
 
-    /// Whatever is changed in the metadata: no panic, and what is accepted lies in the file.
+    /// Whatever is changed in the metadata: no panic, and accepted tensors are inside the file.
     #[test]
     fn mutated_files_are_refused_or_read(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut file = sample();

@@ -1,8 +1,8 @@
 //! Holding an answer to the schemas of the turn, token by token.
 //!
-//! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
-//! this turn, and arguments that keep to its schema. The same is so from the arguments on of a call that has no mark
-//! ([`capos_chat::unmarked`]). Where the answer itself has a schema, it is a call with its mark or keeps to that.
+//! Text stays free. After the mark of a call, only a continuation of a call can follow: the name of a tool of this
+//! turn, and arguments that conform to its schema. The same is so from the arguments on of a call that has no mark
+//! ([`capos_chat::unmarked`]). If the answer itself has a schema, it is a call with its mark or keeps to that.
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
@@ -21,11 +21,12 @@ use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
-/// How much more a grammar may cost than the library has it: where calls may lack a mark, each tool's schema stands in it twice.
+/// How much more a grammar may cost than the library has it: if calls may lack a mark, each tool's schema is in it
+/// twice.
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
-/// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
+/// Bytes of the longest token in a constrained answer: the library's limit.
 const LONGEST: usize = 1024;
 
 /// Makes grammars for answers in a model's vocabulary.
@@ -37,7 +38,7 @@ pub struct Grammars {
     lines: Option<Arc<LineTokens>>,
 }
 
-/// What an answer is held to.
+/// The constraints of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules<'a> {
     /// The form of its calls.
@@ -46,8 +47,9 @@ pub struct Rules<'a> {
     pub tools: &'a [Tool],
     /// The schema of an answer without calls.
     pub schema: Option<&'a Value>,
-    /// What strings in calls have to repeat, for [`CallForm::Lines`]: each is found there from the beginning of a word
-    /// to the end of one, or is two such with a slash between, or is empty, a dot or one of an enumeration's values.
+    /// Texts that strings in calls have to repeat, for [`CallForm::Lines`]. Each string is found there from the
+    /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
+    /// enumeration's values.
     pub said: Option<&'a [String]>,
 }
 
@@ -55,7 +57,7 @@ impl Grammars {
     /// Prepares the vocabulary; done once for a model.
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where no token ends an answer.
+    /// [`ChatError::Grammar`] if no token ends an answer.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         let vocabulary = tokenizer.vocabulary();
         let ends = vocabulary.answer_ends();
@@ -87,11 +89,11 @@ impl Grammars {
         Ok(Self { factory, marks, lines: LineTokens::new(tokenizer).map(Arc::new) })
     }
 
-    /// The grammar of an answer. None where anything may be said. The tokenizer is the one that these are for. A tool whose
-    /// schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
+    /// The grammar of an answer. None if the answer is unconstrained. The tokenizer is the one that these are for. A
+    /// tool whose schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where the answer's own schema asks for what grammars cannot hold to.
+    /// [`ChatError::Grammar`] if grammars cannot enforce the answer's own schema.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
         let Rules { form, tools, schema, said } = rules;
         if form == Some(CallForm::Lines) {
@@ -114,7 +116,7 @@ impl Grammars {
         {
             return objects(matcher, Vec::new());
         }
-        // What the answer itself is to be is never held less closely.
+        // The schema of the answer itself is never relaxed.
         if schema.is_some() || form.is_none() {
             self.matcher(None, &[], schema.as_ref()).map_err(|why| wrong(&why))?;
         }
@@ -133,7 +135,7 @@ impl Grammars {
         objects(matcher, tools.iter().map(|tool| Loose { tool: tool.name.clone(), why: why.into() }).collect())
     }
 
-    /// A tool, held as closely as can be by itself. What cannot be held to is told.
+    /// A tool, held as closely as can be by itself. Constraints that cannot be enforced are reported.
     fn held<'t>(&self, form: CallForm, tool: &'t Tool, loose: &mut Vec<Loose>) -> HeldTool<'t> {
         let try_to = |closeness| {
             let held = HeldTool::new(tool, closeness)?;
@@ -147,7 +149,7 @@ impl Grammars {
             .unwrap_or_else(|_| HeldTool::loose(tool))
     }
 
-    /// What the library makes of a grammar; why it cannot.
+    /// The library's form of a grammar, or the error.
     fn matcher(
         &self,
         form: Option<CallForm>,
@@ -155,7 +157,7 @@ impl Grammars {
         schema: Option<&Value>,
     ) -> Result<Matcher, String> {
         let text = self.text(form, tools, schema);
-        // The library panics at some values that are not what their keywords say.
+        // The library panics at some values of a wrong type for their keyword.
         let parser = catch_unwind(AssertUnwindSafe(|| self.factory.create_parser(TopLevelGrammar::from_lark(text))));
         let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
@@ -188,7 +190,7 @@ impl Grammars {
         out
     }
 
-    /// Writes the rules of calls, and tells how answers are made of them. In text calls may lack their mark.
+    /// Writes the rules of calls, and returns how answers are made of them. In text calls may lack their mark.
     fn calls(&self, form: CallForm, out: &mut String, tools: &[HeldTool<'_>], in_text: bool) -> Calls {
         let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
         for (tool, name) in tools.iter().zip(&names) {
@@ -239,7 +241,7 @@ impl Grammars {
     }
 }
 
-/// What the library says of a grammar, without the grammar and where in itself it found that.
+/// The library's message about a grammar, without the grammar and the place in it.
 fn in_short(why: &str) -> String {
     let line = why.lines().next().unwrap_or("");
     match line.split_once("failed to compile JSON schema: ") {
@@ -254,15 +256,15 @@ fn in_short(why: &str) -> String {
 /// How answers are made of calls.
 struct Calls {
     mark: String,
-    /// With text before, between and behind them.
+    /// With text before, between and after them.
     within_text: String,
     /// Without any.
     alone: String,
-    /// The pattern of what one begins with that has no mark, up to its arguments.
+    /// The pattern of the beginning of one without a mark, up to its arguments.
     unmarked: Option<String>,
 }
 
-/// The rules of text that is no call. `unmarked` is the pattern of what one without a mark begins with.
+/// The rules of text that is no call. `unmarked` is the pattern of the beginning of one without a mark.
 fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
     let or_unmarked = unmarked.map_or(String::new(), |pattern| format!(" & ~/{pattern}{any}*/"));
@@ -278,12 +280,13 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, where text begins and behind a call. Gives the pattern of what they begin with, up
-/// to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
+/// Writes the rules of calls without a mark, where text begins and after a call. Returns the pattern of their
+/// beginnings, up to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model
+/// likes it, within bounds.
 fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
-    // What ends a call, what parts calls, and what begins one. Counted spaces would be states for each tool here.
+    // The marks that end a call, separate calls, and begin one. Counted spaces would be states for each tool here.
     let before = format!(
         r#"[ \t\r\n\]}}]*(```{any}({close}{any})?|{close}{any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
     );
@@ -313,7 +316,7 @@ fn literally(text: &str) -> String {
     })
 }
 
-/// A token's bytes, as the library wants them: marks are told apart by a byte that no text has.
+/// A token's bytes, as the library wants them: a byte that no text has identifies marks.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let mut word = Vec::new();
     match tokenizer.vocabulary().kind(id) {
@@ -337,18 +340,18 @@ pub fn wrong(why: &str) -> ChatError {
     ChatError::Grammar { why: why.into() }
 }
 
-/// What can follow in an answer, step by step.
+/// The permitted continuation of an answer, step by step.
 pub struct Grammar {
     held: Held,
     loose: Vec<Loose>,
 }
 
-/// A tool whose calls are held less closely than its schema asks: to what can be held of it, or to some object.
+/// A tool whose calls are constrained less than its schema asks: to the enforceable part, or to some object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loose {
     /// Its name.
     pub tool: String,
-    /// What calls cannot be held to.
+    /// Constraints of calls that cannot be enforced.
     pub why: String,
 }
 
@@ -363,10 +366,10 @@ impl Grammar {
         &self.loose
     }
 
-    /// The tokens that can come next; those that end the answer, where it is complete.
+    /// The tokens that can come next; those that end the answer, if it is complete.
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where the work would go past its bounds.
+    /// [`ChatError::Grammar`] if the work would go past its bounds.
     pub fn allowed(&mut self) -> Result<Allowed, ChatError> {
         match &mut self.held {
             Held::Objects(matcher) => {

@@ -13,7 +13,7 @@ const LEAST: i64 = i64::MIN + 1024;
 pub enum Closeness {
     /// To all that the tool's schema asks for.
     Schema,
-    /// To what the library can hold to of it.
+    /// To the part that the library can enforce.
     Parts,
 }
 
@@ -25,7 +25,7 @@ pub struct HeldTool<'t> {
 }
 
 impl<'t> HeldTool<'t> {
-    /// Held as closely as that. Fails where the schema cannot be read; says why.
+    /// Held as closely as that. Fails if the schema cannot be read; says why.
     pub fn new(tool: &'t Tool, closeness: Closeness) -> Result<Self, String> {
         let unresolved = match closeness {
             Closeness::Schema => Unresolved::Refuse,
@@ -50,7 +50,7 @@ impl<'t> HeldTool<'t> {
         self.spaced(schema)
     }
 
-    /// The schema of the arguments, where they stand by themselves.
+    /// The schema of the arguments, if they are separate.
     pub fn arguments(&self) -> Value {
         self.spaced(self.object())
     }
@@ -60,7 +60,7 @@ impl<'t> HeldTool<'t> {
         self.document(self.object(), json!({ "whitespace_flexible": true, "whitespace_pattern": space }))
     }
 
-    /// What arguments are held to: an object, whatever else the schema says.
+    /// The constraints of arguments: an object, whatever else the schema says.
     fn object(&self) -> Value {
         match &self.arguments.schema {
             Value::Object(schema) => {
@@ -94,7 +94,7 @@ pub fn answer_schema(schema: &Value) -> Result<Value, String> {
     Ok(document(schema, &definitions, without_space()))
 }
 
-/// JSON without white space but a space behind commas and colons, or none there either.
+/// JSON without white space but a space after commas and colons, or none there either.
 fn without_space() -> Value {
     json!({ "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?" })
 }

@@ -1,7 +1,7 @@
 //! Holding a model's answer to the tools and schemas of a turn.
 //!
-//! [`Grammar`] tells at each step which tokens can follow, so that calls name tools of this turn, with arguments that
-//! keep to their schemas. Its tests are those of `capos-chat`, beside the ones of what is said and read.
+//! A [`Grammar`] returns at each step which tokens can follow, so that calls name tools of this turn, with arguments
+//! that conform to their schemas. Its tests are those of `capos-chat`, with those of reading and writing.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]

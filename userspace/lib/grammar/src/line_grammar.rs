@@ -1,8 +1,8 @@
 //! Holding an answer of the built-in model to the lines of its request, token by token.
 //!
-//! What the answer can be is a choice between sequences of tokens, over and over: lines, names of parameters, fixed
-//! values. Between them lie text, strings and numbers, which have rules of their own. Sequences are in the tokens that
-//! the tokenizer makes of them, so that what has one continuation is one token at a time.
+//! An answer is a choice between sequences of tokens, over and over: lines, names of parameters, fixed values. Between
+//! them lie text, strings and numbers, which have rules of their own. Sequences consist of the tokens that the
+//! tokenizer makes of them, so that a text with one continuation is one token at a time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::said::{Repetition, Said};
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
-/// Characters of a number, so that it means the same to whoever reads it.
+/// Characters of a number, so that it means the same to every reader.
 const NUMBER_CHARACTERS: usize = 16;
 
 /// Tokens of a vocabulary that these answers are made of.
@@ -29,17 +29,17 @@ pub struct LineTokens {
     ends: Vec<u32>,
     /// All that is text.
     text: SimpleVob,
-    /// All that can be in a string as it is.
+    /// All that a string can contain without escapes.
     plain: SimpleVob,
     backslash: Option<u32>,
-    /// What can follow a backslash.
+    /// The tokens that can follow a backslash.
     escapes: Vec<u32>,
-    /// What numbers are made of.
+    /// The tokens of numbers.
     digits: Vec<(char, u32)>,
 }
 
 impl LineTokens {
-    /// Finds them in a vocabulary; there are none where it lacks a mark.
+    /// Finds them in a vocabulary; there are none if it lacks a mark.
     pub fn new(tokenizer: &Tokenizer) -> Option<Self> {
         let vocabulary = tokenizer.vocabulary();
         let mark = |text| vocabulary.find(text).filter(|id| vocabulary.kind(*id) == Some(TokenKind::Control));
@@ -82,7 +82,7 @@ impl LineTokens {
 
 /// A tool's line in tokens.
 struct LineProgram {
-    /// What the tool does, and its name with the brace behind it; only what it does where it is forbidden.
+    /// The tool's description, and its name with the brace after it; only the description if it is forbidden.
     begin: Vec<u32>,
     forbidden: bool,
     parameters: Vec<Member>,
@@ -112,14 +112,14 @@ struct Punctuation {
     close_list: Vec<u32>,
 }
 
-/// What can follow in an answer of the built-in model.
+/// The permitted continuation of the built-in model's answer.
 pub struct LineGrammar {
     tokens: Arc<LineTokens>,
     punctuation: Punctuation,
     lines: Vec<LineProgram>,
-    /// What strings are held to, if they are.
+    /// The texts that strings have to repeat, if any.
     said: Option<Arc<Said>>,
-    /// What holds text to a schema.
+    /// The schema's constraint on text.
     schema: Option<Grammar>,
     place: Place,
     /// The call that is being made.
@@ -128,7 +128,7 @@ pub struct LineGrammar {
 }
 
 enum Place {
-    /// In one of some sequences, so many tokens of them behind. The answer may end before the first.
+    /// In one of some sequences, after `taken` of its tokens. The answer may end before the first.
     Choice { branches: Vec<Branch>, taken: usize, may_end: bool },
     /// In text, that is not empty or is.
     Text { begun: bool },
@@ -140,7 +140,7 @@ enum Place {
     Number { number: String, whole: bool, then: Next },
 }
 
-/// A sequence of tokens, and what follows it.
+/// A sequence of tokens, and its continuation.
 struct Branch {
     tokens: Vec<u32>,
     then: Then,
@@ -179,8 +179,8 @@ enum InString {
 }
 
 impl LineGrammar {
-    /// The grammar of answers with calls of these lines, whose strings are held to what was said, where that is given,
-    /// and whose text to the schema.
+    /// The grammar of answers with calls of these lines. Strings are constrained to the conversation, if that is given,
+    /// and text to the schema.
     pub fn new(
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
@@ -308,7 +308,7 @@ impl LineGrammar {
         }
     }
 
-    /// Keeps the sequences that go on with a token; tells whether there are any.
+    /// Keeps the sequences that continue with a token; returns whether there are any.
     fn choose(&mut self, id: u32) -> bool {
         let Place::Choice { branches, taken, may_end } = &mut self.place else { return false };
         branches.retain(|branch| branch.tokens.get(*taken) == Some(&id));
@@ -322,7 +322,7 @@ impl LineGrammar {
         any
     }
 
-    /// Goes on behind a sequence.
+    /// Continues after a sequence.
     fn go_on(&mut self, then: Then) {
         self.place = match then {
             Then::Lines => choice(self.line_choice()),
@@ -359,7 +359,7 @@ impl LineGrammar {
         choice(branches)
     }
 
-    /// The lines that a call can be of; or, where the answer has neither calls nor a schema, a refusal.
+    /// The lines that a call can be of; or, if the answer has neither calls nor a schema, a refusal.
     fn line_choice(&self) -> Vec<Branch> {
         let refusals = !self.calls && self.schema.is_none();
         let lines = self.lines.iter().enumerate().filter(|(_, line)| refusals || !line.forbidden);
@@ -386,7 +386,7 @@ impl LineGrammar {
         branches
     }
 
-    /// The ways in which values begin, behind what comes before them.
+    /// The ways in which values begin, after the text before them.
     fn values(&self, before: &[u32], values: &Values, next: Next, branches: &mut Vec<Branch>) {
         let punctuation = &self.punctuation;
         let mut add = |more: &[u32], then| branches.push(Branch { tokens: [before, more].concat(), then });
@@ -409,7 +409,7 @@ impl LineGrammar {
         }
     }
 
-    /// What can follow a value.
+    /// The tokens that can follow a value.
     fn after_value(&self, next: Next) -> Vec<Branch> {
         if !next.in_list {
             return self.members(next.member.saturating_add(1), false);
@@ -435,7 +435,7 @@ fn may_follow(number: &str, character: char, whole: bool) -> bool {
     match character {
         '-' => number.is_empty(),
         '.' => !whole && !last_room && is_number(number) && !number.contains('.'),
-        // What is minus zero is no whole number to all who read it.
+        // Some readers do not take minus zero for a whole number.
         '0' if whole && number == "-" => false,
         _ => digits != "0" && number.len() < NUMBER_CHARACTERS,
     }

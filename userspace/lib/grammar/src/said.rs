@@ -1,27 +1,28 @@
-//! What was said, to hold strings to: each is found there, from the beginning of a word to the end of one.
+//! The texts of the conversation that strings have to repeat: each is found there, from the beginning of a word to the
+//! end of one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capos_tokenizer::{Marks, Tokenizer};
 
-/// In no vocabulary: lies between texts.
+/// In no vocabulary: separates texts.
 const GAP: u32 = u32::MAX;
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     tokens: Vec<u32>,
-    /// Whether a word, or what is none by itself, begins here or ended before.
+    /// Whether a word, or a character that is none, begins here or ended before.
     borders: Vec<bool>,
-    /// What joins two strings.
+    /// The text that joins two strings.
     slash: Option<u32>,
     /// The folder that one is in.
     dot: Option<u32>,
 }
 
 impl Said {
-    /// What these texts say, as they are and, where they are JSON, as what its strings mean.
+    /// These texts, literally and, if they are JSON, as the values of its strings.
     pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
         let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
             [id] => Some(id),
@@ -37,7 +38,7 @@ impl Said {
         said
     }
 
-    /// Adds a text in its pieces; where there is none nothing goes on.
+    /// Adds a text in its pieces; a gap ends the run of each.
     fn push(&mut self, pieces: Vec<Option<String>>, tokenizer: &Tokenizer) {
         for piece in pieces.into_iter().chain([None]) {
             let ids = piece.map_or_else(|| vec![GAP], |piece| tokenizer.encode(&piece, Marks::Foreign));
@@ -86,7 +87,7 @@ fn written(text: &str) -> Vec<Option<String>> {
     })
 }
 
-/// Words, and what `single` makes of the characters between them.
+/// Words, and the results of `single` for the characters between them.
 fn pieces(
     text: &str,
     single: impl Fn(char, &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String>,
@@ -111,9 +112,9 @@ fn pieces(
 pub struct Repetition {
     said: Arc<Said>,
     begun: bool,
-    /// Where in what was said it can be.
+    /// The positions in the conversation's texts where it can be.
     first: BTreeSet<usize>,
-    /// Where in what was said its second part can be.
+    /// The positions in the conversation's texts where its second part can be.
     second: BTreeSet<usize>,
     /// Whether its second part can begin now.
     joined: bool,
@@ -136,7 +137,7 @@ impl Repetition {
         places.filter_map(|at| self.said.token(at)).chain(slash).chain(dot)
     }
 
-    /// Takes a token; tells whether the string can go on with it.
+    /// Takes a token; returns whether the string can continue with it.
     pub fn accept(&mut self, token: u32) -> bool {
         let said = &self.said;
         let joined = Some(token) == said.slash && self.may_join();
@@ -174,7 +175,7 @@ mod tests {
         );
     }
 
-    /// What is written in JSON can be said again as it is written there.
+    /// A string in JSON can be repeated in its encoded form.
     #[test]
     fn strings_of_json_are_taken_as_they_are() {
         assert_eq!(

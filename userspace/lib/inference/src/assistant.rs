@@ -17,14 +17,14 @@ pub struct Assistant<'m> {
     model: &'m LanguageModel<'m>,
     generation: Generation<'m>,
     answers: BTreeMap<RequestId, Answer<'m>>,
-    /// What the next step tells.
+    /// The reports of the next step.
     untold: Vec<(RequestId, Event)>,
 }
 
 /// An answer that is being made.
 struct Answer<'m> {
     reader: AnswerReader<'m>,
-    /// Looks for repetition in its text, where it is to end then.
+    /// Looks for repetition in its text, if it is to end then.
     repetition: Option<Repetition>,
     /// Whether it has ended for that.
     endless: bool,
@@ -37,12 +37,12 @@ impl<'m> Assistant<'m> {
         Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
-    /// Takes a conversation. Tools that the model cannot be told of are left out. Where the conversation is too long,
-    /// the oldest turns are.
+    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, the
+    /// oldest turns are.
     ///
     /// # Errors
-    /// [`InferenceError`] where the model's template refuses the conversation, the last turn is too long, the answer's
-    /// schema asks for what it cannot be held to, or a setting of the sampler cannot be meant.
+    /// [`InferenceError`] if the model's template rejects the conversation, the last turn is too long, the answer's
+    /// schema cannot be enforced, or a setting of the sampler is out of range.
     pub fn request(&mut self, mut request: Request) -> Result<RequestId, InferenceError> {
         let model = self.model;
         if !model.supports_tools() {
@@ -61,7 +61,7 @@ impl<'m> Assistant<'m> {
         let constraint = grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>);
         let id = self.generation.submit(wanted, constraint)?;
         self.untold.extend(loose.into_iter().map(|loose| (id, Event::Loose(loose))));
-        // Where a schema says what an answer is, it says where it ends: a sequence inside would leave half of it.
+        // A schema that describes an answer also says where it ends: a stop sequence inside would cut it in half.
         let stops: Vec<String> = match request.schema {
             Some(_) => Vec::new(),
             None => request.stop_sequences.iter().cloned().chain(model.stops()).collect(),
@@ -73,10 +73,10 @@ impl<'m> Assistant<'m> {
         Ok(id)
     }
 
-    /// What an answer is held to.
+    /// The constraints of an answer.
     fn grammar(&self, request: &Request, prompt: &Prompt) -> Result<Option<capos_grammar::Grammar>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
-        // An answer of the built-in model has a form without calls, too. Others are free where there are no tools, and no
+        // An answer of the built-in model has a form without calls, too. Others are free if there are no tools, and no
         // grammar is made for nothing.
         let has_form = |form: &CallForm| *form == CallForm::Lines || !request.tools.is_empty();
         let form = model.form().filter(|form| request.grammar != Grammar::Free && has_form(form));
@@ -89,12 +89,12 @@ impl<'m> Assistant<'m> {
         Ok(model.grammars()?.answer(model.tokenizer(), rules)?)
     }
 
-    /// Ends a request. A step tells so; one that has ended already is left as it was.
+    /// Ends a request. A step reports that; a request that has ended already is unchanged.
     pub fn cancel(&mut self, id: RequestId) {
         self.generation.cancel(id);
     }
 
-    /// Whether there is nothing to do: every request has ended, and that has been told.
+    /// Whether there is nothing to do: every request has ended, and that has been reported.
     pub fn idle(&self) -> bool {
         self.generation.idle()
     }
@@ -109,7 +109,7 @@ impl<'m> Assistant<'m> {
         self.generation.forget();
     }
 
-    /// Does a bounded piece of work, if there is something to do, and tells what happened.
+    /// Does a bounded piece of work, if there is something to do, and returns what happened.
     pub fn step(&mut self) -> Vec<(RequestId, Event)> {
         let mut events = std::mem::take(&mut self.untold);
         for (id, event) in self.generation.step() {
@@ -134,7 +134,7 @@ impl<'m> Assistant<'m> {
 
     fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
         let Some(Answer { reader, repetition, endless }) = self.answers.get_mut(&id) else { return };
-        // What a call is given may repeat itself because a person wants it so. A call begins a new text.
+        // The arguments of a call may repeat themselves because a person wants it so. A call starts a new text.
         if reader.in_call() {
             *repetition = repetition.take().map(|_| Repetition::default());
         } else if let Some(repetition) = repetition {

@@ -1,4 +1,4 @@
-//! A grammar, as the engine asks for what may follow.
+//! A grammar as the engine's constraint.
 
 use capos_chat::ChatError;
 use capos_engine::{Constraint, EngineError, Mask};
@@ -19,5 +19,5 @@ impl Constraint for Held {
 }
 
 fn failed(error: ChatError) -> EngineError {
-    EngineError::Constraint { why: format!("cannot go on: {error}") }
+    EngineError::Constraint { why: format!("cannot continue: {error}") }
 }

@@ -8,7 +8,7 @@ use capos_tokenizer::{Marks, Tokenizer};
 
 use crate::InferenceError;
 
-/// Bytes of a text for each token that fits into the context; what has more of them would hardly fit, and is not read.
+/// Bytes of a text for each token of the context; a text with more would hardly fit, and is not read.
 const BYTES_OF_TOKEN: usize = 16;
 /// Bytes of a text that are accepted whatever the context.
 const LEAST_BYTES: usize = 1 << 10;
@@ -28,7 +28,7 @@ pub struct Embedder<'m> {
     encoder: Encoder<'m>,
     context: usize,
     width: usize,
-    /// Most tokens of texts that go through the model together; a text that has more goes alone.
+    /// Most tokens of texts that are computed together; a text that has more is computed alone.
     together: usize,
     /// The first is the one that is worked on.
     requests: VecDeque<Request>,
@@ -52,7 +52,7 @@ impl<'m> Embedder<'m> {
     /// clock count.
     ///
     /// # Errors
-    /// [`InferenceError::Engine`] where the model is not for this.
+    /// [`InferenceError::Engine`] if the model is not for this.
     pub fn new(
         model: &'m Model<'m>,
         tokenizer: &'m Tokenizer,
@@ -80,10 +80,10 @@ impl<'m> Embedder<'m> {
         self.context.saturating_mul(BYTES_OF_TOKEN).clamp(LEAST_BYTES, MOST_BYTES)
     }
 
-    /// Takes texts. None is cut: what does not fit is refused, here or by a step.
+    /// Takes texts. None is cut: a text that does not fit is rejected, here or by a step.
     ///
     /// # Errors
-    /// [`InferenceError::TextBytes`] where a text has too many of them.
+    /// [`InferenceError::TextBytes`] if a text has too many of them.
     pub fn request(&mut self, texts: Vec<String>) -> Result<EmbeddingId, InferenceError> {
         let most = self.text_bytes();
         for (place, text) in (1usize..).zip(&texts) {
@@ -111,7 +111,7 @@ impl<'m> Embedder<'m> {
         self.requests.is_empty()
     }
 
-    /// Does a bounded piece of work, if there is something to do, and tells what came of a request that has ended.
+    /// Does a bounded piece of work, if there is something to do, and returns the results of ended requests.
     pub fn step(&mut self) -> Option<(EmbeddingId, Vectors)> {
         let mut request = self.requests.pop_front()?;
         match self.advance(&mut request) {

@@ -7,7 +7,7 @@ use capos_tokenizer::Tokenizer;
 use crate::InferenceError;
 
 /// A model file, ready to embed texts: an embedder, or a language model, of which that needs no template. It stays where
-/// it is; only what is small is copied.
+/// it is; only small parts are copied.
 pub struct EmbeddingModel<'f> {
     model: Model<'f>,
     tokenizer: Tokenizer,
@@ -17,7 +17,7 @@ impl<'f> EmbeddingModel<'f> {
     /// Reads a whole file. Texts have at most `context` tokens, or as many as the model was made for.
     ///
     /// # Errors
-    /// [`InferenceError`] where the file is malformed, or not one that texts can be embedded with.
+    /// [`InferenceError`] if the file is malformed, or not one that texts can be embedded with.
     pub fn open(file: &'f [u8], context: Option<usize>) -> Result<Self, InferenceError> {
         let header = Header::parse(file, file.len() as u64)?;
         let model = Model::new(&header, file, context)?;

@@ -1,4 +1,4 @@
-//! Why there is no answer: error messages.
+//! Why there is no answer, with the message.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use capos_engine::EngineError;
 use capos_gguf::GgufError;
 use capos_tokenizer::TokenizerError;
 
-/// What is wrong with a model file or a request.
+/// Errors of a model file or a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InferenceError {
     /// The file does not hold together.

@@ -10,7 +10,7 @@ use capos_tokenizer::Tokenizer;
 
 use crate::InferenceError;
 
-/// A model file, ready for conversations. It stays where it is; only what is small is copied.
+/// A model file, ready for conversations. It stays where it is; only small parts are copied.
 pub struct LanguageModel<'f> {
     model: Model<'f>,
     tokenizer: Tokenizer,
@@ -24,7 +24,7 @@ impl<'f> LanguageModel<'f> {
     /// Reads a whole file. Conversations have at most `context` tokens, or as many as the model was made for.
     ///
     /// # Errors
-    /// [`InferenceError`] where the file is malformed, or not one that can be run and talked to.
+    /// [`InferenceError`] if the file is malformed, or not one that can be run and talked to.
     pub fn open(file: &'f [u8], context: Option<usize>) -> Result<Self, InferenceError> {
         let header = Header::parse(file, file.len() as u64)?;
         let model = Model::new(&header, file, context)?;
@@ -51,7 +51,7 @@ impl<'f> LanguageModel<'f> {
         &self.tokenizer
     }
 
-    /// Whether it can be told of tools, and its calls be read.
+    /// Whether it can be shown tools, and its calls be read.
     pub fn supports_tools(&self) -> bool {
         self.form().is_some()
     }
@@ -97,7 +97,7 @@ fn sampling(header: &Header<'_>) -> Sampling {
         repetition_penalty: number("penalty_repeat", default.repetition_penalty),
         ..default
     };
-    // What cannot be meant is not taken for an answer.
+    // Impossible values are not taken for an answer.
     if found.check().is_ok() { found } else { default }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let (temperature, top_k) = (("temp", WriterValue::F32(0.5)), ("top_k", WriterValue::U32(20)));
         let expected = Sampling { temperature: 0.5, top_k: 20, ..Sampling::default() };
         assert_eq!(sampling_of(&[temperature.clone(), top_k]), expected);
-        // What cannot be meant counts as nothing said.
+        // Impossible values count as absent.
         assert_eq!(sampling_of(&[temperature, ("top_p", WriterValue::F32(7.0))]), Sampling::default());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`LanguageModel::open`] makes a file ready: the model, its tokenizer, its chat template, the form of its calls. An
 //! [`Assistant`] answers conversations with it, several at once: [`Assistant::request`] takes one, and each
-//! [`Assistant::step`] is a bounded piece of work that tells what came of it. In the same way an [`Embedder`] makes
+//! [`Assistant::step`] is a bounded piece of work that returns its results. In the same way an [`Embedder`] makes
 //! vectors of texts, of an [`EmbeddingModel`] or a [`LanguageModel`]. Files, clocks and threads are the caller's.
 //!
 //! ```no_run

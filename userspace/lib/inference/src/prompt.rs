@@ -1,4 +1,4 @@
-//! What a model reads of a conversation: as much of it as fits.
+//! The part of a conversation that a model reads: as much of it as fits.
 
 use capos_chat::{Conversation, Message, Prompt, Role};
 
@@ -7,8 +7,8 @@ use crate::{InferenceError, LanguageModel, Request};
 /// The part of a context that is kept for an answer whose length is not bounded otherwise.
 const ANSWER_PART: usize = 4;
 
-/// Renders a conversation. Where it is too long, its oldest turns are left out: what a person said with all that
-/// followed. Instructions and the latest turn stay.
+/// Renders a conversation. If it is too long, its oldest turns are left out: a person's message with everything after
+/// it. Instructions and the latest turn stay.
 pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, Vec<u32>), InferenceError> {
     let context = model.model().context();
     let part = context.checked_div(ANSWER_PART).unwrap_or(0);
@@ -27,7 +27,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
         return Ok(whole);
     }
     let turns = request.messages.iter().filter(|message| message.role == Role::User).count();
-    // So many of the oldest turns are too few to leave out, and so many are enough if any are.
+    // Leaving out `too_few` of the oldest turns does not suffice; leaving out `enough` does, if any number does.
     let (mut too_few, mut enough) = (0, turns.saturating_sub(1));
     let mut found = render(enough)?;
     if !fits(&found.1) {
@@ -47,7 +47,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
     Ok(found)
 }
 
-/// The messages without so many of the oldest turns. What comes before the first belongs to it, except instructions.
+/// The messages without the `left_out` oldest turns. Messages before the first turn belong to it, except instructions.
 fn without_turns(messages: &[Message], left_out: usize) -> Vec<Message> {
     let mut turn = 0usize;
     let kept = messages.iter().filter(|message| {

@@ -2,20 +2,20 @@
 
 /// Tokens of the longest block that is looked for.
 const BLOCK: usize = 64;
-/// Tokens that say nothing but what was said before, at which an answer has gone round for long enough.
+/// An answer ends after this many tokens that only repeat earlier ones.
 const MOST: usize = 192;
 
 /// Looks for a block of tokens that is repeated without end.
 ///
-/// A small model that has lost its way says the same words until its limit. A person who reads that has seen it after a
-/// few rounds, and what has been said so often makes the model say it again, so nothing else will follow.
+/// A small model that has lost its way says the same words until its limit. A person has seen that after a few rounds,
+/// and repeated text makes the model repeat it again, so nothing else will follow.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     /// The newest tokens, in the order of their numbers from `next` on.
     last: [Option<u32>; BLOCK],
     /// Where the next token goes: the place of the oldest.
     next: usize,
-    /// For each length of a block, how many of the newest tokens are those of so many tokens before.
+    /// For each length of a block, how many of the newest tokens equal those that many tokens before.
     repeated: [usize; BLOCK],
 }
 

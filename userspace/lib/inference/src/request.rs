@@ -1,4 +1,4 @@
-//! What is asked of a model, and what comes back.
+//! A request to a model, and its results.
 
 use capos_chat::{Decision, Delta, Message, Tool};
 use capos_engine::{Sampling, Usage};
@@ -10,36 +10,36 @@ use crate::InferenceError;
 /// A conversation that is to be answered.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// What was said.
+    /// The conversation.
     pub messages: Vec<Message>,
     /// The tools of this turn.
     pub tools: Vec<Tool>,
-    /// Most tokens of the answer; as many as fit where none are named.
+    /// Most tokens of the answer; as many as fit if none is named.
     pub limit: Option<usize>,
-    /// How tokens are chosen; as the file says where it is not named, and the likeliest each time where that says nothing.
+    /// How tokens are chosen; as the file says if it is not named, and the likeliest each time if that says nothing.
     pub sampling: Option<Sampling>,
     /// Texts before which the answer ends.
     pub stop_sequences: Vec<String>,
     /// JSON Schema of an answer without calls.
     pub schema: Option<Value>,
-    /// What the answer is held to.
+    /// The constraints of the answer.
     pub grammar: Grammar,
     /// Whether an answer ends that repeats itself: whose newest 192 tokens of text are a block of up to 64, again and again.
     pub end_repetition: bool,
-    /// Seconds since 1970, where the model may be told the time.
+    /// Seconds since 1970, if the model may know the time.
     pub now: Option<i64>,
     /// Whether calls and results are given to the template as texts: a form that those take which reject them.
     pub plain: bool,
 }
 
-/// What an answer is held to.
+/// The constraints of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grammar {
     /// The request's schema only.
     Free,
     /// Calls to the tools and their schemas, too.
     Schemas,
-    /// Besides, strings in calls of the built-in model to what was said.
+    /// In addition, strings in calls of the built-in model to the conversation's texts.
     #[default]
     Repetition,
 }
@@ -54,8 +54,8 @@ pub enum Event {
         /// All its tokens.
         total: usize,
     },
-    /// Calls of a tool are held less closely than its schema asks: what they are given may be anything that the schema
-    /// does not allow, and is to be checked.
+    /// Calls of a tool are constrained less than its schema asks: their arguments may violate the schema, and have to
+    /// be checked.
     Loose(Loose),
     /// A piece of the answer.
     Delta(Delta),
@@ -68,11 +68,11 @@ pub enum Event {
 pub struct Finish {
     /// Why.
     pub reason: Reason,
-    /// What went wrong, with [`Reason::Error`].
+    /// The error, with [`Reason::Error`].
     pub error: Option<InferenceError>,
-    /// What the answer comes down to.
+    /// The outcome of the answer.
     pub decision: Decision,
-    /// What it took.
+    /// Its usage.
     pub usage: Usage,
 }
 

@@ -45,7 +45,7 @@ fn request(text: &str) -> Request {
     Request { messages, limit: Some(24), sampling: Some(sampling), ..Request::default() }
 }
 
-/// What came of a request: text, calls and how it ended.
+/// The results of a request: text, calls and how it ended.
 #[derive(Default)]
 struct Answer {
     text: String,
@@ -182,7 +182,7 @@ fn answers_keep_to_the_tools_and_the_schema() {
     assert_eq!(answer(&model, free).reason(), Reason::Length);
 }
 
-/// One tool that no grammar holds to is told of, and the others are held as ever.
+/// A tool that no grammar can enforce is shown to the model, and the others are enforced as before.
 #[test]
 fn a_tool_that_cannot_be_held_is_told_of() {
     let file = hermes();
@@ -213,7 +213,7 @@ fn what_cannot_be_asked_for_is_refused_in_words() {
     assert!(matches!(LanguageModel::open(file, None), Err(InferenceError::File(_))));
 }
 
-/// What is too long loses its oldest turns, and what is left is no longer than fits.
+/// A conversation that is too long loses its oldest turns, and the rest fits.
 #[test]
 fn the_oldest_turns_of_a_long_conversation_are_left_out() {
     let file = chatml();
@@ -293,7 +293,7 @@ fn endless(call: bool, end_repetition: bool) -> Answer {
     let parameters = json!({ "type": "object", "properties": { "text": text }, "required": ["text"] });
     let tool =
         json!({ "type": "function", "function": { "name": "say", "description": "Says.", "parameters": parameters } });
-    // What is no call has no character that is likely, so that it is over soon.
+    // Text that is not a call has no likely character, so that it ends soon.
     let schema = Some(json!({ "type": "integer", "minimum": 0, "maximum": 9 }));
     let asked = Request { tools: Tool::list(&json!([tool])).unwrap(), schema, ..asked };
     let with =

@@ -22,7 +22,7 @@ fn embedder<'m>(model: &'m EmbeddingModel<'m>) -> Embedder<'m> {
 
 type Vectors = Result<Vec<Vec<f32>>, InferenceError>;
 
-/// What comes of all requests, in the order in which they end.
+/// The results of all requests, in the order in which they end.
 fn run(embedder: &mut Embedder<'_>) -> Vec<(EmbeddingId, Vectors)> {
     let mut ended = Vec::new();
     while !embedder.idle() {

@@ -1,4 +1,4 @@
-//! What the model worker says and embeds in the guest, computed on the host: `tests/scenarios/engine` and
+//! The guest's model worker's answers and embeddings, computed on the host: `tests/scenarios/engine` and
 //! `tests/scenarios/embedder` compare.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests count as tests.
 
@@ -14,7 +14,7 @@ fn read(path: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)).unwrap()
 }
 
-/// What `userspace/tests/probe/src/engine.rs` asks, answered with these kernels.
+/// The requests of `userspace/tests/probe/src/engine.rs`, answered with these kernels.
 fn answer(model: &LanguageModel<'_>, kernels: &dyn Kernels) -> String {
     let mut assistant = Assistant::new(model, Machine { kernels, pool: &Single }, Options::default());
     let messages = vec![Message::new(Role::User, "Say a sentence.")];

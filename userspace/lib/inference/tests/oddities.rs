@@ -1,5 +1,5 @@
-//! Files as people's converters and editors leave them: with things in them that nobody needs, or that are written in
-//! another way. Each has to answer as the plain file does.
+//! Files as converters and editors leave them: with entries that are not needed, or that are written in another way.
+//! Each has to answer as the plain file does.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
@@ -18,7 +18,7 @@ const TEXT: u32 = 8;
 const LIST: u32 = 9;
 const F64: u32 = 12;
 
-/// Where each text in a file lies, with its length before it.
+/// Where each text in a file is, with its length before it.
 fn text(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text].concat()
 }
@@ -33,8 +33,8 @@ fn list(kind: u32, values: &[Vec<u8>]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &(values.len() as u64).to_le_bytes(), &values.concat()].concat()
 }
 
-/// The file with its tensors at multiples of `alignment`, in another order, with so many bytes besides in front of each and
-/// behind the last, and with these entries more.
+/// The file with its tensors at multiples of `alignment`, in another order, with additional bytes before each and after
+/// the last, and with these additional entries.
 fn laid_out(file: &[u8], alignment: u64, gap: u64, more: &[Vec<u8>]) -> Vec<u8> {
     let header = Header::parse(file, file.len() as u64).unwrap();
     let entries = header.entries().count() + more.len();
@@ -69,7 +69,7 @@ fn filled(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// What a file says, or why it says nothing.
+/// A file's answer, or its error.
 fn said(file: &[u8]) -> Result<String, String> {
     let model = LanguageModel::open(file, None).map_err(|error| error.to_string())?;
     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
@@ -93,7 +93,7 @@ fn plain() -> Vec<u8> {
     filled(Parts::talking().file().unwrap())
 }
 
-/// What is in a file besides, and where its tensors lie, changes nothing.
+/// Additional entries of a file, and the places of its tensors, change nothing.
 #[test]
 fn harmless_oddities_change_nothing() {
     let file = plain();
@@ -183,14 +183,14 @@ fn filled_as_plain(parts: &Parts) -> Vec<u8> {
     file
 }
 
-/// What is needed to run a model is refused where it is not UTF-8, with the entry's name; in a list as well.
+/// An entry that running a model needs is rejected if it is not UTF-8, with the entry's name; in a list as well.
 #[test]
 fn text_that_is_needed_has_to_be_utf8() {
     let file = plain();
     let latin = text(b"J\xfcrgen");
     let one = |key| (key, laid_out(&file, 32, 0, &[entry(key, TEXT, &latin)]));
     let several = entry("tokenizer.ggml.added_tokens", LIST, &list(TEXT, &[text(b"a"), latin.clone()]));
-    // Of an entry that is there: behind its key, a type and a length.
+    // For an entry that exists: a type and a length after its key.
     let changed = |key: &'static str| {
         let mut file = file.clone();
         let at = file.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
@@ -212,7 +212,7 @@ fn text_that_is_needed_has_to_be_utf8() {
     }
 }
 
-/// What is one part of several is told apart from a file that lacks something.
+/// A file that is one of several is distinguished from a file that lacks something.
 #[test]
 fn a_part_of_a_model_is_refused_with_what_to_do() {
     let file = plain();

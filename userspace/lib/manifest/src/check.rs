@@ -18,13 +18,13 @@ use crate::text::{self, Document, Process};
 /// The largest limit of CPU time, in seconds: ten years.
 const MOST_CPU_SECONDS: u64 = 315_360_000;
 
-/// Bytes of what a service says is lost with it: it is read before a yes.
+/// Bytes of a service's statement of its loss: it is read before a yes.
 const MOST_LOSS: usize = 200;
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
 
-/// What the kernel knows as priorities of threads (`Thread.setPriority`).
+/// The kernel's priorities of threads (`Thread.setPriority`).
 const PRIORITIES: RangeInclusive<i8> = -1..=2;
 
 pub(crate) type Result<T> = std::result::Result<T, ManifestError>;
@@ -39,7 +39,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) document: &'a Document,
     /// Clients of each service, in the order of their numbers.
     clients: BTreeMap<String, Vec<String>>,
-    /// Who holds which hardware.
+    /// The holders of each piece of hardware.
     ports: Vec<(u32, u32, String)>,
     lines: BTreeMap<u8, String>,
     devices: BTreeMap<(u16, u16), String>,
@@ -54,7 +54,7 @@ fn is_driver(process: &Process) -> bool {
         .any(|grant| grant.from.strip_prefix(FIRST).is_some_and(|what| what.strip_prefix('.') == Some(DEVICE)))
 }
 
-/// `of`, where `name` is that with a number behind it.
+/// `of`, if `name` is that with a number after it.
 fn numbered<'n>(name: &str, of: &'n str) -> Option<&'n str> {
     let number = name.strip_prefix(of)?.strip_prefix('-')?;
     (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(of)
@@ -213,8 +213,10 @@ impl Checker<'_> {
         for (at, grant) in process.grants.iter().enumerate() {
             let there = format!("{here}.grants[{at}] `{}`", grant.name);
             if RESERVED.contains(&grant.name.as_str()) {
-                return Err(self
-                    .error(there, "every process has this capability of its own, or is given it by whoever runs it"));
+                return Err(self.error(
+                    there,
+                    "every process has this capability of its own, or gets it from the process that starts it",
+                ));
             }
             if grant.name.is_empty() || grants.iter().any(|other| other.name == grant.name) {
                 return Err(self.error(there, "each grant of a process needs a name of its own"));
@@ -324,7 +326,7 @@ impl Checker<'_> {
                     }
                 };
                 let client = u16::try_from(client.saturating_add(1))
-                    .map_err(|_| self.error(there, "the service has more clients than can be told apart"))?;
+                    .map_err(|_| self.error(there, "the service has more clients than badges can distinguish"))?;
                 let service = GrantSourceService { service: provider.to_owned(), ordinal, client };
                 (self.known(name), Rights::ALL, GrantSource::Service(service))
             }
@@ -383,7 +385,8 @@ impl Checker<'_> {
                 format!("`{provider}` does not provide `{name}`; it provides {}", list.join(", ")),
             )
         })?;
-        u16::try_from(at).map_err(|_| self.error(there, "the service provides more interfaces than can be told apart"))
+        u16::try_from(at)
+            .map_err(|_| self.error(there, "the service provides more interfaces than badges can distinguish"))
     }
 
     /// Whether the read-only form of a directory is meant.

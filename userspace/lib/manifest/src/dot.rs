@@ -9,7 +9,7 @@ use capos_service_graph::FIRST;
 
 use crate::source::{ISSUER, READ_ONLY};
 
-/// What nearly every process holds and nothing follows from: left out of the picture.
+/// Capabilities that nearly every process holds and that say nothing: left out of the picture.
 const EVERYWHERE: &[&str] = &["kernel.timer", "kernel.entropy", "log.Logger"];
 
 /// Whether a capability is drawn.
@@ -18,21 +18,21 @@ fn is_drawn(grant: &Grant) -> bool {
     !only_writes && !EVERYWHERE.contains(&grant.from.as_str())
 }
 
-/// What is drawn of a process: processes with the same are drawn as one.
+/// The drawn part of a process: processes with the same are drawn as one.
 fn drawn(process: &Service) -> Vec<(&str, bool, u32, Option<&GrantSource>)> {
     let drawn = process.grants.iter().filter(|grant| is_drawn(grant));
     drawn
         .map(|grant| {
-            // Of whom a service knows its clients by number, all of whom are others.
+            // The holders whose clients a service knows by number; these are different clients.
             let hardware = Some(&grant.source).filter(|source| !matches!(source, GrantSource::Service(_)));
             (grant.from.as_str(), grant.read_only, grant.rights, hardware)
         })
         .collect()
 }
 
-/// Who may call whom, by which interface, as a directed graph: services as boxes, profiles and programs as ellipses, of
-/// which those that hold the same are one. Time, entropy and writing log lines are left out, and what the broker keeps
-/// for sessions.
+/// Which process may call which service, by which interface, as a directed graph: services as boxes, profiles and
+/// programs as ellipses. Those with the same capabilities share one ellipse. Time, entropy and writing log lines are
+/// left out, and the broker's capabilities for sessions.
 #[must_use]
 pub fn dot(manifest: &Manifest) -> String {
     let services = manifest.services.iter().map(|service| (service.name.clone(), service));

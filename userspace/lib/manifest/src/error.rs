@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, and where.
+//! An error in a manifest, and its place.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The capability graph in words.
+//! The capability graph as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use capos_schema::manifest::{Grant, GrantSource, Manifest, Service, SessionProfi
 use crate::source::RIGHTS;
 use crate::tools::grant_tools;
 
-/// Who is started in which order, what each holds, and whom it may call.
+/// The processes in the order of their start, their capabilities, and the services that each may call.
 #[must_use]
 pub fn describe(manifest: &Manifest) -> String {
     let mut out = String::new();
@@ -24,7 +24,7 @@ pub fn describe(manifest: &Manifest) -> String {
     out
 }
 
-/// What the sessions of a profile hold, and the tools in it with the modes of their categories.
+/// The capabilities of a profile's sessions, and the tools with the modes of their categories.
 fn profile(out: &mut String, profile: &SessionProfile) {
     let modes: Vec<String> =
         profile.modes.iter().map(|found| format!("{} {}", found.category, found.mode.name())).collect();
@@ -45,7 +45,7 @@ fn process(out: &mut String, kind: &str, process: &Service) {
         out.push_str(", trusted");
     }
     if !process.when.is_empty() {
-        let _ = write!(out, ", where the medium has /{}", process.when);
+        let _ = write!(out, ", if the medium has /{}", process.when);
     }
     let limits = &process.limits;
     let _ = writeln!(

@@ -1,8 +1,9 @@
 //! The system manifest, on the host: read from TOML, checked, encoded for the image, explained.
 //!
-//! The manifest says which processes the first process starts, what each holds, and whom it may
-//! call. It is checked as a whole before anything is built: names, interfaces, hardware that two
-//! services would share, circles. Errors name the file, the place, and what to do.
+//! The manifest says which processes the first process starts, their capabilities, and the services
+//! that each may call. It is checked as a whole before anything is built: names, interfaces,
+//! hardware that two services would share, circles. Errors name the file, the place, and what to
+//! do.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -46,7 +47,7 @@ pub fn read_layers(files: &[(&str, &str)]) -> Result<Manifest, ManifestError> {
     compile(&names.join(" with "), &document)
 }
 
-/// A manifest as it lies in the boot package.
+/// An encoded manifest of the boot package.
 ///
 /// # Errors
 /// It is too large.

@@ -1,4 +1,4 @@
-//! What sessions hold, by profile.
+//! The capabilities of sessions, by profile.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::text::{self, Grant, Process};
 /// Names that every session holds, so that no grant may take them.
 const RESERVED: &[&str] = &["approvals", "audit_writer"];
 
-/// What the issuer of sessions holds to hand on: the place that asks for it first, by `SERVICE.INTERFACE`.
+/// The capabilities that the issuer of sessions holds to pass on: the place that asks for it first, by
+/// `SERVICE.INTERFACE`.
 type Held = BTreeMap<String, String>;
 
 impl Checker<'_> {
@@ -24,7 +25,7 @@ impl Checker<'_> {
         self.document.service.iter().find(|process| process.provides.iter().any(|name| name == ISSUER))
     }
 
-    /// The profiles, and what their issuer has to hold for them.
+    /// The profiles, and the capabilities that their issuer has to hold for them.
     pub(crate) fn profiles(&self) -> Result<(Vec<SessionProfile>, Held)> {
         let (mut profiles, mut held) = (Vec::new(), Held::new());
         if let Some(unknown) = self.document.profile.keys().find(|name| Profile::from_name(name).is_none()) {

@@ -1,4 +1,5 @@
-//! Properties of the capability graph: what must stay true of who holds what, however the manifest changes.
+//! Properties of the capability graph: what must stay true of each process's capabilities, however the manifest
+//! changes.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ pub const GROUPS: &[&str] = &["services", "programs", "profiles"];
 /// Checks all properties that are stated.
 ///
 /// # Errors
-/// The first that does not hold, with who breaks it by what; one that names what there is not.
+/// The first property that does not hold, with its violator and the capability; or one that names something absent.
 pub fn check(file: &str, properties: &[Property], manifest: &Manifest) -> Result<()> {
     let graph = Graph::new(manifest);
     for (index, property) in properties.iter().enumerate() {
@@ -26,7 +27,7 @@ pub fn check(file: &str, properties: &[Property], manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// A capability that somebody holds: what it is called in the manifest, and its interface.
+/// A held capability: its name in the manifest, and its interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Held {
     from: String,
@@ -47,7 +48,7 @@ impl std::fmt::Display for Held {
     }
 }
 
-/// A capability as a property names it: `SERVICE.INTERFACE`, `kernel.OBJECT`, or an interface of whoever provides it.
+/// A capability as a property names it: `SERVICE.INTERFACE`, `kernel.OBJECT`, or an interface of any provider.
 struct Named<'a> {
     name: &'a str,
     read_only: bool,
@@ -68,13 +69,13 @@ impl<'a> Named<'a> {
         self.is_of(held) && (self.read_only || !held.read_only)
     }
 
-    /// Whether who may hold this one may hold what is held.
+    /// Whether a process that may hold this may hold `held`.
     fn covers(&self, held: &Held) -> bool {
         self.is_of(held) && (held.read_only || !self.read_only)
     }
 }
 
-/// Something that is held, and through whom: the services that are called on the way to it.
+/// A held capability, and the services that are called on the way to it.
 struct Reached {
     held: Held,
     through: Vec<String>,
@@ -89,7 +90,7 @@ impl std::fmt::Display for Reached {
     }
 }
 
-/// Who holds what.
+/// The capabilities of each process.
 struct Graph<'a> {
     /// By group, each in the order of the manifest; profiles as `profile.NAME`.
     holders: Vec<(&'static str, String, Vec<Held>)>,
@@ -131,7 +132,7 @@ impl<'a> Graph<'a> {
             _ => return Err("it says one of `never`, of one at least, `apart`, of two at least, and `only`".to_owned()),
         };
         if property.of.as_ref().is_some_and(Vec::is_empty) {
-            return Err("`of` names nobody; without it everybody is meant".to_owned());
+            return Err("`of` is empty; leave it out to mean all".to_owned());
         }
         for name in stated {
             self.knows_capability(name)?;
@@ -149,7 +150,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// How somebody breaks a property with what it holds.
+    /// How a holder violates a property.
     fn broken(property: &Property, reached: &[Reached]) -> Option<String> {
         let verb = if property.reach { "reaches" } else { "holds" };
         let find = |name: &String| reached.iter().find(|reached| Named::new(name).is_in(&reached.held));
@@ -165,8 +166,8 @@ impl<'a> Graph<'a> {
         more.map(|more| format!("{verb} {more} too"))
     }
 
-    /// What is held, and with `far` what the services that are called for it hold, and so on. The first process is not
-    /// followed: it holds everything, and what it does for others is its own decision.
+    /// The held capabilities and, with `far`, those that the called services hold for them, and so on. The first
+    /// process is not followed: it holds everything, and its actions for others are its own decision.
     fn reached(&self, held: &[Held], far: bool) -> Vec<Reached> {
         let mut all: Vec<Reached> =
             held.iter().map(|held| Reached { held: held.clone(), through: Vec::new() }).collect();
@@ -209,7 +210,7 @@ impl<'a> Graph<'a> {
         };
         if !known {
             return Err(format!(
-                "nobody provides `{name}`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
+                "no service provides `{name}`; write SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
             ));
         }
         if read_only && what != DIRECTORY {

@@ -1,4 +1,4 @@
-//! What the first process passes on by itself.
+//! Capabilities that the first process passes on by itself.
 
 use capos_abi::Rights;
 
@@ -9,19 +9,19 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
     ("entropy", "Entropy", Rights::ALL),
     ("dma", "DmaDomain", Rights::ALL),
     ("machine", "Machine", Rights::CALL),
-    // What the boot loader loaded, to be compared with.
+    // The files that the boot loader loaded, for comparison.
     ("boot", "MemoryObject", Rights::READ.union(Rights::CALL)),
     // Reading the log takes the right to receive, which must be asked for.
     ("log", "DebugLog", Rights::CALL),
 ];
 
-/// What is granted with arguments, or made when it is asked for: name after `kernel.` and name of the interface.
+/// Grants with arguments, or made on request: name after `kernel.` and name of the interface.
 pub const HARDWARE: &[(&str, &str)] = &[("ports", "IoPorts"), ("interrupts", "Interrupt"), ("power-off", "IoPorts")];
 
 /// The interface of a device that the first process found: granted with arguments.
 pub const DEVICE: &str = "PciFunction";
 
-/// The interface that has a read-only form, and what stands behind its name where that is meant.
+/// The interface that has a read-only form, and the suffix of its name for that form.
 pub const DIRECTORY: &str = "Directory";
 pub const READ_ONLY: &str = " read-only";
 
@@ -36,7 +36,7 @@ pub const INIT: &[&str] = &[
     "StateKeeper",
 ];
 
-/// Interfaces that no session may hold, since whoever holds one could get around the broker or the audit log.
+/// Interfaces that no session may hold, since a holder could bypass the broker or the audit log.
 pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditLog",
     "AuditWriter",

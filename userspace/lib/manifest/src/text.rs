@@ -13,16 +13,16 @@ pub struct Document {
     /// `SERVICE.INTERFACE` that is the boot medium's root directory.
     #[serde(default)]
     pub medium: Option<String>,
-    /// What is started and supervised.
+    /// Services: started and supervised.
     #[serde(default)]
     pub service: Vec<Process>,
-    /// What the launcher may start.
+    /// Programs that the launcher may start.
     #[serde(default)]
     pub program: Vec<Process>,
-    /// What sessions hold, by name of the profile.
+    /// The capabilities of sessions, by name of the profile.
     #[serde(default)]
     pub profile: BTreeMap<String, Profile>,
-    /// What must stay true of who holds what.
+    /// What must stay true of each process's capabilities.
     #[serde(default)]
     pub property: Vec<Property>,
 }
@@ -51,15 +51,16 @@ impl Document {
     }
 }
 
-/// What must stay true of who holds what.
+/// What must stay true of each process's capabilities.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Property {
-    /// What it comes to, for people.
+    /// Its meaning, for people.
     pub says: String,
-    /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, where it is left out.
+    /// The holders that it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, if it
+    /// is left out.
     pub of: Option<Vec<String>>,
-    /// Who is left out of these.
+    /// Those that are left out of these.
     #[serde(default)]
     pub but: Vec<String>,
     /// None of them holds any of this.
@@ -71,12 +72,12 @@ pub struct Property {
     /// Whether what can be reached by calls counts as held.
     #[serde(default)]
     pub reach: bool,
-    /// The processes that it can be about, where later documents have more.
+    /// The processes that it can be about, if later documents have more.
     #[serde(skip)]
     pub among: Option<Vec<String>>,
 }
 
-/// What the sessions of a profile hold.
+/// The capabilities of a profile's sessions.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -107,13 +108,13 @@ pub struct Process {
     /// Interfaces that it serves, by name.
     #[serde(default)]
     pub provides: Vec<String>,
-    /// What it holds.
+    /// Its capabilities.
     #[serde(default)]
     pub grants: Vec<Grant>,
     /// How often it may be restarted.
     #[serde(default)]
     pub restarts: Option<Restarts>,
-    /// What it may use.
+    /// Its limits.
     #[serde(default)]
     pub limits: Limits,
     /// Path on the medium without which it is not started.
@@ -122,7 +123,7 @@ pub struct Process {
     /// Whether sessions may not restart or stop it.
     #[serde(default)]
     pub trusted: bool,
-    /// What is lost when it is restarted or stopped, in words; `nothing`.
+    /// What is lost when it is restarted or stopped, as a phrase; `nothing`.
     #[serde(default)]
     pub loses: String,
 }
@@ -135,7 +136,7 @@ pub struct Grant {
     pub name: String,
     /// `SERVICE.INTERFACE` or `kernel.OBJECT`.
     pub from: String,
-    /// Rights, where fewer than usual.
+    /// Rights, if fewer than usual.
     pub rights: Option<Vec<String>>,
     /// `kernel.ports`: the first port.
     pub first: Option<u16>,
@@ -183,7 +184,7 @@ pub struct Limits {
     pub processes: u32,
     /// Other kernel objects.
     pub objects: u32,
-    /// CPU time that it may use in all, in seconds; no limit where it is left out.
+    /// CPU time that it may use in all, in seconds; no limit if it is left out.
     pub cpu_seconds: Option<u64>,
     /// The highest priority that its threads may take.
     pub priority: i8,

@@ -1,11 +1,11 @@
-//! The tools of a profile's sessions, as a model is told of them.
+//! The tools of a profile's sessions, as described to a model.
 
 use capos_schema::manifest::{CategoryMode, SessionGrant, SessionProfile};
 use capos_schema::models::{PermissionMode, ToolDescriptor};
 use capos_schema::reflection::interface;
 
-/// What a session of this profile shows a model, in the order in which it does: each tool with the mode of its category.
-/// The configuration's rules may change modes further; handles are each session's own, so there are none here.
+/// The tools that a session of this profile shows a model, in the same order: each with the mode of its category. The
+/// configuration's rules may change modes further; handles are each session's own, so there are none here.
 #[must_use]
 pub fn profile_tools(profile: &SessionProfile) -> Vec<ToolDescriptor> {
     profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect()

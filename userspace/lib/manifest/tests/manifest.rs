@@ -52,7 +52,7 @@ fn the_shipped_manifest_is_good_and_round_trips() {
 fn services_come_after_those_that_they_call() {
     let manifest = read("m.toml", SMALL).unwrap();
     let names: Vec<&str> = manifest.services.iter().map(|service| service.name.as_str()).collect();
-    // The disk calls the log too, but the log lies on the disk: its lines wait.
+    // The disk calls the log too, but the log is on the disk: its lines wait.
     assert_eq!(names, ["disk", "log", "shell"]);
     assert_eq!(manifest.services[1].clients, ["disk", "shell"]);
     let GrantSource::Service(source) = &manifest.services[2].grants[0].source else { panic!("not a service") };
@@ -80,7 +80,7 @@ fn refusals_name_place_and_reason() {
         ("\"home\"", "\"logger\"", "each grant of a process needs a name of its own"),
         ("\"home\"", "\"account\"", "every process has this capability of its own"),
         ("\"home\"", "\"process\"", "every process has this capability of its own"),
-        ("\"home\"", "\"err\"", "or is given it by whoever runs it"),
+        ("\"home\"", "\"err\"", "or gets it from the process that starts it"),
         ("name = \"shell\"", "nam = \"shell\"", "line 9, column 1: unknown field `nam`"),
         ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { threads = 0 }", "needs a thread"),
         (
@@ -179,7 +179,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
     assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
     assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
-    // What the read-only form refuses is no tool.
+    // Methods that the read-only form rejects are no tools.
     assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
     assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");
@@ -187,7 +187,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");
 }
 
-/// What the broker gave sessions when that was part of its program.
+/// The sessions' capabilities from when they were part of the broker's program.
 #[test]
 fn the_shipped_profiles_are_those_of_before() {
     let manifest = read("manifest.toml", SHIPPED).unwrap();
@@ -350,7 +350,7 @@ fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
 fn the_read_only_form_is_less_than_the_whole() {
     let whole = SMALL.to_owned();
     let less = with("from = \"disk.Directory\", rights = [\"call\"]", "from = \"disk.Directory\", read_only = true");
-    // What is stated, and whether who holds the whole breaks it, and who holds the read-only form.
+    // The property, and whether the holder of the whole violates it, and the holder of the read-only form.
     let cases = [
         ("never = [\"Directory\"]", true, false),
         ("never = [\"disk.Directory read-only\"]", true, true),
@@ -399,13 +399,13 @@ fn a_property_is_about_the_processes_of_its_own_file_and_those_before() {
 #[test]
 fn a_property_that_says_nothing_or_names_what_there_is_not_is_refused() {
     let nothing = "it says one of `never`, of one at least, `apart`, of two at least, and `only`";
-    let nobody = "nobody provides `X`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
+    let nobody = "no service provides `X`; write SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
     let cases = [
         ("", nothing.to_owned()),
         ("never = []", nothing.to_owned()),
         ("apart = [\"Logger\"]", nothing.to_owned()),
         ("never = [\"Logger\"]\nonly = []", nothing.to_owned()),
-        ("of = []\nonly = []", "`of` names nobody; without it everybody is meant".to_owned()),
+        ("of = []\nonly = []", "`of` is empty; leave it out to mean all".to_owned()),
         (
             "of = [\"disc\"]\nonly = []",
             "there is no `disc`; it names services, programs, profiles, a service, a program or profile.NAME"
@@ -458,7 +458,7 @@ fn a_device_is_granted_by_its_numbers_or_by_its_class() {
     assert!(words.contains("`shell` holds the PCI device of class 010601; one driver per device"), "{words}");
 }
 
-/// A driver runs once for each of its devices, so what these processes and their grants are called is nobody else's name.
+/// A driver runs once for each of its devices, so the names of these processes and their grants are reserved.
 #[test]
 fn a_driver_leaves_room_for_several_devices() {
     let driver = "\n[[service]]\nname = \"net\"\nprogram = \"/bin/net\"\nprovides = [\"Greeter\"]\n\
@@ -489,7 +489,7 @@ fn a_driver_leaves_room_for_several_devices() {
 
 #[test]
 fn each_shipped_property_is_broken_by_what_it_is_there_for() {
-    // Who is given what, for each property in the order of the manifest.
+    // A grant that violates each property, in the order of the manifest.
     let given = [
         ("name = \"seq\"", "kernel.dma", ""),
         ("name = \"seq\"", "kernel.interrupts", ", line = 5"),
@@ -511,7 +511,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     for ((holder, from, more), says) in given.into_iter().zip(properties) {
         let (before, after) = SHIPPED.split_once(holder).unwrap();
         let grant = format!("{{ name = \"more\", from = \"{from}\"{more} }},");
-        // Into the holder's own grants, or into new ones where it has none.
+        // Into the holder's own grants, or into new ones if it has none.
         let own = after.find("\n[").map_or(after, |end| &after[..end]);
         let changed = match own.find("grants = [") {
             Some(at) => format!("{before}{holder}{}{grant}{}", &after[..at + 10], &after[at + 10..]),
@@ -522,7 +522,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     }
 }
 
-/// What is lost with a service is said of those that sessions may restart, on one line that is read before a yes.
+/// The loss is stated for services that sessions may restart, on one line that is read before a yes.
 #[test]
 fn a_service_says_what_is_lost_with_it() {
     let manifest = read("manifest.toml", SHIPPED).unwrap();

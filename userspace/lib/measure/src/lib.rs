@@ -1,4 +1,4 @@
-//! Counting, and what to make of many counts: the same in programs on the runtime, on `std`, and on another system.
+//! Counting, and statistics of many counts: the same in programs on the runtime, on `std`, and on another system.
 #![no_std]
 
 extern crate alloc;
@@ -29,13 +29,13 @@ impl Samples {
         Self(Vec::with_capacity(samples))
     }
 
-    /// Adds what lies between two counts, without the counting itself.
+    /// Adds what is between two counts, without the counting itself.
     pub fn add(&mut self, from: u64, to: u64, overhead: u64) {
         self.0.push(to.saturating_sub(from).saturating_sub(overhead));
     }
 
-    /// The median where each sample is `per` of what is measured, and in words how often that was
-    /// done and how much it differs.
+    /// The median, where each sample is `per` operations, and a text about the number of samples
+    /// and their range.
     #[must_use]
     pub fn median(mut self, per: u64) -> (u64, String) {
         self.0.sort_unstable();
@@ -46,8 +46,8 @@ impl Samples {
     }
 }
 
-/// Arithmetic that keeps one processor busy and touches no memory: so many steps, each of which depends on the one before.
-/// The result is known only by doing them all.
+/// Arithmetic that keeps one processor busy and touches no memory: `steps` steps, each of which depends on the one
+/// before. The result is known only by doing them all.
 #[inline(never)]
 #[must_use]
 pub fn compute(steps: u64) -> u64 {
@@ -58,7 +58,7 @@ pub fn compute(steps: u64) -> u64 {
     })
 }
 
-/// What counting itself costs.
+/// The cost of counting itself.
 #[must_use]
 pub fn overhead() -> u64 {
     (0..100).map(|_| (count(), count())).map(|(from, to)| to.saturating_sub(from)).min().unwrap_or(0)

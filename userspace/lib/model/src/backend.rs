@@ -1,4 +1,4 @@
-//! Which backend of the worker computes a model's answers. The file says, and nobody else.
+//! Which backend of the worker computes a model's answers. Only the file decides.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ pub enum Backend {
     Engine,
     /// The engine computes vectors of texts from the file's weights, and nothing is said.
     Embedder,
-    /// What is said is played from a script beside the model; the weights are mapped, and compute nothing.
+    /// The answers come from a script next to the model; the weights are mapped, and compute nothing.
     Scripted,
     /// The file's own handbook answers.
     Retrieval(Handbook),

@@ -1,4 +1,4 @@
-//! `ModelInfo`, made from a file and compared with what somebody says of it.
+//! `ModelInfo`, made from a file and compared with a given one.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,10 +9,10 @@ use capos_schema::models::ModelInfo;
 
 use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 
-/// Characters that are kept of what a file says of its model.
+/// Characters that are kept of a file's description of its model.
 const MAX_DESCRIPTION: usize = 240;
 
-/// What a file of `bytes` bytes says of itself. Its answers are limited by its context alone: see [`output_tokens`].
+/// The description of a file of `bytes` bytes. Its answers are limited by its context alone: see [`output_tokens`].
 #[must_use]
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
@@ -57,7 +57,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// The most tokens of one answer of a model: what one call may have, and no more than the context where that is known.
+/// The most tokens of one answer of a model: the limit of one call, and at most the context if that is known.
 #[must_use]
 pub fn output_tokens(info: &ModelInfo, per_call: u32) -> u32 {
     match (writes(info), info.context_tokens) {
@@ -79,7 +79,7 @@ pub fn embeds(info: &ModelInfo) -> bool {
     [LOCAL_ENGINE, LOCAL_EMBEDDER].contains(&info.backend.as_str())
 }
 
-/// What is said of a model and is not so, in words. What is left empty, zero or false says nothing.
+/// The difference between a stated description of a model and its file, as text. Empty, zero and false state nothing.
 #[must_use]
 pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
     let texts = [
@@ -153,7 +153,7 @@ mod tests {
         assert!(embeds(&found()) && writes(&found()), "a language model embeds too");
     }
 
-    /// B17: the template says whether the engine's models call tools; what a script says needs no template for tools.
+    /// B17: the template says whether the engine's models call tools; scripted calls need no template for tools.
     #[test]
     fn b17_a_model_calls_tools_where_its_template_tells_of_them() {
         let calls = |template: &str, entries: &[(&str, &str)]| {
@@ -169,7 +169,7 @@ mod tests {
         assert!(!calls("{{ tools }}{{ messages }}", &[]), "its calls are in no known form");
         assert!(calls("{{ messages }}", &[SCRIPTED]));
         assert!(!calls("", &[SCRIPTED]));
-        // Some keep the template that tells of tools apart.
+        // Some keep the template for tools apart.
         let apart = |template| [(capos_gguf::TOOL_TEMPLATE, template)];
         assert!(calls("{{ messages }}", &apart("{{ tools }}<tool_call>{{ messages }}")));
         assert!(!calls("{{ messages }}", &apart("{{ tools }}{{ messages }}")), "its calls are in no known form");

@@ -1,4 +1,4 @@
-//! What a model file says of itself, as the models' contract has it.
+//! The facts of a model file, in the form of the models' contract.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

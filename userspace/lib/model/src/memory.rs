@@ -1,4 +1,5 @@
-//! What memory a worker that runs a model needs beside the weights, and how long conversations may be in what it has.
+//! How much memory a worker that runs a model needs besides the weights, and how long conversations may be in the
+//! memory that it has.
 
 use capos_engine::Config;
 use capos_engine::memory::{Load, pass_bytes, token_bytes};
@@ -8,27 +9,27 @@ use capos_gguf::Header;
 pub const TOGETHER: usize = 4;
 /// Most tokens that a worker takes through a model at once.
 pub const PASS: usize = 128;
-/// Tokens that lengths of conversations are multiples of where memory decides.
+/// Lengths of conversations are multiples of this many tokens if memory decides.
 pub const STEP: u32 = 256;
 
-/// What a worker has beside what follows the model's shape: its program, its heap, and what it keeps of each request.
+/// A worker's memory that does not depend on the model's shape: its program, its heap, and the records of requests.
 const BASE: u64 = 48 << 20;
-/// Bytes for each token of the vocabulary: its text, its places in the tokenizer's tables, and what grammars have of it.
+/// Bytes for each token of the vocabulary: its text, its places in the tokenizer's tables, and the grammars' tables.
 const VOCABULARY: u64 = 512;
-/// The part of a worker's memory in which it keeps what it has read of conversations that may go on.
+/// The part of a worker's memory in which it keeps the tokens of conversations that may continue.
 const KEPT_PART: u64 = 8;
 /// Bytes of that at least.
 const LEAST_KEPT: u64 = 16 << 20;
 /// The part of keys and values that may be taken twice while their memory grows.
 const GROWTH_PART: u64 = 8;
 
-/// Bytes that a worker which may use so many keeps of what it has read.
+/// Bytes of finished conversations that a worker with `bytes` bytes keeps.
 #[must_use]
 pub fn kept(bytes: u64) -> u64 {
     (bytes / KEPT_PART).max(LEAST_KEPT)
 }
 
-/// What memory a model needs, by its shape.
+/// The memory that a model needs, by its shape.
 #[derive(Clone, Debug)]
 pub struct Need {
     config: Config,
@@ -39,7 +40,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Of the model of a file that is run with so many threads; none where the engine does not run it.
+    /// Of the model of a file that runs with `threads` threads; `None` if the engine cannot run it.
     #[must_use]
     pub fn of(header: &Header<'_>, threads: u32) -> Option<Self> {
         let config = Config::of(header).ok()?;
@@ -56,16 +57,16 @@ impl Need {
         let cache = cache.saturating_add(cache / GROWTH_PART);
         let own = BASE.saturating_add(self.vocabulary.saturating_mul(VOCABULARY));
         let used = own.saturating_add(passes).saturating_add(cache);
-        // With what is kept beside it.
+        // With the kept conversations.
         let of_part = used.saturating_add(used.div_ceil(KEPT_PART.saturating_sub(1)));
         of_part.max(used.saturating_add(LEAST_KEPT))
     }
 
-    /// Tokens of the longest conversation that can be had with so many bytes: all that the model was made for, or the
-    /// largest multiple of [`STEP`] that is less.
+    /// Tokens of the longest conversation that is possible with `bytes` bytes: the model's full context, or the largest
+    /// multiple of [`STEP`] below it.
     ///
     /// # Errors
-    /// The bytes that the shortest takes, where they are more.
+    /// The bytes that the shortest takes, if they are more.
     pub fn tokens(&self, bytes: u64) -> Result<u32, u64> {
         if self.bytes(self.context) <= bytes {
             return Ok(self.context);
@@ -74,7 +75,7 @@ impl Need {
         if self.context <= STEP || least > bytes {
             return Err(least);
         }
-        // Between what fits and what does not, in steps.
+        // Between a size that fits and one that does not, in steps.
         let (mut fits, mut does_not) = (1u32, self.context.div_ceil(STEP));
         while does_not.saturating_sub(fits) > 1 {
             let middle = fits.midpoint(does_not);
@@ -87,9 +88,9 @@ impl Need {
     }
 }
 
-/// Bytes that one worker may have of a machine with `machine` bytes: half of what is left beside its file and what the
-/// rest of the system takes, since a session that changes its model has two workers for a while; and a quarter of all where
-/// the file leaves less, for its pages give way.
+/// Bytes that one worker may have of a machine with `machine` bytes. It is half of the memory that its file and the
+/// rest of the system leave, since a session that changes its model has two workers for a while. If a large file leaves
+/// less, it is a quarter of the machine, because the file's pages can be evicted.
 #[must_use]
 pub fn share(machine: u64, file: u64) -> u64 {
     const REST: u64 = 192 << 20;
@@ -112,7 +113,8 @@ mod tests {
     fn a07_what_a_worker_needs_follows_the_shape() {
         let (small, large) = (need(256 << 10), need(64 * MIB));
         assert_eq!((small.context, large.context), (8192, 8192));
-        // 8192 tokens of 16 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part beside.
+        // 8192 tokens of 16 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part for the
+        // rest.
         let layers = u64::try_from(large.config.layers).unwrap();
         assert!(large.bytes(8192) > 8192 * layers * 2048);
         assert!(large.bytes(8192) < 64 * MIB + 8192 * layers * 2048 * 2, "{} MiB", large.bytes(8192) / MIB);

@@ -1,5 +1,5 @@
-//! Counts in words: `1 call`, `2 calls`. A text for people whose number may be one takes the noun from here; a limit that
-//! is a larger number stands in its text as it is.
+//! Counts as text: `1 call`, `2 calls`. Texts for people take the noun from here if their number may be one; a fixed
+//! larger limit is written out.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -13,7 +13,7 @@ pub struct Count<'a> {
     noun: &'a str,
 }
 
-/// So many of a thing. The noun is given in the singular, and is regular: `call`, `process`, `entry`, `model call`.
+/// A number of things. The noun is given in the singular, and is regular: `call`, `process`, `entry`, `model call`.
 #[must_use]
 pub fn count(number: impl TryInto<u64>, noun: &str) -> Count<'_> {
     Count { number: number.try_into().unwrap_or(u64::MAX), noun }

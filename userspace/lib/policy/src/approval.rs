@@ -1,4 +1,4 @@
-//! What a person has agreed to, and for how long.
+//! A person's consents, and how long they are valid.
 
 use alloc::string::String;
 
@@ -19,7 +19,7 @@ pub enum Span {
     Session,
 }
 
-/// What a person answered to "may this run?".
+/// A person's answer to "may this run?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     No,
@@ -32,7 +32,7 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Why a call does not run to which the person has not agreed, in words for the person, the record and the model.
+/// Why a call does not run to which the person has not agreed, for the person, the record and the model.
 #[must_use]
 pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
     match reply {
@@ -66,8 +66,8 @@ impl Answer {
     }
 }
 
-/// The standing consents of one session. Each is for one tool with exactly the same arguments, so that agreeing once
-/// never covers more than was seen; none stands in for a step-up. They end with the session.
+/// The standing consents of one session. Each is for one tool with exactly the same arguments, so that one consent
+/// never covers more than was shown; none replaces a step-up. They end with the session.
 #[derive(Clone, Debug, Default)]
 pub struct Approvals {
     calls: HashMap<ExactCall, Reach>,
@@ -79,7 +79,7 @@ enum Reach {
     Session,
 }
 
-/// How many consents may stand; further ones count once.
+/// How many consents are kept; further ones count once.
 const LIMIT: usize = 1024;
 
 impl Approvals {
@@ -97,7 +97,7 @@ impl Approvals {
         }
     }
 
-    /// Whether a consent that stands covers this call.
+    /// Whether a kept consent covers this call.
     #[must_use]
     pub fn cover(&self, question: &ToolQuestion) -> bool {
         match self.calls.get(&ExactCall::of(question)) {

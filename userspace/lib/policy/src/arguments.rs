@@ -1,7 +1,7 @@
-//! Single members of a call's arguments, without all that is beside them.
+//! Reading single members of a call's arguments without the rest.
 //!
-//! Arguments are as long as a message, and read as a tree of values they take a hundred times that: whoever asks the broker about a
-//! call could have it run out of memory.
+//! Arguments are as long as a message, and as a tree of values they take a hundred times that. So a caller that asks
+//! the broker about a call could make it run out of memory.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -10,8 +10,8 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The members with these names of the JSON object `text`, each as the text that it is, or `None` where it is something else. Of
-/// members with one name the last one is meant.
+/// The members with these names of the JSON object `text`, each as the text that it is, or `None` if it is something
+/// else. The last of several members with one name counts.
 ///
 /// # Errors
 /// It is no JSON object.
@@ -48,7 +48,7 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Members<F> {
     }
 }
 
-/// A text, or nothing of what is none.
+/// A text; `None` if it is not one.
 struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {
@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// What a tree of values says of the same.
+    /// The same from a tree of values.
     fn by_tree(text: &str, name: &str) -> Option<Option<Option<String>>> {
         let tree: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
         Some(tree.get(name).map(|value| value.as_str().map(String::from)))
@@ -138,14 +138,14 @@ mod tests {
         ] {
             assert_eq!(by_members(text, "name"), by_tree(text, "name"), "{text}");
         }
-        // What is deeper than a tree may be is passed over, and what is beside it is read.
+        // A member that is deeper than a tree may be is skipped, and the next one is read.
         let deep = format!("{{\"other\":{}0{},\"name\":\"ramfs\"}}", "[".repeat(10_000), "]".repeat(10_000));
         assert_eq!(by_members(&deep, "name"), Some(Some(Some("ramfs".into()))));
     }
 
     proptest! {
-        /// Of any bytes that look like JSON, but for numbers and escapes that no value can hold: what is not asked for is not looked
-        /// at so closely.
+        /// Holds for any bytes that look like JSON, except numbers and escapes that no value can hold: members that are
+        /// not requested are not checked so closely.
         #[test]
         fn any_text_is_read_alike(text in r#"[{}\[\]":,0-9a-dn-tv-z\\ ]{0,40}"#, member in "(\\{\"(a|b)\":(\"[a-z]*\"|1|\\[\\]|null)(,\"a\":(\"x\"|2))?\\})") {
             for text in [&text, &member] {

@@ -1,4 +1,4 @@
-//! Which backends a machine may run, whoever asks.
+//! Which backends a machine may run, for every caller.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,7 +10,7 @@ use crate::is_remote;
 /// Whether a policy can be put in force.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason why not.
 pub fn check_backend_policy(policy: &BackendPolicy) -> Result<(), String> {
     if policy.max_tokens_per_call == 0 {
         return Err(
@@ -23,7 +23,7 @@ pub fn check_backend_policy(policy: &BackendPolicy) -> Result<(), String> {
 /// Whether the policy lets a model with that backend (`ModelInfo.backend`) be opened.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason why not.
 pub fn may_open(policy: &BackendPolicy, backend: &str) -> Result<(), String> {
     let (allowed, kind) =
         if is_remote(backend) { (policy.allow_remote, "remote") } else { (policy.allow_local, "local") };

@@ -1,4 +1,4 @@
-//! Exactly what somebody agreed to.
+//! Exactly what a person agreed to.
 
 use alloc::string::String;
 

@@ -13,7 +13,7 @@ pub struct Budgets {
     principals: HashMap<String, Used>,
 }
 
-/// What one of them has used.
+/// The usage of one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     tokens: u64,
@@ -24,7 +24,7 @@ impl Used {
     /// Bytes that hold it.
     pub const BYTES: usize = 20;
 
-    /// For keeping over a restart of whoever counts: the tokens, the start of the window, the requests in it.
+    /// For keeping over a restart of the counting process: the tokens, the start of the window, the requests in it.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -36,7 +36,7 @@ impl Used {
         bytes
     }
 
-    /// What was kept, and the bytes behind it.
+    /// The stored bytes, and those after them.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (tokens, rest) = bytes.split_first_chunk()?;
@@ -62,7 +62,7 @@ impl fmt::Display for Spent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session { limit } => {
-                write!(formatter, "this session has used its {}; start a new one to go on", count(*limit, "token"))
+                write!(formatter, "this session has used its {}; start a new one to continue", count(*limit, "token"))
             }
             Self::Principal { limit } => {
                 write!(formatter, "your sessions have used their {} together", count(*limit, "token"))
@@ -106,8 +106,8 @@ impl Budgets {
         Ok(in_session.min(of_principal))
     }
 
-    /// Counts a request to a model, made `now`, against the rate of the session and that of the principal: so many in a
-    /// minute. One that is refused counts for neither.
+    /// Counts a request to a model, made `now`, against the limits per minute of the session and of the principal. A
+    /// rejected one counts for neither.
     ///
     /// # Errors
     /// There were too many, and how long to wait.
@@ -126,13 +126,14 @@ impl Budgets {
         Ok(())
     }
 
-    /// Whether one more principal can use something, or this one is known already. What is kept over a restart has its bound.
+    /// Whether one more principal can use something, or this one is known already. The counts kept over a restart are
+    /// bounded.
     #[must_use]
     pub fn has_place_for(&self, principal: &str) -> bool {
         self.principals.len() < PRINCIPALS || self.principals.contains_key(principal)
     }
 
-    /// What each principal has used, for keeping over a restart of whoever counts.
+    /// The usage of each principal, for a restart of the counting process.
     pub fn principals(&self) -> impl Iterator<Item = (&str, Used)> {
         self.principals.iter().map(|(name, used)| (name.as_str(), *used))
     }
@@ -142,7 +143,7 @@ impl Budgets {
         self.principals.insert(String::from(principal), used);
     }
 
-    /// Forgets a session that has ended; what it used still counts for its principal.
+    /// Forgets a session that has ended; its usage still counts for its principal.
     pub fn end_session(&mut self, session: &str) {
         self.sessions.remove(session);
     }

@@ -1,4 +1,4 @@
-//! What a method does to the world, by the schema's annotation.
+//! The effect of a method.
 
 pub use capos_schema::annotations::Category;
 

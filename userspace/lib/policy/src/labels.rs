@@ -14,22 +14,23 @@ use capos_schema::authority::{Label, Provenance};
 const TOP: &str = "*";
 /// Bytes of a class's name.
 const CLASS_LIMIT: usize = 64;
-/// The most that the classes of a label may come to, in bytes of their names, each counted with 4 more.
+/// The most bytes that the names of a label's classes may have, each counted with 4 more.
 pub const LABEL_LIMIT: usize = 1024;
 
-/// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown as it is.
+/// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown without
+/// escapes.
 fn is_class(class: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-*".contains(&byte);
     (1..=CLASS_LIMIT).contains(&class.len()) && class.bytes().all(is_letter)
 }
 
-/// What is held to [`LABEL_LIMIT`].
+/// The size of a label, which [`LABEL_LIMIT`] bounds.
 #[must_use]
 pub fn label_size(label: &Label) -> usize {
     label.classes.iter().fold(0, |sum, class| class.len().saturating_add(4).saturating_add(sum))
 }
 
-/// The label that is above all others: of what may have been made of anything.
+/// The label that is above all others: for data that may have been made of anything.
 #[must_use]
 pub fn all_above() -> Label {
     Label { classes: vec![TOP.into()] }
@@ -64,8 +65,8 @@ fn above<'a>(label: &'a Label, classes: &[String]) -> Option<&'a str> {
 
 /// The least label that is above both, with sorted classes and none that another makes superfluous.
 ///
-/// It is at most [`LABEL_LIMIT`] long and has names of classes only, whoever gave the labels: in place of what is neither it has
-/// the class that is above all.
+/// It is at most [`LABEL_LIMIT`] long and has names of classes only, whatever labels were given: a label that is
+/// neither becomes the class above all.
 #[must_use]
 pub fn join(one: &Label, other: &Label) -> Label {
     let mut joined = Label::default();
@@ -84,13 +85,13 @@ pub fn join(one: &Label, other: &Label) -> Label {
     joined
 }
 
-/// What is made of something untrusted is untrusted.
+/// Data made from something untrusted is untrusted.
 #[must_use]
 pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
     if one == Provenance::Untrusted { one } else { other }
 }
 
-/// The most confidential label that may leave by each way. What stays on this machine is not checked here.
+/// The most confidential label that may leave by each way. Data that stay on this machine are not checked here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// By an outbound tool.
@@ -100,7 +101,7 @@ pub struct Egress {
 }
 
 impl Default for Egress {
-    /// Redacted personal data may leave by a tool that a person agreed to; nothing but public text goes to a remote
+    /// Redacted personal data may leave through a tool that a person agreed to; only public text is sent to a remote
     /// model.
     fn default() -> Self {
         Self { outbound: Label { classes: [String::from("pii.redacted")].into() }, remote_model: Label::default() }

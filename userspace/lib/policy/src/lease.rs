@@ -7,7 +7,8 @@ use capos_schema::authority::ToolQuestion;
 
 use crate::binding::ExactCall;
 
-/// What a step-up gives: it is good for one tool, arguments, conversation, turn and call, until it expires or is used.
+/// The result of a step-up: it is good for one tool, arguments, conversation, turn and call, until it expires or is
+/// used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     session: String,
@@ -50,7 +51,7 @@ impl fmt::Display for LeaseError {
 
 impl core::error::Error for LeaseError {}
 
-/// How long a lease is good where nothing else is said: 60 seconds.
+/// How long a lease is good if nothing else is said: 60 seconds.
 const STANDARD: u64 = 60 * 1_000_000_000;
 
 impl Lease {

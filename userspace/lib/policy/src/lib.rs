@@ -1,9 +1,9 @@
-//! What the authority broker decides, without the broker: who may do what, and who has to be asked.
+//! What the authority broker decides, without the broker: which calls are permitted, and which need a person's consent.
 //!
-//! [`Policy`] is the configuration of a system; [`SessionPolicy`] is what it means for one session, and answers each
-//! question about a tool call by look-ups alone: is the tool granted, is what it is called with in scope, and what
-//! approval does it need. [`Lease`], [`Approvals`], [`Passphrase`] and [`Budgets`] are the pieces of state around it.
-//! Nothing here does I/O, and every time is given by the caller, in nanoseconds of one clock.
+//! The type [`Policy`] is the configuration of a system. The type [`SessionPolicy`] is its meaning for one session. It
+//! answers questions about a tool call by look-ups alone: is the tool granted, are its arguments in scope, and which
+//! approval does it need. Around it, [`Lease`], [`Approvals`], [`Passphrase`] and [`Budgets`] keep state. Nothing here
+//! does I/O; the caller supplies each time, in nanoseconds of one clock.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

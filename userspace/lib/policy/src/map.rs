@@ -51,7 +51,7 @@ impl Modes {
     }
 }
 
-/// The least that a category's tools take, whatever anybody configures.
+/// The lower bound of a category's tools, whatever is configured.
 fn floor(category: Category) -> PermissionMode {
     match category {
         Category::Destructive | Category::Admin => PermissionMode::Consent,
@@ -59,7 +59,7 @@ fn floor(category: Category) -> PermissionMode {
     }
 }
 
-/// A rule of the configuration for the tools it names. What is `None` names all.
+/// A rule of the configuration for the tools it names. A part that is `None` matches all.
 ///
 /// A rule tightens: of the default and all rules that name a tool the strictest counts. Only with `widen`, and only in
 /// an operator's session, does a rule take the default's place; then too a destructive or admin tool keeps at least

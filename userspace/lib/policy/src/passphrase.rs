@@ -8,7 +8,7 @@ use capos_plural::count;
 use pbkdf2::pbkdf2_hmac;
 use sha2::Sha256;
 
-/// A passphrase as it is kept: salted, and hashed often enough that guessing is slow (PBKDF2 with HMAC-SHA-256).
+/// A stored passphrase: salted, and hashed often enough that guessing is slow (PBKDF2 with HMAC-SHA-256).
 ///
 /// As text: `pbkdf2-sha256$ITERATIONS$SALT$HASH`, salt (16 bytes) and hash (32 bytes) in hex.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Passphrase {
     hash: [u8; 32],
 }
 
-/// What is wrong with the text of a kept passphrase, or with a new one.
+/// An error in the text of a kept passphrase, or in a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassphraseError(&'static str);
 
@@ -110,8 +110,8 @@ fn derive(passphrase: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
     hash
 }
 
-/// How often a passphrase may be tried: after five wrong ones in a row it has to be waited, 30 seconds at first and
-/// twice as long after each further wrong one, up to an hour. The right one forgives all.
+/// How often a passphrase may be tried. After five wrong ones in a row there is a wait: 30 seconds at first and twice
+/// as long after each further wrong one, up to an hour. The right one resets the count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
     wrong: u32,
@@ -160,8 +160,8 @@ impl Attempts {
         self.finish(kept, given)
     }
 
-    /// Counts an attempt as a wrong one before anything is compared, so that what is kept of the count meanwhile is
-    /// never too low.
+    /// Counts an attempt as a wrong one before anything is compared, so that the stored count is never too low
+    /// meanwhile.
     ///
     /// # Errors
     /// Why none may be made now. It was not counted.
@@ -181,7 +181,7 @@ impl Attempts {
         Ok(kept)
     }
 
-    /// Compares the passphrase of an attempt that was counted. The right one forgives all.
+    /// Compares the passphrase of an attempt that was counted. The right one resets the count.
     ///
     /// # Errors
     /// It is the wrong one.
@@ -193,7 +193,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The count as it is kept outside the process that counts.
+    /// The count in the form that is stored outside the counting process.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 12] {
         let mut bytes = [0; 12];
@@ -203,7 +203,7 @@ impl Attempts {
         bytes
     }
 
-    /// The count that was kept; nothing where nothing was.
+    /// The count that was kept; nothing if nothing was.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {

@@ -13,7 +13,7 @@ pub enum PathError {
     AboveRoot,
     /// It holds a NUL or another control character.
     Control,
-    /// It lies where a rule blocks it.
+    /// A rule blocks its place.
     Blocked,
     /// No rule allows it.
     NotAllowed,
@@ -54,7 +54,7 @@ pub fn normalise(path: &str) -> Result<Vec<&str>, PathError> {
     Ok(components)
 }
 
-/// Where paths may lie. A rule is a path; it covers itself and everything below it, by whole components.
+/// Where paths may be. A rule is a path; it covers itself and everything below it, by whole components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathRules {
     pub allow: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a profile gives a session, apart from its tools.
+//! A profile's values for a session, apart from its tools.
 
 use alloc::string::{String, ToString};
 
@@ -11,11 +11,11 @@ pub enum ModelAccess {
     None,
     /// Models that run on this machine.
     Local,
-    /// Remote ones too, after a step-up and only where the session has opted in.
+    /// Remote ones too, after a step-up and only if the session has opted in.
     Remote,
 }
 
-/// How long a model's worker may take over one answer. Time counts while somebody waits for it.
+/// How long a model's worker may take over one answer. Time counts while the person waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Seconds in which it reads no token and writes none.
@@ -25,7 +25,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// An emulated machine reads a prompt in minutes and says so as it goes; a page of a large model may come from a slow disk.
+    /// An emulated machine reads a prompt in minutes and reports its progress; a page of a large model may come from a
+    /// slow disk.
     fn default() -> Self {
         Self { silence_seconds: 300, answer_seconds: 3600 }
     }
@@ -41,13 +42,13 @@ pub struct ProfileRules {
     pub principal_tokens: u64,
     /// Requests to models that all sessions of one principal may make together in a minute.
     pub principal_requests: u32,
-    /// Forbidden tools are left out of what the model sees, instead of shown as forbidden.
+    /// Forbidden tools are left out of the model's list, instead of shown as forbidden.
     pub hide_forbidden: bool,
 }
 
 impl ProfileRules {
-    /// The rules without configuration: an operator has models and sees what is forbidden; a guest has local ones;
-    /// an anonymous session has none.
+    /// The rules without configuration: an operator has models and sees forbidden tools; a guest has local models; an
+    /// anonymous session has none.
     #[must_use]
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();
@@ -84,7 +85,7 @@ impl ProfileRules {
     /// Whether a session may use a model with that backend (`ModelInfo.backend`).
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason why not.
     pub fn may_use(&self, backend: &str, opted_in: bool, stepped_up: bool) -> Result<(), String> {
         match (self.model, is_remote(backend)) {
             (ModelAccess::None, _) => Err("this profile has no model".to_string()),

@@ -1,4 +1,4 @@
-//! What a tool may be called with.
+//! The permitted arguments of a tool.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,13 +9,13 @@ use capos_plural::count;
 use crate::arguments;
 use crate::path::PathRules;
 
-/// Why arguments are out of scope, in words.
+/// Why arguments are out of scope.
 pub type ScopeError = String;
 
 /// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Arguments that are paths, by name, and where they may lie.
+    /// Arguments that are paths, by name, and where they may be.
     pub paths: Vec<(String, PathRules)>,
     /// The longest arguments, in bytes of their JSON text.
     pub max_bytes: Option<usize>,

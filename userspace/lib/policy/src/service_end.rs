@@ -1,4 +1,4 @@
-//! Calls that end a service, and what that costs.
+//! Calls that end a service, and their cost.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,33 +10,33 @@ use capos_schema::authority::ToolQuestion;
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::system::ServiceSupervisorClient;
 
-/// What the manifest says of a service with which nothing is lost.
+/// The manifest's entry of a service with which nothing is lost.
 const NOTHING: &str = "nothing";
 
-/// What the manifest says of restarting and stopping each service.
+/// The manifest's statements about restarting and stopping each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceEnds(BTreeMap<String, ServiceEnd>);
 
-/// What the end of one service means.
+/// The consequences of the end of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// No session may bring it about; why.
     Refused(String),
-    /// Something is lost by it, or nobody knows that nothing is: it is to be permitted as what destroys; what the person
-    /// is told.
+    /// Something is lost by it, or that is unknown: it needs the permission of a destructive call. The text for the
+    /// person.
     Loses(String),
-    /// Nothing is lost by it; what the person is told.
+    /// Nothing is lost by it; the text for the person.
     Harmless(String),
 }
 
 impl ServiceEnds {
-    /// What the manifest says of its services.
+    /// The manifest's statements about its services.
     pub fn new(services: impl IntoIterator<Item = ServiceEnd>) -> Self {
         Self(services.into_iter().map(|service| (service.name.clone(), service)).collect())
     }
 
-    /// What a call that ends a service means; none where it ends none that is known. Whoever serves the call refuses names
-    /// that nobody has.
+    /// What a call that ends a service means; `None` if it does not end a known one. The server of the call rejects
+    /// unknown names.
     pub(crate) fn of(&self, question: &ToolQuestion, category: Category) -> Option<Ending> {
         if question.interface_id != ServiceSupervisorClient::INTERFACE_ID || category == Category::ReadOnly {
             return None;

@@ -16,14 +16,14 @@ use crate::profile::ProfileRules;
 use crate::scope::Scope;
 use crate::service_end::{Ending, ServiceEnds};
 
-/// The configuration: what differs from the standard.
+/// The configuration: differences from the standard.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub overrides: Vec<Override>,
     /// Bounds on arguments, by name of the tool. Several for one tool must all hold.
     pub scopes: Vec<(String, Scope)>,
     pub egress: Egress,
-    /// What it means to end a service.
+    /// The consequences of ending a service.
     pub services: ServiceEnds,
     /// Rules that take the place of a profile's standard ones.
     pub profiles: Vec<(Profile, ProfileRules)>,
@@ -57,7 +57,7 @@ pub struct GrantedTool {
     pub category: Category,
 }
 
-/// What has to happen before a call may run.
+/// The requirement before a call may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Nothing.
@@ -72,7 +72,7 @@ pub enum Gate {
     Shut { reason: String },
 }
 
-/// What one session may do. Every answer takes a bounded number of look-ups, however many tools there are.
+/// The permissions of one session. Every answer takes a bounded number of look-ups, however many tools there are.
 #[derive(Clone, Debug)]
 pub struct SessionPolicy {
     profile: Profile,
@@ -131,7 +131,7 @@ impl SessionPolicy {
         &self.egress
     }
 
-    /// Consents that stand in this session.
+    /// Consents that are valid in this session.
     pub fn approvals(&mut self) -> &mut Approvals {
         &mut self.approvals
     }
@@ -162,14 +162,14 @@ impl SessionPolicy {
         self.tools.remove(&(interface_id, String::from(tool)));
     }
 
-    /// What a call needs: first whether the tool is granted, then whether the call is in scope, then what approval it
-    /// takes.
+    /// The requirement of a call: first whether the tool is granted, then whether the call is in scope, then which
+    /// approval it takes.
     #[must_use]
     pub fn gate(&self, question: &ToolQuestion) -> Gate {
         self.gate_at_least(question, PermissionMode::Auto)
     }
 
-    /// The same, where the runner asks for more than the map does. It cannot ask for less.
+    /// The same, if the runner asks for more than the map does. It cannot ask for less.
     #[must_use]
     pub fn gate_at_least(&self, question: &ToolQuestion, mode: PermissionMode) -> Gate {
         let shut = |reason: String| Gate::Shut { reason };
@@ -198,7 +198,7 @@ impl SessionPolicy {
         }
         let own = match self.services.of(question, entry.category) {
             Some(Ending::Refused(reason)) => return shut(reason),
-            // To lose what somebody keeps takes as much as to delete it.
+            // To lose stored data takes the same permission as to delete it.
             Some(Ending::Loses(_)) => {
                 let destroys = self.permission(Category::Destructive, &entry.method, &question.tool);
                 stricter(entry.permission.mode, destroys.mode)
@@ -216,8 +216,8 @@ impl SessionPolicy {
         }
     }
 
-    /// What a call takes, before anybody is asked about it: a mode, why where that is forbidden, and what the person is to be
-    /// told before they agree, which may be nothing. Nothing is decided by it.
+    /// The requirements of a call, before a person is asked about it: a mode, why if that is forbidden, and a text for
+    /// the person, which may be empty. Nothing is decided by it.
     #[must_use]
     pub fn review(&self, question: &ToolQuestion) -> (PermissionMode, String, String) {
         let category = self.tools.get(&(question.interface_id, question.tool.clone())).map(|entry| entry.category);
@@ -233,9 +233,9 @@ impl SessionPolicy {
         }
     }
 
-    /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: what was
-    /// true when the question was put need not be true when it is answered. A consent is no step-up, and none opens what
-    /// is shut.
+    /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: the
+    /// conditions may have changed between the question and its answer. A consent is no step-up, and none opens what is
+    /// shut.
     pub fn decide(&mut self, question: &ToolQuestion, mode: PermissionMode, answer: Answer) -> (Decision, String) {
         match (self.gate_at_least(question, mode), answer) {
             (Gate::Open, _) => (Decision::Auto, String::new()),
@@ -252,7 +252,7 @@ impl SessionPolicy {
         }
     }
 
-    /// Ends the session: no consent stands and no tool is granted.
+    /// Ends the session: no consent remains and no tool is granted.
     pub fn end(&mut self) {
         self.approvals.clear();
         self.tools.clear();

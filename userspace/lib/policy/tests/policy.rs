@@ -87,7 +87,7 @@ fn modes_are_those_of_the_manifest() {
     }
 }
 
-/// An attempt counts from before anything is compared, and what is kept of the count says the same.
+/// An attempt counts from before anything is compared, and the stored count agrees.
 #[test]
 fn attempts_outlast_the_process_that_counts_them() {
     let kept = Passphrase::new("open sesame", [1; 16], 1000).unwrap();
@@ -647,7 +647,7 @@ fn labels_stay_short_and_name_classes() {
     let many: Vec<String> = (0..40).map(|number| format!("pii.{number:060}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(join(&label(&many), &label(&[])).classes, ["*"]);
-    // What is no name of a class could draw rows of its own where a person is asked.
+    // An invalid name of a class could draw rows of its own where a person is asked.
     for class in ["", "x.\n  That is all", "pii.\u{202e}", "a b", &"x".repeat(65)] {
         assert_eq!(join(&label(&["pii.log"]), &label(&[class])).classes, ["*"], "{class:?}");
     }
@@ -693,7 +693,8 @@ proptest! {
     }
 }
 
-/// A call that ends a service is permitted by what is lost with it, and a trusted one is refused before anybody is asked.
+/// A call that ends a service needs the permission for its loss, and for a trusted one it is rejected without a
+/// question.
 #[test]
 fn what_is_lost_with_a_service_counts_as_destroyed() {
     let end = |name: &str, trusted: bool, loses: &str| ServiceEnd { name: name.into(), trusted, loses: loses.into() };
@@ -732,15 +733,15 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         ("ramfs", StepUp, "It loses the files of the home directory."),
         ("hello", Consent, "Nothing is lost by it."),
         ("new", StepUp, "What `new` keeps in memory is lost by it; the manifest does not say what that is."),
-        // Who serves the call says that there is none.
+        // The server of the call answers that there is none.
         ("nobody", Consent, ""),
     ] {
         assert_eq!(session.review(&restart(service)), (mode, String::new(), note.into()), "{service}");
         let decision = if mode == StepUp { Decision::StepUpFailed } else { Decision::Consented };
-        // A yes is enough only where nothing is lost, whatever the runner believes.
+        // A yes is enough only if nothing is lost, whatever the runner believes.
         assert_eq!(session.decide(&restart(service), Consent, Answer::Yes(Span::Session)).0, decision, "{service}");
     }
-    // Whoever only looks is told nothing and refused nothing.
+    // A call that only reads gets no text and is never rejected.
     let status = asked("status", "service_status", Category::ReadOnly, "audit");
     assert_eq!(session.review(&status), (Auto, String::new(), String::new()));
     // A configuration may say that consent is enough for this tool, as for one that destroys; never less.

@@ -1,4 +1,4 @@
-//! The end of a process, in words.
+//! Texts about the end of a process.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::string::String;
 use capos_rt::exit_code;
 use capos_schema::kernel::{ExitInfo, ExitInfoCause};
 
-/// How a process ended, in words.
+/// How a process ended, as text.
 #[must_use]
 pub fn describe_exit(exit: &ExitInfo) -> String {
     match exit.cause {

@@ -19,8 +19,9 @@ const CHUNK: u64 = 48 << 10;
 enum Source {
     /// Bytes at hand, such as a file of the boot package.
     Bytes(Rc<[u8]>),
-    /// A file of the medium: paged memory to map for the process, calls for what is copied. Who
-    /// starts a process never touches the mapping itself: a page that does not come would end it.
+    /// A file of the medium: paged memory to map for the process, calls for the copied parts. The
+    /// starter of a process never touches the mapping itself: a page that does not come would end
+    /// it.
     File { memory: MemoryObjectClient, file: ReadOnlyFileClient },
 }
 

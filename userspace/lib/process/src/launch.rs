@@ -46,7 +46,7 @@ impl Granted {
     }
 }
 
-/// What to start.
+/// The program to start.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The process's name, for reports and logs.
@@ -57,10 +57,10 @@ pub struct Launch<'a> {
     pub arguments: Vec<String>,
     /// `KEY=VALUE` lines.
     pub environment: Vec<String>,
-    /// All that it gets, besides its own `account`, `space` and `table`, and, where `limits` allow it
-    /// more than one thread, `process`: itself, to start threads and no more.
+    /// All its grants besides its own `account`, `space` and `table`. If `limits` allow it more than
+    /// one thread, it also gets `process`: itself, to start threads and no more.
     pub grants: Vec<Granted>,
-    /// What it may hold at most, carved from `account`.
+    /// Its limits, carved from `account`.
     pub limits: Limits,
     /// Who pays.
     pub account: &'a ResourceAccountClient,
@@ -128,8 +128,8 @@ impl Maker<'_> {
     }
 }
 
-/// A process that is being made. Who gives up its start, by dropping the future, never learns whether
-/// its first thread ran already: it is ended.
+/// A process that is being made. A caller that gives up its start, by dropping the future, never
+/// learns whether its first thread already ran: it is ended.
 struct Unfinished(Option<ProcessClient>);
 
 impl Unfinished {
@@ -142,13 +142,13 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(process) = self.0.take() {
-            // Where it cannot be ended it has ended.
+            // If it cannot be ended it has ended.
             drop(capos_rt::spawn(async move { drop(process.kill("its start was given up").await) }));
         }
     }
 }
 
-/// Which of the texts that a process begins with has a zero byte in it, in words: C's texts end at one.
+/// Which of the texts that a process begins with contains a zero byte: C's texts end at one.
 fn with_zero(arguments: &[String], environment: &[String]) -> Option<String> {
     let of = |what: &str, texts: &[String]| {
         let at = texts.iter().position(|text| text.contains('\0'))?;
@@ -161,7 +161,7 @@ impl Launch<'_> {
     /// Makes the process and starts its first thread.
     ///
     /// # Errors
-    /// In words, with the step that failed. Nothing of the process is left then.
+    /// The step that failed, and why. The process is then removed completely.
     pub async fn start(self) -> Result<Started, Error> {
         let name = self.name;
         if let Some(which) = with_zero(&self.arguments, &self.environment) {
@@ -208,8 +208,8 @@ impl Launch<'_> {
             Granted::new("table", &table),
         ]);
         if self.limits.threads > 1 {
-            // Not MANAGE, which would let it grant and end itself, nor GRANT: nobody else is to start
-            // threads in it.
+            // Not MANAGE, which would let it grant and end itself, nor GRANT: no other process is to
+            // start threads in it.
             let rights = Rights::CALL.union(Rights::EXECUTE);
             own.push(Granted { rights, ..Granted::new("process", process) });
         }
@@ -251,7 +251,7 @@ impl Launch<'_> {
     }
 }
 
-/// Entries for completions of a program that may hold so many capabilities.
+/// Completion entries of a program that may hold this many capabilities.
 fn completion_entries(capabilities: u32) -> u32 {
     (capabilities / 2).clamp(COMPLETION_ENTRIES, MOST_COMPLETION_ENTRIES).next_power_of_two()
 }

@@ -1,8 +1,8 @@
 //! From a program file to a running process.
 //!
-//! The caller says which capabilities the process gets, and by whom it is paid for; nothing else
-//! comes in. What a program does not write is mapped from its file where the file is paged memory,
-//! and so shared by all processes that run it; the rest is copied.
+//! The caller says which capabilities the process gets, and which account pays for it; it gets
+//! nothing else. The parts that a program does not write are mapped from its file if the file is
+//! paged memory, and so shared by all processes that run it. The rest is copied.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

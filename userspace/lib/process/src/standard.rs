@@ -1,4 +1,4 @@
-//! Where a program writes whose output somebody collects: always ready, never a screen.
+//! The output of a program that is collected: always ready, never a screen.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::system::{StandardReadyResults, StandardScreenResults, StandardServer, StandardWriteBytesResults};
 
-/// Takes what a program writes, in order.
+/// Takes the output of a program, in order.
 #[allow(async_fn_in_trait, reason = "served on the thread that made it")]
 pub trait Sink {
     /// Takes these bytes; they may end within a letter.
     ///
     /// # Errors
-    /// The program is told: its write fails.
+    /// The program's write fails.
     async fn take(&self, bytes: &[u8]) -> Result<(), CallError>;
 }
 

@@ -1,4 +1,4 @@
-//! What a handbook answers to a request.
+//! A handbook's answer to a request.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,12 +9,12 @@ use capos_script::{Arguments, Handle, Id, RequestView, Response, Role, Step, Tur
 
 use crate::handbook::{Entry, Handbook};
 
-/// Questions that are told where nothing is found.
+/// Questions that are listed if nothing is found.
 const TOLD: usize = 8;
 
 impl Handbook {
-    /// The answer to a request. What the tools said in this turn is passed on; otherwise the entry nearest to what the
-    /// person said last answers.
+    /// The answer to a request. The tools' results of this turn are passed on; otherwise the entry nearest to the
+    /// person's last message answers.
     #[must_use]
     pub fn respond(&self, request: &RequestView<'_>) -> Response {
         Response::new(Arc::new(Turn::of(self.steps(request))), request)

@@ -13,18 +13,18 @@ use crate::parse::{answer, answer_text};
 pub const ARCHITECTURE: &str = "retrieval";
 /// Texts: for each entry its questions, one a line.
 const QUESTIONS: &str = "retrieval.questions";
-/// Texts: for each entry its answer, as it stands in a handbook.
+/// Texts: for each entry its answer, in the handbook's notation.
 const ANSWERS: &str = "retrieval.answers";
 /// Tokens of a conversation: as many as a request of the worker can hold, since no more than its last messages are
 /// looked at.
 const CONTEXT: u32 = 65_536;
 
-/// What a file says of itself besides its entries.
+/// A file's facts besides its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Title<'a> {
     /// `general.name`.
     pub name: &'a str,
-    /// `general.license`; empty where none is given.
+    /// `general.license`; empty if none is given.
     pub license: &'a str,
 }
 
@@ -60,7 +60,7 @@ impl Handbook {
     /// The handbook of a file.
     ///
     /// # Errors
-    /// What it lacks, in words.
+    /// What it lacks.
     pub fn from_file(header: &Header<'_>) -> Result<Self, FileError> {
         let texts = |key: &str| {
             let missing = || FileError(alloc::format!("it has no texts {key}"));

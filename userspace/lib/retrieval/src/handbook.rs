@@ -18,9 +18,9 @@ pub struct Call {
 pub struct Entry {
     /// At least one.
     pub questions: Vec<String>,
-    /// What is said.
+    /// The text.
     pub text: String,
-    /// What is called then.
+    /// The calls after it.
     pub calls: Vec<Call>,
 }
 
@@ -68,9 +68,8 @@ impl Handbook {
         self.entries.iter().any(|entry| !entry.calls.is_empty())
     }
 
-    /// The entry nearest to a question among those whose tools are all offered: the words that it has in common with the
-    /// question count the more the fewer entries have them, and of two that are as near the first counts. None has a
-    /// word in common: `None`.
+    /// The entry nearest to a question, among those whose tools are all offered. A word in common counts more if fewer
+    /// entries have it; of two equally near ones the first wins. `None` if no entry has a word in common.
     pub fn nearest(&self, question: &str, offered: impl Fn(&str) -> bool) -> Option<&Entry> {
         let asked = words(question);
         let all = self.entries.len() as u64;

@@ -7,7 +7,7 @@ use core::fmt;
 
 use crate::handbook::{Call, Entry, Handbook};
 
-/// What is wrong with a handbook, and on which line.
+/// An error in a handbook, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandbookError {
     /// From 1.
@@ -29,7 +29,7 @@ const QUESTION: &str = "? ";
 /// How a line begins that calls a tool.
 const CALL: &str = "call ";
 
-/// An answer as it stands in a file: text, then a line for each call.
+/// An answer in the notation of a file: text, then a line for each call.
 pub fn answer_text(entry: &Entry) -> String {
     let mut text = entry.text.clone();
     for call in &entry.calls {
@@ -41,7 +41,7 @@ pub fn answer_text(entry: &Entry) -> String {
     text
 }
 
-/// The reverse of [`answer_text`]; the error is in words.
+/// The reverse of [`answer_text`]; the error is a message.
 pub fn answer(lines: &[&str]) -> Result<(String, Vec<Call>), String> {
     let mut text: Vec<&str> = Vec::new();
     let mut calls = Vec::new();
@@ -51,7 +51,7 @@ pub fn answer(lines: &[&str]) -> Result<(String, Vec<Call>), String> {
         } else if calls.is_empty() {
             text.push(line);
         } else if !line.trim().is_empty() {
-            return Err("text stands before the calls of an answer, not behind".to_string());
+            return Err("the text of an answer comes before its calls, not after".to_string());
         }
     }
     Ok((text.join("\n").trim().to_string(), calls))
@@ -68,8 +68,8 @@ fn call(rest: &str) -> Result<Call, String> {
 }
 
 impl Handbook {
-    /// Reads a handbook. An entry is one line or several that begin with `? `, and what follows until the next such
-    /// line: text, then lines that begin with `call `. Before the first entry anything may stand.
+    /// Reads a handbook. An entry is one line or several that begin with `? `, and the lines until the next such line:
+    /// text, then lines that begin with `call `. Any text may precede the first entry.
     ///
     /// # Errors
     /// Names the first line that is not understood, and why.
@@ -142,7 +142,7 @@ mod tests {
             ("? a\nx\n? b\ncall  {}\n? c\nx", 3, "a call is"),
             ("? a\ncall t x\n", 1, "not JSON"),
             ("? a\ncall t []\n", 1, "a call is"),
-            ("? a\ncall t {}\nafter\n", 1, "before the calls"),
+            ("? a\ncall t {}\nafter\n", 1, "before its calls"),
         ] {
             let error = Handbook::parse(text).unwrap_err();
             assert!(error.line == line && error.what.contains(part), "{text:?}: {error}");

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::request::{RequestView, Role};
 
-/// What must hold of a request. All that is given must hold; nothing given always holds. Texts are compared as exact
+/// A condition on a request. All that is given must hold; nothing given always holds. Texts are compared as exact
 /// substrings, byte for byte.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Condition {

@@ -1,4 +1,4 @@
-//! What a response is made of, in the order in which the worker carries it out.
+//! The parts of a response, in the order in which the worker carries it out.
 
 use alloc::format;
 use alloc::string::String;
@@ -33,9 +33,9 @@ pub enum Event {
     Exit(u32),
     /// The worker does something that gets its process killed. Always the last event.
     Crash(Crash),
-    /// The worker goes silent: nothing more comes until the stream is cancelled. Always the last event.
+    /// The worker stops sending until the stream is cancelled. Always the last event.
     Hang,
-    /// The worker answers nothing any more, whoever asks and whatever: a cancel neither. Always the last event.
+    /// The worker stops answering every caller, also to a cancel. Always the last event.
     Deaf,
 }
 
@@ -50,8 +50,8 @@ impl Event {
     }
 }
 
-/// What the worker says for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
-/// cut to what is.
+/// The worker's text for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
+/// cut to its part there.
 #[must_use]
 pub fn weights_text(weights: &[u8], offset: u64, bytes: u64) -> String {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(weights.len());

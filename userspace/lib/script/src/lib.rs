@@ -4,8 +4,9 @@
 //! usage, how the response ends, or that the worker dies. It can say anything a hostile model could, and it says the
 //! same bytes each time. The file's format is described in `docs/scripted-model.md`.
 //!
-//! This crate does no I/O: [`Script::parse`] reads the bytes of the file, [`Player::respond`] picks the line that
-//! answers a request, and the [`Response`] it returns is an iterator of [`Event`]s which the worker carries out.
+//! This crate does no I/O. The function [`Script::parse`] reads the bytes of the file, and [`Player::respond`] selects
+//! the line that answers a request. The [`Response`] that it returns is an iterator of [`Event`]s, which the worker
+//! carries out.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Reads a script, and says in words what is wrong with it.
+//! Parses a script, and says what is wrong with it.
 
 #![deny(clippy::arithmetic_side_effects)]
 
@@ -16,7 +16,7 @@ use crate::condition::Condition;
 use crate::event::{Crash, ErrorKind, Finish};
 use crate::turn::{Arguments, Handle, Id, Script, Selection, Step, Turn};
 
-/// What is wrong with a script, and on which line.
+/// An error in a script, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
     /// From 1.
@@ -55,7 +55,7 @@ impl Script {
             let object = object(&value, "a line").map_err(&error)?;
             if let Some(header) = object.get("script") {
                 if !header_allowed || object.len() > 1 {
-                    return Err(error("\"script\" stands alone on the first line, or not at all".to_string()));
+                    return Err(error("\"script\" must be alone on the first line, or absent".to_string()));
                 }
                 script.selection = selection(header).map_err(&error)?;
             } else {
@@ -150,7 +150,7 @@ fn condition(value: &Value) -> Parsed<Condition> {
 }
 
 fn temperature(value: &Value) -> Parsed<f32> {
-    // Compared with what a request carries, which has 32 bits.
+    // Compared with a request's value, which has 32 bits.
     #[expect(clippy::cast_possible_truncation, reason = "the schema's temperature is as narrow")]
     let narrow = |number: f64| number as f32;
     value.as_f64().map(narrow).ok_or_else(|| format!("\"temperature\" is a number, not {}", kind_of(value)))
@@ -271,7 +271,7 @@ impl Steps {
         }
     }
 
-    /// A whole call, which gets the next index and an id of its own where none is given, or a piece of one.
+    /// A whole call, which gets the next index and an id of its own if none is given, or a piece of one.
     fn call(&mut self, value: &Value, whole: bool) -> Parsed<()> {
         let call = object(value, "a call")?;
         known(call, "a call", &["index", "id", "name", "handle", "arguments", "times"])?;

@@ -14,8 +14,8 @@ use crate::turn::{Script, Selection, Step, Turn};
 /// Plays one script for the life of a worker process.
 ///
 /// At each request, the first line from the top that is still available and whose condition holds gives the answer.
-/// A line is available until it has answered, or until a later line has answered while it could not; a line with
-/// `repeat`, and every line of a stateless script, is always available.
+/// A line is available until it has answered, or until a later line answers instead of it. A line with `repeat`, and
+/// every line of a stateless script, is always available.
 #[derive(Debug)]
 pub struct Player {
     script: Script,
@@ -43,7 +43,7 @@ impl Player {
         self.requests
     }
 
-    /// The answer to the next request. A script that has no line for it answers with an exception that says so.
+    /// The answer to the next request. A script that has no line for it answers with an exception.
     pub fn respond(&mut self, request: &RequestView<'_>) -> Response {
         self.requests = self.requests.saturating_add(1);
         let ordinal = self.requests;

@@ -1,4 +1,4 @@
-//! What a script may look at in an inference request.
+//! The parts of an inference request that a script may use.
 
 use alloc::vec::Vec;
 
@@ -12,9 +12,9 @@ pub struct RequestView<'a> {
     /// Text that ends the answer when it would appear in it; empty entries are ignored.
     pub stop_sequences: Vec<&'a str>,
     pub temperature: f32,
-    /// JSON Schema of the final answer; empty where none is asked for.
+    /// JSON Schema of the final answer; empty if none is asked for.
     pub response_schema: &'a str,
-    /// What the audit log calls the request.
+    /// The audit log's name of the request.
     pub nonce: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ impl<'a> RequestView<'a> {
         self.messages.iter().rev().find(|message| message.role == role).map(|message| message.content)
     }
 
-    /// The tool results that this request brings: none where the person has spoken since they came in.
+    /// The tool results that this request brings: none if the person has spoken since they came in.
     pub fn fresh_results(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.messages.iter().rev().take_while(|message| message.role == Role::Tool).map(|message| message.content)
     }

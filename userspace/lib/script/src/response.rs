@@ -20,13 +20,13 @@ const COMPARED_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Response {
     turn: Arc<Turn>,
-    /// What the turn's steps say of the request, in order.
+    /// The request's values in the turn's steps, in order.
     resolved: Vec<Resolved>,
     prompt_tokens: u64,
     budget: Budget,
     text: TextGate,
     arguments: ArgumentGate,
-    /// What the answer is compared with where it ends by itself.
+    /// The schema that the answer is checked against if it ends by itself.
     form: Option<Form>,
     step: usize,
     /// Progress within the step: repetitions done, or bytes said.
@@ -38,7 +38,7 @@ pub struct Response {
     silent: bool,
 }
 
-/// The schema that an answer has to keep to, and the answer so far.
+/// The schema that an answer has to conform to, and the answer so far.
 #[derive(Debug)]
 struct Form {
     schema: Schema,
@@ -61,7 +61,7 @@ impl Form {
     }
 }
 
-/// What a step says that depends on the request.
+/// A step's text that depends on the request.
 #[derive(Clone, Debug, Default)]
 struct Resolved {
     handle: Option<String>,
@@ -84,7 +84,7 @@ impl Response {
     pub fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
         let schema = (turn.obey && !request.response_schema.is_empty()).then(|| Schema::parse(request.response_schema));
-        // A schema says where an answer ends: a sequence inside would leave half of it.
+        // A schema says where an answer ends: a stop sequence inside would cut it in half.
         let stops: &[&str] = if turn.obey && schema.is_none() { &request.stop_sequences } else { &[] };
         let resolved = turn.steps.iter().map(|step| Resolved::of(step, request)).collect();
         let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();
@@ -120,8 +120,8 @@ impl Response {
         self.turn.line
     }
 
-    /// Stops the response. The next event is its end, with what was said so far counted; a response that has ended
-    /// stays ended. One that went silent has not ended.
+    /// Stops the response. The next event is its end, with the output so far counted; a response that has ended stays
+    /// ended. One that went silent has not ended.
     pub fn cancel(&mut self) {
         if self.finished && !core::mem::take(&mut self.silent) {
             return;
@@ -220,7 +220,7 @@ impl Response {
             Step::Text { text, times } => {
                 self.repeated(*times);
                 if text.is_empty() {
-                    // Said as it stands, so that repeating it is never a loop without an event.
+                    // An empty text is one event, so that repeating it is never a loop without an event.
                     self.pending.push_back(Event::Text(String::new()));
                 }
                 self.say(text);

@@ -1,7 +1,7 @@
 //! Whether an answer keeps to the JSON Schema that its request asks for.
 //!
-//! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A schema
-//! that asks for what is not compared is refused, so that nothing passes for checked that was not.
+//! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A
+//! schema with keywords that are not checked is rejected, so that nothing passes for checked that was not.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -36,7 +36,7 @@ impl Schema {
     /// Reads a schema.
     ///
     /// # Errors
-    /// It is no JSON, or asks for what answers are not compared with; says what.
+    /// It is invalid JSON, or has keywords that answers are not checked against; names them.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written: Value =
             serde_json::from_str(text).map_err(|error| format!("the response schema is no JSON: {error}"))?;
@@ -146,7 +146,7 @@ impl Comparison<'_> {
         }
         if let Some(Value::Array(values)) = schema.get("enum") {
             let fits = self.contains(values, value)?;
-            self.ensure(fits, || "it is none of the values that there are".into())?;
+            self.ensure(fits, || "it is not one of the permitted values".into())?;
         }
         if let Some(only) = schema.get("const") {
             let fits = self.same(only, value)?;
@@ -174,19 +174,19 @@ impl Comparison<'_> {
             for one in list(schema, key) {
                 fitting = fitting.saturating_add(u32::from(self.fits(one, value)?));
             }
-            self.ensure(fitting > 0, || "it is none of what it may be".into())?;
-            self.ensure(fitting == 1 || !one_only, || "it is more than one of what it may be".into())?;
+            self.ensure(fitting > 0, || "it matches no alternative".into())?;
+            self.ensure(fitting == 1 || !one_only, || "it matches more than one alternative".into())?;
         }
         match schema.get("not") {
             Some(not) => {
                 let fits = self.fits(not, value)?;
-                self.ensure(!fits, || "it is what it may not be".into())
+                self.ensure(!fits, || "it matches what `not` excludes".into())
             }
             None => Ok(()),
         }
     }
 
-    /// Whether a value keeps to a schema, where it need not; an error where that could not be found out.
+    /// Whether a value keeps to a schema, if it need not; an error if that could not be found out.
     fn fits(&mut self, schema: &Value, value: &Value) -> Result<bool, String> {
         let (depth, place) = (self.depth, self.place.len());
         let found = self.value(schema, value);
@@ -304,7 +304,7 @@ fn is_of(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// The type of a value, but for whole numbers.
+/// The type of a value, except whole numbers.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -410,7 +410,7 @@ mod tests {
         assert!(check("true", "Warm.").is_err_and(|why| why.starts_with("it is no JSON: ")));
     }
 
-    /// B18: what is not compared is refused, so that nothing passes for checked.
+    /// B18: keywords that are not checked are rejected, so that nothing passes for checked.
     #[test]
     fn what_is_not_compared_is_refused() {
         for (schema, why) in [
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// References that lead nowhere, and alternatives that multiply, end in words.
+    /// References that lead nowhere, and alternatives that multiply, end with an error message.
     #[test]
     fn work_is_bounded() {
         assert!(check(r##"{"$ref":"#"}"##, "1").is_err_and(|why| why.contains("too deep")));

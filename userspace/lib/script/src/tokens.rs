@@ -1,4 +1,4 @@
-//! Counting and cutting: what a token is to the scripted model, `maxTokens`, and stop sequences.
+//! Counting and cutting: tokens of the scripted model, `maxTokens`, and stop sequences.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -10,7 +10,7 @@ pub fn count_tokens(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
 
-/// What became of a piece of text.
+/// The fate of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Continue,

@@ -22,8 +22,8 @@ pub enum Selection {
     /// Lines are used up from the top.
     #[default]
     Sequence,
-    /// The first line whose condition holds, each time anew: the player keeps no state, so a restarted worker goes on
-    /// as if nothing had happened.
+    /// The first line whose condition holds, independent of earlier requests: the player keeps no state, so a restarted
+    /// worker continues as if nothing had happened.
     Stateless,
 }
 
@@ -110,7 +110,7 @@ pub enum Step {
     Deaf,
 }
 
-/// The arguments of a call step: text played as it stands, this many times over.
+/// The arguments of a call step: literal text, this many times over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     pub text: String,
@@ -126,7 +126,7 @@ pub enum Id {
     Literal(String),
 }
 
-/// How an id that tells the request's nonce begins; the nonce follows in hexadecimal digits.
+/// How an id that repeats the request's nonce begins; the nonce follows in hexadecimal digits.
 pub const NONCE_ID: &str = "nonce-";
 
 impl Id {

@@ -1,4 +1,4 @@
-//! Playing scripts: what is said, in which order, and how it ends.
+//! Playing scripts: the output, its order, and how it ends.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
@@ -227,7 +227,7 @@ fn the_demonstration_answers_what_it_is_told() {
         let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
         assert!(told.contains(answer), "{content}: {told}");
     }
-    // Ctrl-C at the question ends the turn; what the person says then is answered, and not the call that was cancelled.
+    // Ctrl-C at the question ends the turn; the person's next message is answered, and not the call that was cancelled.
     let messages = [user("write"), call, result("cancelled: cancelled by the person at the prompt"), user("hello")];
     let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
     assert!(told.starts_with("I am the scripted model"), "{told}");
@@ -461,7 +461,7 @@ fn errors_name_the_line_and_what_to_do() {
             "{\"finish\":\"done\"}",
             "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, repetition, not \"done\"",
         ),
-        ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" stands alone on the first line"),
+        ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" must be alone on the first line"),
         ("{\"script\":{\"select\":\"random\"}}", "\"select\" is one of sequence, stateless"),
     ] {
         let error = Script::parse(script.as_bytes()).unwrap_err().to_string();
@@ -538,7 +538,7 @@ fn b07_temperature_response_schema_and_nonce_can_be_told_apart() {
     assert!(error.what.contains("\"temperature\" is a number"), "{error}");
 }
 
-/// B18: an answer that ends by itself keeps to the schema, or is an error in words.
+/// B18: an answer that ends by itself conforms to the schema, or is an error with a message.
 #[test]
 fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
     let with = |line: &str, change: fn(&mut RequestView<'static>)| {
@@ -568,7 +568,7 @@ fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
     assert!(refused(r#"{"events":[{"textBytes":"ff"}]}"#).contains("it is no text"));
     assert!(refused(r#"{"events":[{"capabilities":true}]}"#).contains("only the worker knows"));
     assert!(refused(r#"{"events":[{"text":"          ","times":200000}]}"#).contains("1 MiB"));
-    // What calls a tool is no answer yet, and what was cut or cancelled is told as that.
+    // A message with a tool call is not an answer yet, and a cut or cancelled one is reported as such.
     assert_eq!(ended(&whole(r#"{"text":"I look.","calls":[{"name":"readFile"}]}"#)).0, Finish::ToolCalls);
     assert_eq!(ended(&with(r#"{"text":"It is"}"#, |request| request.max_tokens = 1)).0, Finish::Length);
     assert_eq!(ended(&whole(r#"{"text":"It is","finish":"contentFilter"}"#)).0, Finish::ContentFilter);

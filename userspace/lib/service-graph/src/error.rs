@@ -1,4 +1,4 @@
-//! What is wrong with a manifest that could be decoded.
+//! An error in a manifest that could be decoded.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub enum GraphError {
         holder: String,
         /// The program's name in the package.
         program: String,
-        /// What the package holds.
+        /// The content of the package.
         package: String,
     },
     /// A grant is of a service that there is not.
@@ -35,7 +35,7 @@ pub enum GraphError {
         holder: String,
         /// Its name.
         grant: String,
-        /// Who should provide it.
+        /// The service that should provide it.
         provider: String,
     },
     /// A grant is of something that its provider does not provide.
@@ -44,7 +44,7 @@ pub enum GraphError {
         holder: String,
         /// Its name.
         grant: String,
-        /// Who should provide it.
+        /// The service that should provide it.
         provider: String,
     },
     /// The provider of a grant does not know its holder as a client.
@@ -53,7 +53,7 @@ pub enum GraphError {
         holder: String,
         /// Its name.
         grant: String,
-        /// Who provides it.
+        /// The service that provides it.
         provider: String,
     },
     /// Services that call each other in a circle: the way, its first repeated at its end.

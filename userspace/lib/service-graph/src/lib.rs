@@ -1,5 +1,5 @@
-//! Who calls whom, by the encoded manifest: checked where a boot package is made, and again by the first process, which
-//! cannot know that what it reads was made so.
+//! The call graph of the encoded manifest. It is checked when a boot package is made, and again by the first process,
+//! which cannot trust its input.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
@@ -18,5 +18,5 @@ pub use error::GraphError;
 pub const FIRST: &str = "init";
 /// How many interfaces the first process provides.
 pub const FIRST_INTERFACES: u16 = 7;
-/// What the program of a service begins with when it comes out of the boot package.
+/// The path of a service's program that comes out of the boot package.
 pub const BOOT: &str = "boot:";

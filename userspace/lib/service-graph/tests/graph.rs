@@ -1,4 +1,4 @@
-//! Manifests that lie, though they can be decoded: each is refused in words.
+//! Malicious manifests that can be decoded: each is rejected with an error message.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
@@ -29,7 +29,7 @@ fn source<'m>(
     }
 }
 
-/// What is said of the shipped manifest after a change.
+/// The error for the shipped manifest after a change.
 fn refused(change: impl FnOnce(&mut Manifest)) -> String {
     let mut manifest = shipped();
     change(&mut manifest);
@@ -132,8 +132,8 @@ fn long_ways_are_followed_to_their_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Whatever bytes of an encoded manifest change and wherever it is cut, it is refused in words or makes sense: every
-    /// program and every provider that it names is there.
+    /// An encoded manifest with any change or cut is rejected with an error message or is consistent: every program and
+    /// every provider that it names exists.
     #[test]
     fn any_change_is_judged(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),

@@ -23,7 +23,7 @@ type Part = u32;
 /// No neighbour.
 const NONE: usize = usize::MAX;
 
-/// What a merge makes, and how early it comes.
+/// The result of a merge, and its rank.
 #[derive(Clone, Copy)]
 struct Merge {
     rank: u32,
@@ -46,7 +46,7 @@ pub struct BytePair {
 /// A piece of the word that is being merged.
 #[derive(Clone, Copy)]
 struct Symbol {
-    /// `None` for a byte without a token, and for what was merged into its neighbour.
+    /// `None` for a byte without a token, and for a symbol that was merged into its neighbour.
     part: Option<Part>,
     start: usize,
     end: usize,
@@ -58,8 +58,8 @@ struct Symbol {
 type Candidate = Reverse<(u32, usize, Part, Part, Part)>;
 
 impl BytePair {
-    /// Reads what belongs to a byte-level vocabulary; tells also whether text begins with the begin token where the
-    /// file does not say.
+    /// Reads the parts of a byte-level vocabulary; also returns whether text begins with the begin token if the file
+    /// does not say.
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<(Self, bool), TokenizerError> {
         let name = match header.get(PRE) {
             Some(value) => {
@@ -162,8 +162,8 @@ impl BytePair {
         }
     }
 
-    /// Appends the token of a symbol; those of its bytes, where it is no token. A byte without a token is left out, or
-    /// is the unknown token where the file has one.
+    /// Appends the token of a symbol; those of its bytes, if it is no token. A byte without a token is left out, or is
+    /// the unknown token if the file has one.
     fn append(&self, symbol: &Symbol, word: &[u8], vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
         if let Some(id) = symbol.part.filter(|part| *part < self.tokens) {
             ids.push(id);
@@ -176,7 +176,7 @@ impl BytePair {
     }
 }
 
-/// Gives a number to each text that is merged or comes out of a merge: its token, or one behind all tokens.
+/// Gives a number to each text that is merged or comes out of a merge: its token, or one after all tokens.
 struct Parts<'a> {
     vocabulary: &'a Vocabulary,
     others: HashMap<String, Part>,

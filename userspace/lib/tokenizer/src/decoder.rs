@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use crate::Tokenizer;
 
-/// Turns tokens into text as they come. A character whose bytes come with several tokens appears with the last of them.
+/// Turns tokens into text as they arrive. A character whose bytes come with several tokens appears with the last of
+/// them.
 pub struct Decoder<'a> {
     tokenizer: &'a Tokenizer,
     marks: bool,
@@ -32,7 +33,7 @@ impl<'a> Decoder<'a> {
         self
     }
 
-    /// Takes a token and gives the text that is complete now. What is no UTF-8 becomes U+FFFD.
+    /// Takes a token and gives the text that is complete now. Bytes that are not UTF-8 become U+FFFD.
     pub fn push(&mut self, id: u32) -> String {
         self.take(id);
         let (mut text, mut read) = (String::new(), 0usize);
@@ -53,7 +54,7 @@ impl<'a> Decoder<'a> {
         text
     }
 
-    /// Ends the text: gives what is left of it.
+    /// Ends the text: returns the rest of it.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a file's vocabulary, in words.
+//! What can be wrong with a file's vocabulary, with the message.
 
 use alloc::string::String;
 use core::fmt;
@@ -10,14 +10,14 @@ pub enum TokenizerError {
     Missing {
         /// Its key.
         key: &'static str,
-        /// What it is for.
+        /// Its purpose.
         what: &'static str,
     },
     /// A metadata entry that must be of another type or value.
     Entry {
         /// Its key.
         key: &'static str,
-        /// What is wrong, as the rest of a sentence.
+        /// The problem, as the rest of a sentence.
         why: String,
     },
     /// A tokenizer that is not known here.
@@ -33,7 +33,7 @@ pub enum TokenizerError {
     Token {
         /// Its number.
         id: usize,
-        /// What is wrong, as the rest of a sentence.
+        /// The problem, as the rest of a sentence.
         why: String,
     },
     /// A merge that is no pair of texts with a space between them.
@@ -43,7 +43,7 @@ pub enum TokenizerError {
     },
     /// The splitting rules could not be prepared; a defect of this program, not of the file.
     Rules {
-        /// What the regular expressions' library says.
+        /// The message of the regular expressions' library.
         why: String,
     },
 }

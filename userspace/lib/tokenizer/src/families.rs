@@ -4,25 +4,25 @@
 /// A step of the splitting. Steps are taken one after another, each within the pieces that the one before left.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Each match becomes a piece of its own, and so does what lies between matches.
+    /// Each match becomes a piece of its own, and so does the text between matches.
     Isolate(&'static str),
-    /// Each match becomes a piece. Where nothing matches, white space does, but for its last character where something
-    /// follows: that stays with what follows. Patterns write this as `\s+(?!\S)|\s+`.
+    /// Each match becomes a piece. White space between matches becomes a piece, except its last character before other
+    /// text: that stays with the text. Patterns write this as `\s+(?!\S)|\s+`.
     Words(&'static str),
     /// White space at the end becomes a piece.
     Trailing,
 }
 
-/// What sets a family apart.
+/// The particulars of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The names that files use.
     pub names: &'static [&'static str],
     /// How text is split.
     pub steps: &'static [Step],
-    /// Whether a word that is a token as it stands is taken so, whatever merging would make of it.
+    /// Whether a word that is itself a token is encoded as that token, whatever the merges would make of it.
     pub whole_words: bool,
-    /// Whether text begins with the begin token where the file does not say.
+    /// Whether text begins with the begin token if the file does not say.
     pub add_begin: bool,
 }
 
@@ -49,7 +49,7 @@ const QWEN_2: &str = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\
 /// As [`QWEN_2`], marks of letters with the letters.
 const QWEN_3_5: &str = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+";
 
-/// Words parted where small letters are followed by capital ones; endings of English words with the words.
+/// Words are split between small and capital letters; endings of English words with the words.
 const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+";
 
 /// As [`GPT_4O`], with single digits and without the endings.

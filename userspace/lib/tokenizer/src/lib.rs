@@ -1,8 +1,8 @@
 //! Text to tokens and back, as a model file says.
 //!
-//! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and refuses in words what does not hold together.
-//! What is in the file is not needed afterwards. Marks such as `<|im_end|>`, which tell a model who speaks, are found in
-//! text only where that is asked for: text of a person or a tool never turns into one ([`Marks`]).
+//! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and rejects inconsistent ones with an error
+//! message. The file is not needed afterwards. Marks such as `<|im_end|>`, which show a model who speaks, are found in
+//! text only if the caller asks for that: text of a person or a tool never becomes one ([`Marks`]).
 //!
 //! ```
 //! # use capos_gguf::{Header, Writer, WriterValue};
@@ -51,7 +51,7 @@ pub use tokenizer::Tokenizer;
 use vocabulary::flag;
 pub use vocabulary::{TokenKind, Vocabulary};
 
-/// What bounds the work and memory that a file can cause.
+/// Bounds of the work and memory that a file can cause.
 pub mod limits {
     /// Tokens of a vocabulary.
     pub const TOKENS: u64 = 1 << 20;
@@ -67,6 +67,6 @@ pub mod limits {
     /// vocabularies at most some thousand such tokens.
     pub const SEARCHED_BYTES: usize = 1 << 30;
     /// Bytes of text that are merged at once: a longer word is taken in parts, and so is, without a pre-tokenizer, a
-    /// longer text, at its spaces. No text that somebody reads has such words.
+    /// longer text, at its spaces. No text for people has such words.
     pub const MERGED_BYTES: usize = 64 * 1024;
 }

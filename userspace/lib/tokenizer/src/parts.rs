@@ -1,9 +1,9 @@
-//! Text without end, in parts: what is merged takes memory for each of its bytes, many times over.
+//! Text without end, in parts: merging takes memory many times its bytes.
 
 use crate::limits::MERGED_BYTES;
 
-/// The parts of a text that are merged each by itself: all of it, where it has no more than [`MERGED_BYTES`]. A longer one
-/// is cut at the last place that `is_border`, given what comes before it and behind it, or else between two characters.
+/// The parts of a text that are merged each by itself: all of it, if it has no more than [`MERGED_BYTES`]. A longer one
+/// is cut at the last place that `is_border`, given what comes before it and after it, or else between two characters.
 pub fn parts(text: &str, is_border: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = &str> {
     let mut rest = text;
     core::iter::from_fn(move || {

@@ -17,7 +17,7 @@ use crate::families::{Family, Step};
 /// Bytes that the automaton of one step may keep. It is built as text needs it.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// The pattern for what [`Step::Words`] does not match.
+/// The pattern for the text that [`Step::Words`] does not match.
 const WHITE_SPACE: &str = r"\s+";
 
 type Caches = Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>;
@@ -78,7 +78,7 @@ impl Prepared {
         begins.map(|_| prepared).map_err(|error| TokenizerError::Rules { why: error.to_string() })
     }
 
-    /// Gives matches and what lies between them.
+    /// Returns matches and the text between them.
     fn split(&self, text: &str, piece: &mut dyn FnMut(&str)) {
         let mut cache = self.caches.get();
         let mut give = |range: Range<usize>| {
@@ -88,7 +88,7 @@ impl Prepared {
         };
         let (mut given, mut at) = (0, 0);
         while let Some(next) = text.get(at..).and_then(|rest| rest.chars().next()) {
-            // What goes on after a place where nothing matched.
+            // Where to continue if nothing matches here.
             let mut after = at.saturating_add(next.len_utf8());
             let found = self.find(&mut cache, text, at);
             match found {
@@ -105,7 +105,7 @@ impl Prepared {
         give(given..text.len());
     }
 
-    /// Where what begins at `at` ends, and whether it is a piece.
+    /// The end of the piece that begins at `at`, and whether it is one.
     fn find(&self, cache: &mut Cache, text: &str, at: usize) -> Option<(usize, bool)> {
         let input = Input::new(text).range(at..).anchored(Anchored::Yes);
         // An automaton without bytes to stop at and without a bound on its refills does not fail.

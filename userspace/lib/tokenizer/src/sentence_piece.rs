@@ -1,5 +1,5 @@
 //! SentencePiece with scores: of all neighbours that make a token together those with the highest score are merged,
-//! until there are none. Spaces are written `▁`; what has no token becomes the tokens of its bytes.
+//! until there are none. Spaces are written `▁`; characters without a token become the tokens of their bytes.
 
 use alloc::collections::BinaryHeap;
 use alloc::format;
@@ -10,7 +10,7 @@ use core::cmp::Ordering;
 use crate::parts::parts;
 use crate::vocabulary::Vocabulary;
 
-/// What a space is written as.
+/// The character for a space.
 pub const SPACE: char = '▁';
 
 /// No neighbour.
@@ -26,7 +26,7 @@ pub struct SentencePiece {
     unmerged: Vec<u32>,
 }
 
-/// A piece of the text that is being merged; gone where it ends as it starts.
+/// A piece of the text that is being merged; gone if it ends as it starts.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,
@@ -35,8 +35,8 @@ struct Symbol {
     next: usize,
 }
 
-/// A merge that may be made: of what lies between `start` and `end`, by the symbol at `at`, whose right neighbour begins
-/// at `middle`.
+/// A possible merge: of the text between `start` and `end`, by the symbol at `at`, whose right neighbour begins at
+/// `middle`.
 struct Candidate {
     score: f32,
     at: usize,

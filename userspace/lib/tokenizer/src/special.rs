@@ -22,7 +22,7 @@ pub enum Marks {
     Foreign,
 }
 
-/// A part of what is to be encoded.
+/// A part of the text to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A token.
@@ -31,7 +31,7 @@ pub enum Piece<'a> {
     Text(&'a str),
 }
 
-/// Finds marks. Where several begin at one place the longest is found.
+/// Finds marks. If several begin at one place, the longest is found.
 struct Finder {
     automaton: Option<AhoCorasick>,
     ids: Vec<u32>,
@@ -64,7 +64,7 @@ impl Special {
         let pieces = with(&is_piece);
         let searched = templates.iter().map(|template| template.len()).fold(0usize, usize::saturating_add);
         check_work(vocabulary, &pieces, searched)?;
-        // Templates may put marks of bars together, from the name of who speaks.
+        // Templates may put marks of bars together, from the speaker's name.
         let is_barred = |text: &str| ["<|", "<｜"].iter().any(|open| text.starts_with(open)) && text.ends_with('>');
         let said = |text: &str| is_barred(text) || templates.iter().any(|template| template.contains(text));
         let (spoken, foreign): (Vec<u32>, Vec<u32>) =
@@ -127,8 +127,9 @@ impl Special {
     }
 }
 
-/// Ordinary tokens that are marks all the same, in order: they look like marks, and the template speaks of them or text never
-/// comes to them by `encode`, so that they were added to a vocabulary that was there. Converters have not always told so.
+/// Ordinary tokens that are marks nevertheless, in order. They look like marks, and either the template contains them
+/// or `encode` never produces them from text, so they were added to an existing vocabulary. Some converters do not
+/// record that.
 pub fn mistyped(
     header: &Header<'_>,
     vocabulary: &Vocabulary,

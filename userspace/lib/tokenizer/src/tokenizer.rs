@@ -22,7 +22,7 @@ enum Model {
 }
 
 impl Model {
-    /// The tokens of a token's text, where no marks are looked for in it.
+    /// The tokens of a token's text, if no marks are looked for in it.
     fn encode_alone(&self, written: &str, vocabulary: &Vocabulary) -> Vec<u32> {
         let mut ids = Vec::new();
         match self {
@@ -37,7 +37,7 @@ impl Model {
                 model.encode(text.as_deref().unwrap_or(written), vocabulary, &mut ids);
             }
             Self::SentencePiece(model) => model.encode(written, false, vocabulary, &mut ids),
-            // Here text is parted at brackets, and what looks like a mark is one.
+            // Here text is split at brackets, and a text that looks like a mark is one.
             Self::WordPiece(_) => ids.extend(vocabulary.find(written)),
         }
         ids
@@ -67,7 +67,7 @@ impl Tokenizer {
     /// Takes the tokenizer out of a file's metadata.
     ///
     /// # Errors
-    /// [`TokenizerError`] where the metadata does not hold together or names a tokenizer that is not known here.
+    /// [`TokenizerError`] if the metadata does not hold together or names a tokenizer that is not known here.
     pub fn new(header: &Header<'_>) -> Result<Self, TokenizerError> {
         let name = header
             .get(MODEL)
@@ -98,7 +98,7 @@ impl Tokenizer {
         let space_prefix = is_sentence_piece && flag(header, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let roles = vocabulary.roles();
         let (begin, end) = match model {
-            // What surrounds texts of these models is no choice.
+            // The tokens around texts of these models are fixed.
             Model::WordPiece(_) => (roles.begin, roles.separator),
             _ => (
                 added(header, "tokenizer.ggml.add_bos_token", add_begin, roles.begin)?,
@@ -113,12 +113,12 @@ impl Tokenizer {
         &self.vocabulary
     }
 
-    /// The token that text begins with, where the file says that it does.
+    /// The token that text begins with, if the file says that it does.
     pub fn begin(&self) -> Option<u32> {
         self.begin
     }
 
-    /// The token that text ends with, where the file says that it does.
+    /// The token that text ends with, if the file says that it does.
     pub fn end(&self) -> Option<u32> {
         self.end
     }
@@ -141,7 +141,7 @@ impl Tokenizer {
     /// The tokens of marks and of text between them, in which no marks are looked for.
     pub fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Vec<u32> {
         let mut ids = Vec::new();
-        // Text that follows a mark begins anew.
+        // Text that follows a mark starts over.
         let mut anew = true;
         for piece in pieces {
             match (piece, &self.model) {

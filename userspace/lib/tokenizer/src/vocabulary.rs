@@ -14,14 +14,14 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
 const KINDS: &str = "tokenizer.ggml.token_type";
 
-/// What a token is for.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A piece of text.
     Normal,
-    /// Stands for what has no token.
+    /// Represents text without a token.
     Unknown,
-    /// A mark that structures a conversation or a document. No text of anybody has it in it.
+    /// A mark that structures a conversation or a document. No text has it.
     Control,
     /// A piece of text that is found before all others.
     UserDefined,
@@ -82,9 +82,9 @@ pub struct Roles {
     pub begin: Option<u32>,
     /// Ends a text.
     pub end: Option<u32>,
-    /// Stands for what has no token.
+    /// Represents text without a token.
     pub unknown: Option<u32>,
-    /// Lies between texts.
+    /// Separates texts.
     pub separator: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the vocabulary of a file; `defaults` are the roles that hold where the file names none.
+    /// Reads the vocabulary of a file; `defaults` are the roles that hold if the file names none.
     pub(crate) fn new(header: &Header<'_>, defaults: Roles) -> Result<Self, TokenizerError> {
         let tokens = texts(header, TOKENS, limits::TOKENS)?
             .ok_or(TokenizerError::Missing { key: TOKENS, what: "which lists the vocabulary" })?;
@@ -151,7 +151,7 @@ impl Vocabulary {
         let end = self.text.len().saturating_add(text.len());
         let end32 = u32::try_from(end).ok().filter(|_| end <= limits::TEXT_BYTES);
         let (Some(end32), Ok(id32)) = (end32, u32::try_from(id)) else {
-            return Err(wrong(&format!("is behind {} bytes of text, more than is accepted", limits::TEXT_BYTES)));
+            return Err(wrong(&format!("comes after {} bytes of text, more than is accepted", limits::TEXT_BYTES)));
         };
         self.text.push_str(text);
         self.ends.push(end32);
@@ -179,15 +179,15 @@ impl Vocabulary {
         id.map(Some).ok_or_else(|| TokenizerError::Entry { key, why: why() })
     }
 
-    /// Finds the tokens that end an answer, and makes marks of what is known to be one.
+    /// Finds the tokens that end an answer, and turns known marks into marks.
     fn find_marks(&mut self, header: &Header<'_>) -> Result<(), TokenizerError> {
         let named = ENDS.iter().filter_map(|text| self.find(text));
-        // In vocabularies that have both of the others, `<|end|>` ends a message and the answer goes on.
+        // In vocabularies that have both of the others, `<|end|>` ends a message and the answer continues.
         let harmony = self.find("<|return|>").is_some() && self.find("<|call|>").is_some();
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();
         let fills: Vec<u32> = FILLS.iter().filter_map(|text| self.find(text)).collect();
-        // So is what begins texts and lies between them, where it looks like it.
+        // The same holds for a token that begins texts and separates them, if it looks like it.
         let named = [self.roles.begin, self.roles.end, self.roles.separator].into_iter().flatten();
         let roles: Vec<u32> = named.filter(|id| self.text(*id).is_some_and(looks_like_mark)).collect();
         for id in all.iter().chain(&message_end).chain(&fills).chain(&roles) {
@@ -203,7 +203,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Takes ordinary tokens for the marks that they are: they are found in what a template writes, and in no other text.
+    /// Takes ordinary tokens for the marks that they are: they are found in a template's output, and in no other text.
     pub(crate) fn set_mistyped(&mut self, ids: Vec<u32>) {
         for id in &ids {
             self.set_kind(*id, TokenKind::UserDefined);
@@ -242,12 +242,12 @@ impl Vocabulary {
         self.by_text.find(self.hasher.hash_one(text), |id| self.text(*id) == Some(text)).copied()
     }
 
-    /// What a token is for.
+    /// The kind of a token.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// How much a token is preferred to others; 0 where the file does not tell.
+    /// How much a token is preferred to others; 0 if the file does not tell.
     pub fn score(&self, id: u32) -> f32 {
         usize::try_from(id).ok().and_then(|id| self.scores.get(id)).copied().unwrap_or(0.0)
     }
@@ -367,7 +367,7 @@ fn kinds(header: &Header<'_>, tokens: usize) -> Result<Vec<TokenKind>, Tokenizer
             }
         };
         match code {
-            // Undefined: written by converters that do not tell kinds apart.
+            // Undefined: written by converters that do not distinguish kinds.
             0 | 1 => Ok(TokenKind::Normal),
             2 => Ok(TokenKind::Unknown),
             3 => Ok(TokenKind::Control),

@@ -19,7 +19,7 @@ use crate::{TokenizerError, flag};
 /// Words with more characters than this are the unknown token, as in the models' own tokenizer.
 const WORD_CHARACTERS: usize = 100;
 
-/// What characters are, in the order of [`CLASSES`].
+/// The classes of characters, in the order of [`CLASSES`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Dropped,
@@ -29,7 +29,7 @@ enum Class {
     Other,
 }
 
-/// What is dropped; white space; accents; punctuation and Chinese characters, which are words of their own.
+/// Dropped characters; white space; accents; punctuation and Chinese characters, which are words of their own.
 const CLASSES: [&str; 4] = [
     r"[\p{Cc}\p{Cf}\p{Co}\x{fffd}]",
     r"\s",
@@ -106,7 +106,7 @@ impl WordPiece {
         }
     }
 
-    /// Appends the tokens of a word, which begins with `▁`; the unknown token where they do not make up all of it.
+    /// Appends the tokens of a word, which begins with `▁`; the unknown token if they do not make up all of it.
     fn encode_word(&self, word: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
         let before = ids.len();
         let mut rest = word;

@@ -15,9 +15,9 @@ struct Cached {
 
 /// Checks single blocks of a file against its signed digest, with the help of the tree.
 ///
-/// The caller reads data and tree blocks (asynchronously, as it likes) and hands them in; tree
-/// blocks that have proven right stay in a bounded cache, least recently used out first, so that
-/// most checks need no tree block from the caller. One way to use it:
+/// The caller reads data and tree blocks (asynchronously, as it likes) and passes them in. Verified
+/// tree blocks stay in a bounded cache, least recently used out first, so that most checks need no
+/// tree block from the caller. One way to use it:
 ///
 /// ```
 /// # use capos_verity::*;
@@ -36,8 +36,8 @@ struct Cached {
 /// # Ok::<(), VerityError>(())
 /// ```
 ///
-/// Where another check ran between the two calls and the cache dropped a block that this one
-/// counted on, the answer is [`VerityError::TreeBlockMissing`]: read that block too and call again.
+/// If another check ran between the two calls and the cache dropped a block that this one counted
+/// on, the answer is [`VerityError::TreeBlockMissing`]: read that block too and call again.
 pub struct BlockVerifier {
     geometry: TreeGeometry,
     digest: FileDigest,
@@ -101,18 +101,17 @@ impl BlockVerifier {
     /// order; ones that are not needed are ignored.
     ///
     /// # Errors
-    /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] where bytes differ from
-    /// what was signed; [`VerityError::TreeBlockMissing`] where a tree block is needed that is
-    /// not there; [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong
-    /// requests.
+    /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] if bytes differ from the
+    /// signed ones; [`VerityError::TreeBlockMissing`] if a tree block is needed that is not there;
+    /// [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong requests.
     pub fn verify_block(&mut self, block: u64, data: &[u8], tree_blocks: &[(u64, &[u8])]) -> Result<(), VerityError> {
         let expected = self.geometry.block_length(block)?;
         if data.len() != expected && data.len() != BLOCK_SIZE {
             return Err(VerityError::DataLength { block, expected, found: data.len() });
         }
         let path = self.geometry.path(block)?;
-        // What the next block down must hash to; None stands for the root hash, which is known
-        // only through the file's digest.
+        // The expected hash of the next block down; `None` is the root hash, which is known only
+        // through the file's digest.
         let mut wanted: Option<Hash> = None;
         for step in path.steps() {
             wanted = Some(self.hash_in(step.tree_block, step.offset, wanted, tree_blocks)?);
@@ -140,8 +139,8 @@ impl BlockVerifier {
         }
     }
 
-    /// The hash at `offset` of a tree block, out of the cache or, once checked, out of what the
-    /// caller brought.
+    /// The hash at `offset` of a tree block, out of the cache or, once checked, out of the caller's
+    /// block.
     fn hash_in(
         &mut self,
         tree_block: u64,

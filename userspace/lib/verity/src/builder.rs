@@ -8,7 +8,7 @@ use crate::{BLOCK_SIZE, FileDigest, HASH_SIZE, Hash, TreeGeometry, VerityError, 
 
 /// Where a [`TreeBuilder`] puts the tree's blocks.
 pub trait TreeSink {
-    /// What can go wrong there.
+    /// Errors of the sink.
     type Error;
 
     /// Takes block `tree_block` of the tree file, which begins at byte
@@ -20,7 +20,7 @@ pub trait TreeSink {
     fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE]) -> Result<(), Self::Error>;
 }
 
-/// A sink for those who only want the digest.
+/// A sink for callers that want the digest only.
 impl TreeSink for () {
     type Error = core::convert::Infallible;
 
@@ -65,7 +65,7 @@ pub struct TreeBuilder {
     root: Hash,
 }
 
-/// What stops a builder: the file's bytes, or the sink.
+/// The error that stops a builder: of the file's bytes, or of the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError<E> {
     /// The bytes given do not have the length that was announced.
@@ -147,7 +147,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Writes what is left of the tree and gives the file's digest.
+    /// Writes the rest of the tree and returns the file's digest.
     ///
     /// # Errors
     /// [`VerityError::TooLittleData`] before the announced size, or the sink's error.

@@ -46,8 +46,8 @@ impl fmt::Debug for FileDigest {
 
 /// The digest of a file of `size` bytes whose tree has this root hash.
 ///
-/// The root hash is the hash of the tree's first block; of the only data block where the file
-/// has just one; and all zeros where the file is empty.
+/// The root hash is the hash of the tree's first block; of the only data block if the file has just
+/// one; and all zeros if the file is empty.
 pub fn file_digest(size: u64, root: &Hash) -> FileDigest {
     let mut hasher = Sha256::new();
     // Version 1, hash algorithm 1 (SHA-256), log2 of the block size 12, no salt.
@@ -55,7 +55,7 @@ pub fn file_digest(size: u64, root: &Hash) -> FileDigest {
     // Size of a built-in signature: none.
     hasher.update([0u8; 4]);
     hasher.update(size.to_le_bytes());
-    // The root hash lies in a field of 64 bytes; salt (32) and reserved bytes (144) are zero.
+    // The root hash is in a field of 64 bytes; salt (32) and reserved bytes (144) are zero.
     hasher.update(root);
     hasher.update([0u8; 64 - HASH_SIZE + 32 + 144]);
     const { assert!(4 + 4 + 8 + 64 + 32 + 144 == DESCRIPTOR_SIZE) };

@@ -1,4 +1,4 @@
-//! Everything that can be wrong, in words.
+//! Everything that can be wrong, with the message.
 
 use alloc::string::String;
 use core::fmt;
@@ -49,7 +49,7 @@ impl fmt::Display for VerityError {
             }
             Self::DataLength { block, expected, found } => write!(
                 f,
-                "block {block} was given as {}; it has {expected}, or {BLOCK_SIZE} with zeros behind them",
+                "block {block} was given as {}; it has {expected}, or {BLOCK_SIZE} with zeros after them",
                 count(*found, "byte")
             ),
             Self::DataMismatch { block } => write!(
@@ -94,7 +94,7 @@ pub enum FormatError {
     UnknownField { line: usize, field: String },
     /// A field that is there twice, or two entries that contradict one another.
     Duplicate { line: usize, what: String },
-    /// A field's value is not what it should be.
+    /// A field has an invalid value.
     Value { line: usize, field: &'static str, why: &'static str },
 }
 

@@ -86,7 +86,7 @@ impl TreeGeometry {
     /// Checks the length of a tree file.
     ///
     /// # Errors
-    /// [`VerityError::TreeLength`] where it is not the one that this file's tree has.
+    /// [`VerityError::TreeLength`] if it is not the one that this file's tree has.
     pub fn check_tree_length(&self, found: u64) -> Result<(), VerityError> {
         let expected = self.tree_bytes();
         if found == expected { Ok(()) } else { Err(VerityError::TreeLength { expected, found }) }
@@ -132,7 +132,7 @@ impl TreeGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     pub tree_block: u64,
-    /// Where in the tree block the hash of the next block on the way lies, in bytes.
+    /// Where in the tree block the hash of the next block on the way is, in bytes.
     pub offset: usize,
 }
 

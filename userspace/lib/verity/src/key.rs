@@ -94,7 +94,7 @@ impl SigningKey {
     /// A key out of 32 bytes of good randomness.
     ///
     /// # Errors
-    /// [`FormatError::Value`] where the purpose is not a word of lower-case letters, digits and
+    /// [`FormatError::Value`] if the purpose is not a word of lower-case letters, digits and
     /// hyphens, or the seed is all zeros.
     pub fn from_seed(purpose: &str, seed: [u8; 32]) -> Result<Self, FormatError> {
         check_purpose(purpose).map_err(bad(0, "purpose"))?;
@@ -133,7 +133,7 @@ impl SigningKey {
         text
     }
 
-    /// What the key is for.
+    /// The purpose of the key.
     pub fn purpose(&self) -> &str {
         &self.purpose
     }

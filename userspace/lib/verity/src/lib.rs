@@ -1,18 +1,19 @@
 //! Signed files: the fs-verity Merkle tree over a file's bytes, and an Ed25519 signature over
 //! its digest.
 //!
-//! A signed file has two files beside it:
+//! A signed file comes with two more files:
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `<name>.verity` | the Merkle tree, exactly as Linux lays it out and `fsverity digest --out-merkle-tree` writes it: blocks of 4096 bytes, the root's block first, the hashes of the data last; empty when the file has at most one block |
+//! | `<name>.verity` | the Merkle tree in the layout of Linux and of `fsverity digest --out-merkle-tree`: blocks of
+//! 4096 bytes, the root's block first, the hashes of the data last; empty if the file has at most one block |
 //! | `<name>.sig` | five facts about the file (purpose, name, size, digest, key) and the signature over them, as text ([`FileSignature`]) |
 //!
-//! The order of trust is: a [`TrustStore`] says which key may sign for which purpose; the
-//! signature vouches for the digest and the size ([`FileSignature::verify`] gives a
-//! [`VerifiedFile`]); a [`BlockVerifier`] made from that checks each block of the file against
-//! the tree when it is read, so that no file has to be hashed whole before it is used, and a
-//! disk that changes afterwards is caught at the next read of the changed block.
+//! The order of trust: a [`TrustStore`] says which key may sign for which purpose. The signature
+//! vouches for the digest and the size ([`FileSignature::verify`] gives a [`VerifiedFile`]). A
+//! [`BlockVerifier`] made from that checks each block of the file against the tree when it is read.
+//! So a file need not be hashed as a whole before it is used, and a later change on disk is found
+//! at the next read of the changed block.
 //!
 //! The digest is the one that `fsverity digest --hash-alg=sha256 --block-size=4096` prints
 //! (no salt).

@@ -10,7 +10,7 @@ use crate::{FileDigest, FormatError, KeyId, Refusal, SigningKey, TrustStore};
 const MAGIC: &str = "capos-signature";
 const VERSION: u32 = 1;
 
-/// First bytes of what is signed, so that a signature made here can never be taken for one over
+/// First bytes of the signed form, so that a signature made here can never be taken for one over
 /// anything else.
 const DOMAIN: &[u8] = b"capOS file signature v1\0";
 
@@ -29,9 +29,9 @@ const DOMAIN: &[u8] = b"capOS file signature v1\0";
 /// signature: <128 hexadecimal digits>
 /// ```
 ///
-/// What is signed is a binary form of the facts: the 24 bytes `capOS file signature v1\0`, then
-/// purpose and name, each with its length in bytes before it (32 bits, little endian), the size
-/// (64 bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id.
+/// The signature covers a binary form of the facts. It is the 24 bytes `capOS file signature v1\0`,
+/// then purpose and name, each after its length in bytes (32 bits, little endian). The size (64
+/// bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSignature {
     purpose: String,
@@ -42,10 +42,10 @@ pub struct FileSignature {
     signature: [u8; 64],
 }
 
-/// What the caller wants of a file before it believes a signature.
+/// The caller's requirements for a file before a signature is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// What the file will be used for.
+    /// The intended use of the file.
     pub purpose: &'a str,
     /// The file's name, without directories.
     pub name: &'a str,
@@ -63,7 +63,7 @@ impl FileSignature {
     /// Signs a file's facts. The purpose is the key's.
     ///
     /// # Errors
-    /// [`FormatError::Value`] where the name is not one printable path component.
+    /// [`FormatError::Value`] if the name is not one printable path component.
     pub fn sign(key: &SigningKey, name: &str, size: u64, digest: FileDigest) -> Result<Self, FormatError> {
         check_name(name).map_err(bad(0, "name"))?;
         let mut facts = Self {
@@ -139,11 +139,11 @@ impl FileSignature {
         self.key
     }
 
-    /// Believes the signature, or says why not: the key must be in the store for the expected
+    /// Accepts the signature, or returns why not. The key must be in the store for the expected
     /// purpose, the signature must be by it, and purpose, name and size must be those expected.
     ///
     /// # Errors
-    /// [`Refusal`], in words.
+    /// A [`Refusal`] with the reason.
     pub fn verify(&self, trust: &TrustStore, expected: &Expected<'_>) -> Result<VerifiedFile, Refusal> {
         if self.purpose != expected.purpose {
             let (expected, found) = (owned(expected.purpose), self.purpose.clone());
@@ -197,7 +197,7 @@ impl VerifiedFile {
         &self.facts.name
     }
 
-    /// What the file may be used for.
+    /// The permitted use of the file.
     pub fn purpose(&self) -> &str {
         &self.facts.purpose
     }

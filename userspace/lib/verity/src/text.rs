@@ -90,8 +90,8 @@ pub(crate) fn parse_hex<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// What is wrong with a purpose, if anything: purposes are words of lower-case letters, digits
-/// and inner hyphens.
+/// The error in a purpose, if any: purposes are words of lower-case letters, digits and inner
+/// hyphens.
 pub(crate) fn check_purpose(purpose: &str) -> Result<(), &'static str> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if purpose.is_empty() || purpose.len() > MAX_PURPOSE_BYTES {
@@ -103,7 +103,7 @@ pub(crate) fn check_purpose(purpose: &str) -> Result<(), &'static str> {
     }
 }
 
-/// What is wrong with a file's name, if anything: it is one path component of printable text.
+/// The error in a file's name, if any: it is one path component of printable text.
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         Err("a name has 1 to 255 bytes")

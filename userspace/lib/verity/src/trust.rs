@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// Most keys that one store may hold.
 const MAX_KEYS: usize = 256;
 
-/// A key of the store and what it may sign.
+/// A key of the store and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedKey {
     /// The public half; its id is the key's name.
@@ -81,7 +81,7 @@ impl TrustStore {
     /// Lets a key sign for one more purpose.
     ///
     /// # Errors
-    /// [`FormatError::Value`] where the purpose is not a word of lower-case letters, digits and
+    /// [`FormatError::Value`] if the purpose is not a word of lower-case letters, digits and
     /// hyphens; [`FormatError::UnexpectedLine`] past 256 keys.
     pub fn allow(&mut self, key: PublicKey, purpose: &str) -> Result<(), FormatError> {
         check_purpose(purpose).map_err(bad(0, "purposes"))?;

@@ -1,4 +1,4 @@
-//! Signatures, keys and trust stores: what is accepted, and each way to be refused.
+//! Signatures, keys and trust stores: what is accepted, and each way to be rejected.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 

@@ -172,7 +172,7 @@ fn a_changed_file_tree_or_digest_is_caught() {
     let other = FileDigest([7; 32]);
     let mut verifier = BlockVerifier::with_digest(200 * 4096, other, 64).unwrap();
     assert!(check(&mut verifier, &file, &tree, 0).is_err());
-    // The size belongs to what is signed.
+    // The size is part of the signed form.
     let mut verifier = BlockVerifier::with_digest(200 * 4096 - 1, digest, 64).unwrap();
     assert!(check(&mut verifier, &file, &tree, 0).is_err());
 }

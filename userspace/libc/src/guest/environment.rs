@@ -1,4 +1,4 @@
-//! Environment variables, the working directory, and what C asks about the machine.
+//! Environment variables, the working directory, and C's questions about the machine.
 
 use alloc::ffi::CString;
 use alloc::string::String;
@@ -14,8 +14,8 @@ use crate::guest::threads::lock::Mutex;
 #[unsafe(no_mangle)]
 static environ: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Where errors go to the log, a panic tells there how it was come to: in full, since the short form picks frames by
-/// names, which programs do not carry. Errors of libraries stay as cheap as they are without.
+/// If errors go to the log, a panic writes a full backtrace there, since the short form selects frames by names, which
+/// programs do not contain. Errors of libraries stay as cheap as they are without.
 const BACKTRACES: [&str; 2] = ["RUST_BACKTRACE=full", "RUST_LIB_BACKTRACE=0"];
 
 /// The variables that a program begins with: those it was given, and [`BACKTRACES`].
@@ -66,10 +66,10 @@ fn checked(name: &CStr) -> Result<&[u8]> {
     if name.is_empty() || name.contains(&b'=') { Err(Errno(libc::EINVAL)) } else { Ok(name) }
 }
 
-/// Gives a variable another line, or none. What was there stays in memory: somebody may read it.
+/// Gives a variable another line, or none. The old value stays in memory: the program may still read it.
 ///
 /// # Safety
-/// Nobody looks through `environ` at the same time, as C asks for.
+/// No other thread reads `environ` at the same time, as C demands.
 unsafe fn change(name: &[u8], line: Option<*const c_char>) {
     let mut changed = CHANGED.lock();
     let lines = &mut changed.0;
@@ -86,7 +86,7 @@ unsafe fn change(name: &[u8], line: Option<*const c_char>) {
         }
     }
     lines.retain(|line| {
-        // SAFETY: a string, but for the null at the end.
+        // SAFETY: a string, unless it is the null at the end.
         !line.is_null()
             && !unsafe { CStr::from_ptr(*line) }.to_bytes().strip_prefix(name).is_some_and(|it| it.starts_with(b"="))
     });

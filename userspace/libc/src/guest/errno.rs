@@ -11,7 +11,7 @@ use crate::guest::threads::thread_block;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub c_int);
 
-/// What most of the library answers.
+/// The result type of most of the library.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl From<CallError> for Errno {
@@ -70,7 +70,7 @@ extern "C" fn __errno_location() -> *mut c_int {
     thread_block::current().errno.as_ptr()
 }
 
-/// An error number in words.
+/// The text of an error number.
 fn words(error: c_int) -> &'static str {
     match error {
         0 => "success",

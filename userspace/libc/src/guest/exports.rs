@@ -1,4 +1,4 @@
-//! What the library offers, besides C, to a runtime of the program's own: what both of them must agree on.
+//! The library's interface, besides C, for a program's own runtime: what both of them must agree on.
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ unsafe extern "C" fn capos_launch_record(length: *mut usize) -> *const u8 {
     record
 }
 
-/// Takes a range of addresses of `length` bytes, in whole pages, for a mapping; 0 where none is free.
+/// Takes a range of addresses of `length` bytes, in whole pages, for a mapping; 0 if none is free.
 #[unsafe(no_mangle)]
 extern "C" fn capos_take_addresses(length: u64) -> u64 {
     memory_map::take(length).unwrap_or(0)

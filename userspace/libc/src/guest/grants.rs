@@ -1,4 +1,4 @@
-//! What the process was given.
+//! The process's grants.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use spin::Once;
 
 use crate::guest::threads::thread_block;
 
-/// A capability of the process, by what the launch record says.
+/// A capability of the process, from the launch record.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
     pub id: u64,
@@ -32,7 +32,7 @@ pub struct Grants {
 
 static GRANTS: Once<Grants> = Once::new();
 
-/// Keeps what the launch record says, once, before anything asks.
+/// Keeps the content of the launch record, once, before anything asks.
 pub fn keep(record: LaunchRecord) {
     GRANTS.call_once(|| Grants {
         name: record.name,
@@ -47,16 +47,16 @@ pub fn keep(record: LaunchRecord) {
     });
 }
 
-/// What the process was given; `None` before its start has read it.
+/// The process's grants; `None` before its start has read it.
 pub fn grants() -> Option<&'static Grants> {
     GRANTS.get()
 }
 
 impl Grants {
-    /// A granted capability, where there is one of this name and interface.
+    /// A granted capability, if there is one of this name and interface.
     pub fn cap<C: Client>(&self, name: &str) -> Option<C> {
         let grant = self.caps.get(name).filter(|grant| grant.interface == C::INTERFACE_ID)?;
-        // SAFETY: every thread's block tells its ring.
+        // SAFETY: every thread's block contains its ring.
         Some(unsafe { BlockingCap::borrowed(thread_block::here, grant.id) })
     }
 

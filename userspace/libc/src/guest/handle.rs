@@ -16,12 +16,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes over what a call has given.
+    /// Takes over the result of a call.
     pub fn own(client: impl Client) -> Self {
         Self { id: BlockingCap::into_id(&client.into_cap()), owned: true }
     }
 
-    /// What the process was started with.
+    /// A capability that the process was started with.
     pub fn granted(id: u64) -> Self {
         Self { id, owned: false }
     }
@@ -31,18 +31,18 @@ impl Handle {
         self.id == other.id
     }
 
-    /// The capability, where the process was started with it.
+    /// The capability, if the process was started with it.
     pub fn granted_id(&self) -> Option<u64> {
         (!self.owned).then_some(self.id)
     }
 
     /// To call it from this thread.
     pub fn client<C: Client>(&self) -> C {
-        // SAFETY: every thread's block tells its ring.
+        // SAFETY: every thread's block contains its ring.
         unsafe { BlockingCap::borrowed(thread_block::here, self.id) }
     }
 
-    /// The same, where the answer is known to have few bytes, although the schema allows for many.
+    /// The same, if the answer is known to have few bytes, although the schema allows for many.
     pub fn client_within<C: Client>(&self, results: u32) -> C {
         // SAFETY: as in `client`.
         unsafe { BlockingCap::borrowed_within(thread_block::here, self.id, results) }
@@ -57,7 +57,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a program is told of a call to a file server that failed: its own request is not to blame.
+/// The error number for a failed call to a file server: the program's own request is not at fault.
 pub fn failed(error: CallError) -> Errno {
     match &error {
         _ if error.is_disconnected() => Errno(libc::EIO),
@@ -66,7 +66,7 @@ pub fn failed(error: CallError) -> Errno {
     }
 }
 
-/// The same for calls that open a file, which is a capability: the process's account covers so many.
+/// The same for calls that open a file, which is a capability: the process's account limits their number.
 pub fn not_opened(error: CallError) -> Errno {
     match error {
         CallError::Transport(Status::QuotaExceeded) => Errno(libc::EMFILE),
@@ -83,7 +83,7 @@ pub fn not_written(error: CallError) -> Errno {
     }
 }
 
-/// What a server says of a path.
+/// A server's errors for a path.
 pub fn told(error: FileError) -> Result<()> {
     Err(Errno(match error {
         FileError::None => return Ok(()),

@@ -1,7 +1,7 @@
 //! `malloc` and its kin, and the allocator of the library itself.
 //!
-//! Small blocks come from the calling thread's own stock, others from the process's one heap. C's `free` is not told a
-//! size, so each allocation has a header in front of it.
+//! Small blocks come from the calling thread's own stock, others from the process's one heap. C's `free` does not get a
+//! size, so each allocation is preceded by a header.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_int, c_void};
@@ -14,7 +14,7 @@ use crate::guest::threads::lock::Raw;
 use crate::guest::threads::thread_block::{self, ThreadBlock};
 use crate::guest::threads::thread_region;
 
-/// The heap, behind each thread's stock.
+/// The heap, from which each thread's stock is filled.
 struct Memory(Heap<Raw>);
 
 #[global_allocator]
@@ -22,7 +22,7 @@ static HEAP: Memory = Memory(Heap::new());
 
 /// Lets the heap grow at the expense of the process's account.
 pub fn use_kernel_memory(account: u64, space: u64) {
-    // SAFETY: every thread's block tells its ring. Addresses of mappings are taken from `memory_map`'s table, which
+    // SAFETY: every thread's block contains its ring. Addresses of mappings are taken from `memory_map`'s table, which
     // leaves out the heap's.
     unsafe { HEAP.0.use_kernel_memory(account, space, thread_block::here) };
 }
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's layout.
         let block = unsafe { self.find(layout) };
-        // What threads that have ended left behind is given up before an allocation fails.
+        // The memory of ended threads is freed before an allocation fails.
         if block.is_null() && thread_region::give_up() {
             // SAFETY: as above.
             return unsafe { self.find(layout) };
@@ -86,7 +86,7 @@ unsafe impl GlobalAlloc for Memory {
             if !moved.is_null() || !thread_region::give_up() {
                 return moved;
             }
-            // SAFETY: the same; it is untouched where it could not be moved.
+            // SAFETY: the same; it is untouched if it could not be moved.
             return unsafe { self.0.realloc(pointer, layout, size) };
         }
         // SAFETY: the caller's allocation; both blocks have the bytes that are copied.
@@ -101,7 +101,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// What lies in front of an allocation.
+/// The header in front of an allocation.
 #[repr(C, align(16))]
 struct Header {
     /// Bytes asked for.
@@ -124,7 +124,7 @@ fn out_of_memory() -> *mut c_void {
 /// `offset` is the alignment, at least a header's.
 fn allocate(size: usize, offset: usize) -> Option<*mut u8> {
     let layout = layout(size, offset)?;
-    // SAFETY: the layout has at least a header's bytes; header and allocation lie inside the block, aligned.
+    // SAFETY: the layout has at least a header's bytes; header and allocation are inside the block, aligned.
     unsafe {
         let block = HEAP.alloc(layout);
         if block.is_null() {
@@ -158,7 +158,7 @@ unsafe extern "C" fn free(pointer: *mut c_void) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: the caller's allocation has a header in front of it, which tells its block's layout.
+    // SAFETY: the caller's allocation is preceded by a header, which contains its block's layout.
     unsafe {
         let header = pointer.cast::<Header>().sub(1).read();
         if let Some(layout) = layout(header.size, header.offset) {

@@ -1,4 +1,4 @@
-//! C's mathematics, which `std` leaves to the platform where the processor has no instruction for it.
+//! C's mathematics, which `std` leaves to the platform if the processor has no instruction for it.
 
 use core::ffi::c_int;
 

@@ -16,7 +16,7 @@ use crate::guest::threads::{thread, thread_region};
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
 
-/// Mappings that cannot be written, each from an address to the one behind it. All others can.
+/// Mappings that cannot be written, each from an address to the one after it. All others can.
 static READ_ONLY: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
 /// Whether a part of this range cannot be written.
@@ -46,7 +46,7 @@ pub fn give(start: u64, length: u64) {
 /// New zeroed memory at a fresh address. `length` in whole pages.
 pub fn map_new(length: u64) -> Result<u64> {
     match try_map_new(length) {
-        // What threads that have ended left behind is given up before memory is refused.
+        // The memory of ended threads is freed before memory is refused.
         Err(Errno(libc::ENOMEM)) => {
             thread::reap();
             if thread_region::give_up() { try_map_new(length) } else { Err(Errno(libc::ENOMEM)) }
@@ -58,7 +58,7 @@ pub fn map_new(length: u64) -> Result<u64> {
 fn try_map_new(length: u64) -> Result<u64> {
     let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
-    // Whoever asks for memory is told that there is none where the account's share is used up, or no account has so much.
+    // A caller that asks for memory gets `ENOMEM` if the account's share is used up, or if no account has that much.
     let refused = |error: CallError| match Errno::from(error) {
         Errno(libc::EAGAIN | libc::EINVAL) => Errno(libc::ENOMEM),
         other => other,
@@ -83,8 +83,9 @@ pub fn unmap(start: u64, length: u64) -> Result<()> {
     Ok(())
 }
 
-/// Maps a file to read: the pages of its server, where it has such, shared with all who map it. Elsewhere a mapping of
-/// the process's own is filled with what the file holds now; one that is to show others' changes is refused.
+/// Maps a file to read: the pages of its server, if it has such, shared by all processes that map it. Elsewhere a
+/// mapping of the process's own is filled with the file's current content; one that is to show others' changes is
+/// rejected.
 fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
     let open = descriptor::get(descriptor)?;
     let Object::File(file) = &open.object else { return Err(Errno(libc::ENODEV)) };
@@ -96,7 +97,7 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
         return Err(Errno(libc::ENODEV));
     }
     if let (false, Some(paged)) = (writable, file.memory()?) {
-        // Only what the file has can be touched.
+        // Only the file's part can be accessed.
         let has = paged.bytes.checked_next_multiple_of(PAGE).unwrap_or(0).saturating_sub(offset);
         let (start, mapped) = (take(length)?, length.min(has));
         let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
@@ -115,11 +116,11 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
     }
     let start = map_new(length)?;
     let (pointer, count) = (usize::try_from(start).unwrap_or(0), usize::try_from(length).unwrap_or(0));
-    // SAFETY: the mapping was just made, and nobody else knows of it.
+    // SAFETY: the mapping was just made, and no other code knows its address.
     let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
     let filled = file.status().and_then(|status| {
         let has = status.bytes.saturating_sub(offset).min(length);
-        // Zeros in place of what the file holds would be a lie.
+        // Zeros instead of the file's content would be wrong data.
         if file.read(offset, bytes)? as u64 >= has { Ok(()) } else { Err(Errno(libc::EIO)) }
     });
     if let Err(error) = filled {
@@ -171,8 +172,8 @@ extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     answer(pages.ok_or(Errno(libc::EINVAL)).and_then(|pages| unmap(address.addr() as u64, pages)).map(|()| 0))
 }
 
-/// What a mapping allows stays: asking for just that succeeds, for anything else fails. Guard pages of stacks are ranges
-/// that were never mapped.
+/// The permissions of a mapping stay: asking for just those succeeds, anything else fails. Guard pages of stacks are
+/// ranges that were never mapped.
 #[unsafe(no_mangle)]
 extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int {
     let start = address.addr() as u64;

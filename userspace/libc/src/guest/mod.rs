@@ -1,4 +1,4 @@
-//! What the library does in the guest, where its functions have C's names.
+//! The library's code for the guest, where its functions have C's names.
 
 mod aliases;
 mod clock;

@@ -1,4 +1,4 @@
-//! What is done with names: making, removing and renaming them, and where the program works.
+//! Operations on names: making, removing and renaming them, and the working directory.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ fn make_directory(place: Result<Place>) -> Result<c_int> {
     change(&place, |directory, path| wait(directory.create_directory(path)))
 }
 
-/// The mode is not read: what may be done with a directory, capabilities say.
+/// The mode is ignored: capabilities decide what may be done with a directory.
 ///
 /// # Safety
 /// As in C.
@@ -62,7 +62,7 @@ unsafe extern "C" fn mkdirat(directory: c_int, path: *const c_char, _mode: libc:
 
 fn remove_file(place: &Place) -> Result<c_int> {
     if place.path.directory {
-        // Fails with ENOTDIR where it is none.
+        // Fails with ENOTDIR if it is none.
         metadata::of_place(place, true)?;
         return Err(Errno(libc::EISDIR));
     }
@@ -111,7 +111,7 @@ fn move_name(from: Place, to: Place) -> Result<c_int> {
             return Err(Errno(libc::ENOTDIR));
         }
     }
-    // A server moves names within one directory that it is asked by, and what lies below it.
+    // A server moves names only within the directory that is called, and the directories below it.
     match (from.target, to.target) {
         (Target::Inside { directory, path, .. }, Target::Inside { directory: other, path: other_path, .. })
             if directory.is(&other) =>
@@ -145,7 +145,7 @@ unsafe extern "C" fn renameat(
     answer(places.0.and_then(|from| move_name(from, places.1?)))
 }
 
-/// Where a link leads, as it is written.
+/// The target of a link, unresolved.
 fn link_target(place: &Place) -> Result<String> {
     if place.path.as_str() == "/proc/self/exe" && matches!(place.target, Target::File(_)) {
         return Ok(String::from("/program"));
@@ -164,7 +164,7 @@ unsafe fn give_link(target: Result<String>, buffer: *mut c_char, length: usize) 
         if count > 0 && buffer.is_null() {
             return Err(Errno(libc::EFAULT));
         }
-        // SAFETY: so many bytes fit the caller's buffer.
+        // SAFETY: `count` bytes fit the caller's buffer.
         unsafe { core::ptr::copy_nonoverlapping(target.as_ptr().cast(), buffer, count) };
         isize::try_from(count).map_err(|_| Errno(libc::EINVAL))
     }))
@@ -189,8 +189,8 @@ unsafe extern "C" fn readlinkat(directory: c_int, path: *const c_char, buffer: *
     }
 }
 
-/// A path without links, of something that exists. A link is read as its server reads it: from the granted directory
-/// where it starts with a slash.
+/// A path without links, of something that exists. A link is read as its server reads it: from the granted directory if
+/// it starts with a slash.
 fn real(path: Path) -> Result<Path> {
     metadata::of_place(&Place { target: namespace::find(&path)?, path: path.clone() }, true)?;
     let mut waiting: Vec<String> =
@@ -225,7 +225,7 @@ fn real(path: Path) -> Result<Path> {
     Ok(done)
 }
 
-/// Copies a path with its zero: into the caller's buffer, or into a new one where there is none.
+/// Copies a path with its zero: into the caller's buffer, or into a new one if there is none.
 ///
 /// # Safety
 /// `buffer` is null or `length` writable bytes.
@@ -300,7 +300,7 @@ extern "C" fn fchdir(number: c_int) -> c_int {
     }))
 }
 
-/// There is one kind of link, which the medium has; nobody makes any.
+/// The only links are those of the medium; programs cannot make any.
 #[unsafe(no_mangle)]
 extern "C" fn symlink(_target: *const c_char, _path: *const c_char) -> c_int {
     answer(Err(Errno(libc::EPERM)))
@@ -335,8 +335,8 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
 }
 
-/// Tells whether it is there. Whether a file of a granted directory may be written shows when it is opened to write: only
-/// its server knows.
+/// Returns whether it is there. Whether a file of a granted directory may be written shows when it is opened to write:
+/// only its server knows.
 ///
 /// # Safety
 /// As in C.
@@ -353,7 +353,7 @@ unsafe extern "C" fn faccessat(directory: c_int, path: *const c_char, mode: c_in
     }))
 }
 
-/// Permission bits are nobody's: setting those that a file has already is no change, anything else is refused.
+/// Permission bits cannot change: setting those that a file already has succeeds, anything else is rejected.
 fn change_mode(found: &metadata::Metadata, mode: libc::mode_t) -> Result<c_int> {
     if mode & 0o7777 == found.mode & 0o7777 { Ok(0) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }
@@ -372,8 +372,8 @@ extern "C" fn fchmod(number: c_int, mode: libc::mode_t) -> c_int {
     answer(descriptor::get(number).and_then(|open| change_mode(&metadata::of_open(&open.object)?, mode)))
 }
 
-/// Milliseconds since 1970 that a pair of times sets as the time of the last change; `None` where it sets none. The
-/// time of the last reading is not kept.
+/// Milliseconds since 1970 that a pair of times sets as the time of the last change; `None` if it sets none. The time
+/// of the last reading is not kept.
 ///
 /// # Safety
 /// `times` is null or points to two.

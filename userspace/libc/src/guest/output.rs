@@ -24,12 +24,12 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether what is written goes to the log.
+    /// Whether output goes to the log.
     pub fn goes_to_log(self) -> bool {
         self.given().is_none()
     }
 
-    /// What the launcher gave for it, if anything.
+    /// The launcher's grant for it, if any.
     fn given(self) -> Option<Output> {
         match self {
             Self::Output => Output::granted("out", "err"),
@@ -38,7 +38,7 @@ impl Stream {
     }
 }
 
-/// What is held back of a stream that goes to the log: the start of a line.
+/// The held-back part of a stream that goes to the log: the start of a line.
 struct Held {
     output: Vec<u8>,
     error: Vec<u8>,
@@ -46,7 +46,7 @@ struct Held {
 
 static HELD: Mutex<Held> = Mutex::new(Held { output: Vec::new(), error: Vec::new() });
 
-/// An open standard stream to write to. Dropping it tells who reads it that nothing more comes.
+/// An open standard stream to write to. Dropping it signals the end of the stream to its reader.
 #[derive(Debug)]
 pub struct Writer(pub Stream);
 
@@ -59,7 +59,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Writes all, or what there is room for where it may not block.
+    /// Writes all, or as much as there is room for if it may not block.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         match self.0.given() {
             Some(given) => given.write(bytes, blocks),
@@ -71,12 +71,12 @@ impl Writer {
         self.0.given().map_or(libc::POLLOUT, |given| given.events())
     }
 
-    /// To be told when something can be written.
+    /// To learn when it can be written.
     pub fn asked(&self) -> Option<Asked> {
         self.0.given()?.asked()
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         self.0.given()?.terminal()
     }
@@ -97,7 +97,7 @@ fn write_lines(stream: Stream, bytes: &[u8]) -> Result<()> {
     let lines = ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut written = Ok(());
     for line in lines {
-        // What one line meets does not keep the others from the log.
+        // An error with one line does not keep the others from the log.
         written = written.and(log(stream, &String::from_utf8_lossy(line)));
     }
     written
@@ -126,7 +126,7 @@ fn log_line(stream: Stream, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Hands on what is still held back.
+/// Writes the text that is still held back.
 pub fn flush() {
     for stream in [Stream::Output, Stream::Error] {
         let rest = {
@@ -134,7 +134,7 @@ pub fn flush() {
             core::mem::take(if stream == Stream::Output { &mut held.output } else { &mut held.error })
         };
         if !rest.is_empty() {
-            // The process ends: nobody is left to be told.
+            // The process ends, so there is no caller to report an error to.
             let _ = log(stream, &String::from_utf8_lossy(&rest));
         }
     }

@@ -1,4 +1,4 @@
-//! What a panic of the library itself does: it is a defect, so the process ends.
+//! A panic of the library itself: it is a defect, so the process ends.
 
 use core::panic::PanicInfo;
 

@@ -1,4 +1,4 @@
-//! The process itself: how it ends, and what C asks about it.
+//! The process itself: its end, and C's questions about it.
 
 use core::ffi::{c_int, c_void};
 
@@ -7,7 +7,7 @@ use crate::guest::output;
 
 /// Exit code of a process whose start failed before anything could be said.
 pub const BROKEN: i32 = 120;
-/// Exit code of `abort`, as a shell on Linux would tell it.
+/// Exit code of `abort`, as on Linux in a shell.
 const ABORTED: i32 = 134;
 
 /// Ends the process at once.
@@ -15,7 +15,7 @@ pub fn end(code: i32) -> ! {
     capos_ring::exit(code)
 }
 
-/// Ends the process after what it wrote was handed on.
+/// Ends the process after its output was passed on.
 pub fn exit_process(code: i32) -> ! {
     output::flush();
     end(code)
@@ -42,7 +42,7 @@ extern "C" fn getpid() -> c_int {
     1
 }
 
-/// Nobody: a process is not told who started it.
+/// None: a process does not learn which process started it.
 #[unsafe(no_mangle)]
 extern "C" fn getppid() -> c_int {
     0

@@ -58,7 +58,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     let (argv, envp) = (argv.leak(), envp.leak().as_mut_ptr());
     environment::keep(envp);
     let argc = c_int::try_from(argv.len().saturating_sub(1)).unwrap_or(c_int::MAX);
-    // SAFETY: the linker made the array of what is between the two, each a function of this kind or of fewer arguments;
+    // SAFETY: the linker made the array between the two, each element a function of this kind or of fewer arguments;
     // `main` is the program's.
     let code = unsafe {
         let mut next = (&raw const __init_array_start).cast::<Initialiser>();

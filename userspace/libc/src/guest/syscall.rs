@@ -26,7 +26,7 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
         }
         libc::SYS_futex => {
             let operation = c_int::try_from(b).unwrap_or(-1);
-            // Of a longer word the lower half counts.
+            // The lower half of a longer word counts.
             let value = u32::try_from(c & 0xffff_ffff).unwrap_or(0);
             // SAFETY: the caller's word and time.
             unsafe { futex::call(a, operation, value, core::ptr::with_exposed_provenance(d)) }.unwrap_or_else(|error| {

@@ -94,7 +94,7 @@ pub struct ThreadLocal {
     pub align: u64,
 }
 
-/// What the program's headers say of it.
+/// The program's thread-local storage, according to its headers.
 pub fn thread_local() -> ThreadLocal {
     let mut found = ThreadLocal { image: core::ptr::null(), image_bytes: 0, bytes: 0, align: 1 };
     for header in headers() {
@@ -110,6 +110,6 @@ pub fn thread_local() -> ThreadLocal {
 
 #[unsafe(no_mangle)]
 extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
-    // Everything is linked already: what a program looks up by name is what it can do without.
+    // Everything is linked already: the functions that a program looks up by name are optional.
     core::ptr::null_mut()
 }

@@ -1,4 +1,4 @@
-//! Has those greeted whom its arguments name: each by a thread of its own, then all at once by tasks of one thread.
+//! Greets the names in its arguments: each by a thread of its own, then all at once by tasks of one thread.
 #![forbid(unsafe_code)]
 
 use std::thread;
@@ -12,7 +12,7 @@ fn greet(name: &str) -> Result<String, Error> {
     Ok(capos_rt::call(greeter.greet(name))?)
 }
 
-/// On an executor the same calls are awaited, and go on beside each other.
+/// On an executor the same calls are awaited, and run in parallel.
 async fn greet_all(names: Vec<String>) -> Result<(), Error> {
     let greeter = capos_rt::env()?.cap::<GreeterClient>("greeter")?;
     let calls: Vec<_> = names.iter().map(|name| greeter.greet(name)).collect();

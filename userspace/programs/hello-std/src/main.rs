@@ -1,4 +1,4 @@
-//! The smallest program on `std`: it greets whom its arguments name.
+//! The smallest program on `std`: it greets the names in its arguments.
 #![forbid(unsafe_code)]
 
 fn main() {

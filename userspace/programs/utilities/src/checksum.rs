@@ -47,7 +47,7 @@ impl Checksum {
         self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
     }
 
-    /// The checksum, with the length behind the bytes.
+    /// The checksum, with the length after the bytes.
     fn finish(mut self) -> u32 {
         let mut length = self.bytes;
         while length > 0 {

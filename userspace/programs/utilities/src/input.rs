@@ -1,4 +1,4 @@
-//! What the programs read: files, or standard input.
+//! The input of the programs: files, or standard input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Why a program ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// Its arguments are not what it takes.
+    /// Its arguments are wrong.
     Usage,
     /// It cannot read: what, and why.
     Input(String, io::Error),
@@ -14,7 +14,7 @@ pub enum Failure {
     Output(io::Error),
 }
 
-/// Opens the files that are named, or standard input where none is, one after the other.
+/// Opens the files that are named, or standard input if none is, one after the other.
 pub fn each(
     files: &[String],
     mut read: impl FnMut(&str, &mut dyn BufRead) -> Result<(), Failure>,
@@ -29,7 +29,7 @@ pub fn each(
     Ok(())
 }
 
-/// Hands on what is read, piece by piece as it comes.
+/// Passes on the input, piece by piece as it arrives.
 pub fn pieces(
     name: &str,
     input: &mut (impl Read + ?Sized),

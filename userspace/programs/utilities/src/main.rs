@@ -1,6 +1,6 @@
 //! Small programs that read and write text, in one file: the first argument says which, as the manifest's entries do.
 //!
-//! What they do they do as their namesakes elsewhere; of their options they have those that are listed in [`PROGRAMS`].
+//! They work as their namesakes elsewhere; they have the options that are listed in [`PROGRAMS`].
 #![forbid(unsafe_code)]
 
 mod checksum;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     });
     match ended {
         Ok(code) => code,
-        // Whoever read this has enough.
+        // The reader has enough.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => complain(format_args!("{name}: writing: {error}")),
         Err(Failure::Input(what, error)) => complain(format_args!("{name}: {what}: {error}")),
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn complain(why: std::fmt::Arguments<'_>) -> ExitCode {
-    // Where nobody can be told, the exit code has to do.
+    // If this cannot be printed, the exit code remains.
     let _ = writeln!(io::stderr(), "{why}");
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! What only the processor's instructions can do: the first one of a process, and telling the first thread from others.
+//! Work for the processor's instructions only: the first one of a process, and recognising the first thread.
 
 use core::arch::{asm, naked_asm};
 

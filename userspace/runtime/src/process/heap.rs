@@ -22,7 +22,7 @@ unsafe impl Sync for Memory {}
 #[global_allocator]
 static MEMORY: Memory = Memory { heap: Heap::new(), first: ThreadCache::new() };
 
-/// Bytes of the allocation that was refused last; 0 where none was. No allocation is empty.
+/// Bytes of the allocation that was refused last; 0 if none was. No allocation is empty.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// The allocation that was refused last, in bytes.
@@ -30,7 +30,7 @@ pub(super) fn refused() -> Option<usize> {
     Some(REFUSED.load(Ordering::Relaxed)).filter(|bytes| *bytes != 0)
 }
 
-/// There is no memory for so many bytes.
+/// There is no memory for `bytes` bytes.
 #[cold]
 fn refuse(bytes: usize) -> *mut u8 {
     REFUSED.store(bytes, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Memory {
         is_first_thread().then_some(&self.first)
     }
 
-    /// A block, where none lies in stock.
+    /// A block, if none is in stock.
     ///
     /// # Safety
     /// As [`GlobalAlloc::alloc`].
@@ -97,7 +97,7 @@ impl Memory {
         // SAFETY: a layout that is not empty, since the caller's is not.
         let found = unsafe { self.heap.alloc(layout) };
         if let (true, Some(stock)) = (found.is_null(), self.stock()) {
-            // What lies in stock may be what is lacking.
+            // Kept blocks may be the memory that is lacking.
             stock.give_back(&self.heap);
             // SAFETY: as above.
             return unsafe { self.heap.alloc(layout) };
@@ -106,12 +106,12 @@ impl Memory {
     }
 }
 
-// SAFETY: blocks of a layout that a stock keeps come from the heap rounded up to one of its sizes and go back to it as such,
-// whichever thread has them; all others are the heap's own.
+// SAFETY: blocks of a layout that a stock keeps come from the heap rounded up to one of its sizes and return to it as
+// such, from whichever thread. All others belong to the heap directly.
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Mostly one lies in stock.
+        // Mostly one is in stock.
         if let Some(block) = self.stock().and_then(|stock| stock.take(layout)) {
             return block.as_ptr();
         }
@@ -141,7 +141,7 @@ unsafe impl GlobalAlloc for Memory {
             if !ThreadCache::keeps(layout) && !ThreadCache::keeps(wanted) {
                 let mut moved = self.heap.realloc(pointer, layout, size);
                 if let (true, Some(stock)) = (moved.is_null(), self.stock()) {
-                    // It is untouched where it could not be moved.
+                    // It is untouched if it could not be moved.
                     stock.give_back(&self.heap);
                     moved = self.heap.realloc(pointer, layout, size);
                 }

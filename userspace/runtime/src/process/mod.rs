@@ -20,7 +20,7 @@ use crate::program::MainFuture;
 use crate::runtime::{self, Runtime};
 
 unsafe extern "Rust" {
-    /// What [`crate::program!`] makes of the program's `main`.
+    /// The code that [`crate::program!`] makes of the program's `main`.
     safe fn capos_program_main(env: Env) -> MainFuture;
 }
 
@@ -48,11 +48,11 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     capos_ring::exit(code)
 }
 
-/// Says why `main` failed: to the log, and where the program was given streams, there.
+/// Says why `main` failed: to the log, and if the program was given streams, there.
 fn fail(error: &Error) {
     crate::log::write(crate::log::LogLevel::Error, format!("{error}"));
     if let Some(errors) = runtime::with(|rt| rt.facts.borrow().errors.clone()).flatten() {
-        // Who runs the program may have closed the stream; there is nobody else to tell.
+        // The program that runs this one may have closed the stream; there is no other place to report to.
         let _ = runtime::with(|rt| rt.block_on(errors.write(&format!("Error: {error}\n"))));
     }
 }

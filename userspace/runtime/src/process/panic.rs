@@ -1,5 +1,5 @@
-//! What a panic does: it says what happened and where, and ends the process. Where memory was needed that there is none for,
-//! which the language's library takes for a panic too, no place in the program is to blame: it says how much was needed.
+//! The panic handler: it logs what happened and where, and ends the process. If an allocation fails, which the
+//! language's library takes for a panic too, no place in the program is to blame: it says how much was needed.
 
 use core::fmt::Write;
 use core::panic::PanicInfo;
@@ -9,7 +9,7 @@ use capos_ring::{MAX_TEXT, write_line};
 use super::heap;
 use crate::{exit_code, runtime};
 
-/// Text on the stack; what does not fit is cut off.
+/// Text on the stack; the part that does not fit is cut off.
 struct Line {
     bytes: [u8; MAX_TEXT],
     length: usize,
@@ -55,7 +55,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     let text = line.text().unwrap_or("panicked");
     runtime::with(|rt| {
         use capos_schema::cap::AsCap;
-        // Borrowed by whoever panicked: then there is nothing to write to.
+        // Borrowed by the panicking code: then there is nothing to write to.
         let Ok(facts) = rt.facts.try_borrow() else { return };
         let debug = facts.log.debug.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.debug);
         let logger = facts.log.logger.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.logger);
@@ -66,8 +66,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     capos_ring::exit(if lacking.is_some() { exit_code::OUT_OF_MEMORY } else { exit_code::PANIC })
 }
 
-/// How many bytes an allocation needed, where the panic is that of an allocation which nobody could do without. Only its words
-/// tell it from others; they name the bytes that the allocator has just refused.
+/// The bytes that an allocation needed, if the panic is that of an allocation that could not fail gracefully. Only its
+/// message distinguishes it from others: it names the bytes that the allocator has just refused.
 fn lacking(info: &PanicInfo<'_>) -> Option<usize> {
     let bytes = heap::refused()?;
     let (mut words, mut expected) = (Line::new(), Line::new());

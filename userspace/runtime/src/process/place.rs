@@ -8,9 +8,9 @@ use crate::runtime::Runtime;
 /// Holds the runtime.
 struct OneThread(UnsafeCell<Option<Runtime>>);
 
-// SAFETY: only the first thread gets to what is inside. A process that may have more threads can start
-// them, but each needs a stack of its own: one on the first thread's stack would destroy what both of them
-// keep there, whatever they do with this crate.
+// SAFETY: only the first thread accesses the content. A process that may have more threads can start
+// them, but each needs its own stack. A thread on the first thread's stack would overwrite the data of
+// both, whatever they do with this crate.
 unsafe impl Sync for OneThread {}
 
 static PLACE: OneThread = OneThread(UnsafeCell::new(None));
@@ -21,7 +21,7 @@ pub(super) fn install(runtime: Runtime) {
     unsafe { *PLACE.0.get() = Some(runtime) };
 }
 
-/// The runtime, where it is in place: for the process's first thread. Any other has none.
+/// The runtime, if it is in place: for the process's first thread. Any other has none.
 #[inline]
 pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
     if !is_first_thread() {

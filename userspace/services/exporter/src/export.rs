@@ -1,4 +1,4 @@
-//! What is exported: the audit log and the home directory, as one archive.
+//! The exported data: the audit log and the home directory, as one archive.
 
 use crate::wire::Wire;
 use alloc::format;
@@ -8,7 +8,7 @@ use capos_rt::{Context, Error};
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::storage::{DirectoryClient, EntryKind};
 
-/// What the archive begins with, so that the reader finds it.
+/// The archive's first bytes, by which the reader finds it.
 const MARK: &[u8] = b"CAPOS-EXPORT 1\n";
 /// Bytes of one read.
 const PIECE: u32 = 32 * 1024;
@@ -18,7 +18,7 @@ const RECORDS: u32 = 32;
 /// The audit log, some records at a time.
 struct Records<'a> {
     reader: &'a AuditReaderClient,
-    /// Where to go on; none at the end.
+    /// Where to continue; none at the end.
     from: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Records<'_> {
     }
 }
 
-/// The archive, as it goes out.
+/// The archive, as it is sent.
 pub struct Archive<'a> {
     wire: &'a Wire,
 }
@@ -64,8 +64,8 @@ impl<'a> Archive<'a> {
         self.wire.send(capos_ustar::END.get(..capos_ustar::padding(last)).unwrap_or(&[])).await
     }
 
-    /// All audit records, and what the chain's own check says. The log may be larger than this process's memory:
-    /// it is read twice, first for its length and then for what it holds.
+    /// All audit records, and the result of the chain's own check. The log may be larger than this process's memory: it
+    /// is read twice, first for its length and then for its content.
     ///
     /// # Errors
     /// The audit log is gone.
@@ -79,8 +79,8 @@ impl<'a> Archive<'a> {
         let mut left = length;
         let mut records = Records { reader, from: Some(0) };
         while left > 0 {
-            let lines = records.next().await?.context("the audit log began anew while it was exported")?;
-            // What was recorded since the first reading stays out.
+            let lines = records.next().await?.context("the audit log restarted while it was exported")?;
+            // Records after the first reading stay out.
             let most = usize::try_from(left).unwrap_or(usize::MAX);
             let part = lines.as_bytes().get(..most).unwrap_or(lines.as_bytes());
             self.wire.send(part).await?;

@@ -1,7 +1,7 @@
 //! Exports the audit log and the home directory when a scenario's session ends, or the one that the scenario's file
 //! `sessions` counts, then turns the machine off.
 //!
-//! Provides: `SessionObserver` (0). Where the medium holds no scenario it does nothing.
+//! Provides: `SessionObserver` (0). If the medium holds no scenario it does nothing.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -27,7 +27,7 @@ const SCENARIO: &str = "scenario/config.toml";
 /// Bytes that one answer of the audit log may have: a record alone can be as long as the arguments in it.
 const ANSWER: u32 = 320 << 10;
 
-/// How many sessions end before the run is over, as a number in a text; one where there is no such file.
+/// How many sessions end before the run is over, as a number in a text; one if there is no such file.
 const SESSIONS: &str = "scenario/sessions";
 /// The longest such number.
 const DIGITS: u32 = 16;
@@ -37,7 +37,7 @@ struct Exporter {
     audit: AuditReaderClient,
     home: DirectoryClient,
     power: PowerClient,
-    /// A run is exported once, whoever else tells that a session has ended.
+    /// A run is exported once, whichever other event also reports that a session has ended.
     exported: Cell<bool>,
     /// How many sessions are still to end.
     left: Cell<u32>,

@@ -21,7 +21,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The port, set up; `None` where the machine has none.
+    /// The port, set up; `None` if the machine has none.
     ///
     /// # Errors
     /// The capability does not cover it.
@@ -31,7 +31,7 @@ impl Wire {
             return Err(Error::new("the grant `ports` must hold the 8 ports of a serial port"));
         }
         let wire = Self { ports, first: range.first };
-        // A port that is there keeps what is written to its scratch register.
+        // An existing port keeps the value written to its scratch register.
         wire.set(SCRATCH, 0x5a).await?;
         if wire.get(SCRATCH).await? != 0x5a {
             return Ok(None);

@@ -21,14 +21,15 @@ use capos_service_graph::FIRST;
 use crate::pci_function::Function;
 use crate::system::System;
 
-/// What a process is given: capabilities, and lines of its environment that belong to them.
+/// A process's grants: capabilities, and lines of its environment that belong to them.
 #[derive(Debug, Default)]
 pub struct Given {
     /// The capabilities.
     pub grants: Vec<Granted>,
     /// The lines.
     pub environment: Vec<String>,
-    /// What tells the labels of all that was read through its directories, for a program that has them with a label.
+    /// Records the labels of everything that was read through its directories, for a program that has them with a
+    /// label.
     pub labelled: BTreeMap<String, DirectoryClient>,
 }
 
@@ -51,11 +52,11 @@ pub enum Device {
 }
 
 impl System {
-    /// Everything that the manifest grants to a process. With a label, what it writes into its directories carries that and
-    /// the labels of what it reads there.
+    /// Everything that the manifest grants to a process. With a label, the program's writes into its directories carry
+    /// that and the labels of its reads there.
     ///
     /// # Errors
-    /// In words, with the grant that cannot be given.
+    /// The grant that cannot be given, and why.
     pub async fn give(self: &Rc<Self>, entry: &Entry, label: Option<&Label>) -> Result<Given, Error> {
         let mut given = Given::default();
         for grant in &entry.grants {
@@ -168,7 +169,7 @@ impl System {
     }
 }
 
-/// A capability to a provided interface: the badge tells the service which, and who calls.
+/// A capability to a provided interface: the badge identifies it, and the caller.
 pub async fn mint(endpoint: &EndpointClient, ordinal: u16, client: u16, interface: u64) -> Result<Cap, Error> {
     let badge = u64::from(ordinal) | (u64::from(client) << 16);
     Ok(endpoint.mint(badge, interface).await?.into_cap())

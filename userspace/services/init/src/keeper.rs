@@ -1,4 +1,4 @@
-//! What services must not forget when they crash.
+//! Data that services must not forget when they crash.
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -28,8 +28,8 @@ use crate::system::System;
 const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
-/// How long a program may run whose output is kept, in nanoseconds, whoever waits for it. A session waits as long as its
-/// profile says (`tool_timeout_ms`), which is 30 s where nothing else is asked for.
+/// How long a program may run whose output is kept, in nanoseconds, whichever caller waits for it. A session waits as
+/// long as its profile says (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
 const MAX_TIME: u64 = 1_800_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;
@@ -38,7 +38,7 @@ const HOME: &str = "home";
 /// Names that a process holds whatever it is granted.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
 
-/// What a program wrote whose output is kept.
+/// The kept output of a program.
 #[derive(Default)]
 struct Output {
     bytes: RefCell<Vec<u8>>,
@@ -51,7 +51,7 @@ impl Output {
         kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// What was kept, as text that takes no more bytes than it may.
+    /// The kept output, as text within the permitted bytes.
     fn text(&self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes.take()).into_owned();
         text.truncate(text.floor_char_boundary(MAX_OUTPUT.saturating_sub(ANSWER_ROOM)));
@@ -66,14 +66,14 @@ impl Sink for Output {
     }
 }
 
-/// The accounts of programs that run, and of those that have ended and hold something all the same.
+/// The accounts of programs that run, and of ended ones that still hold something.
 #[derive(Default)]
 struct Accounts {
     open: RefCell<Vec<ResourceAccountClient>>,
 }
 
 impl Accounts {
-    /// What an account holds. One that does not answer holds nothing.
+    /// The usage of an account. One that does not answer holds nothing.
     async fn held(account: &ResourceAccountClient) -> Usage {
         account.usage().await.map(|found| found.usage).unwrap_or_default()
     }
@@ -96,7 +96,7 @@ struct Running<'a> {
     name: String,
     accounts: Rc<Accounts>,
     out: Option<StandardClient>,
-    /// Why it is ended, where it has not ended by itself.
+    /// Why it is ended, if it has not ended by itself.
     reason: &'static str,
 }
 
@@ -124,7 +124,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a program is started with besides what its manifest entry says.
+/// Additions to a program's manifest entry at its start.
 struct Start {
     arguments: Vec<String>,
     environment: Vec<String>,
@@ -138,7 +138,7 @@ pub struct ProgramLauncher {
     accounts: Rc<Accounts>,
 }
 
-/// Whether the launcher may give a capability to whoever runs a program: time and chance, and a way to write to the log,
+/// Whether the launcher may give a capability to any program's caller: time and chance, and a way to write to the log,
 /// under the program's name.
 fn own(wanted: &Wanted) -> bool {
     match &wanted.source {
@@ -148,7 +148,7 @@ fn own(wanted: &Wanted) -> bool {
     }
 }
 
-/// The labels that what a program reads by its capabilities may carry, besides those of files.
+/// The labels that a program's data may carry because of its capabilities, besides those of files.
 fn of_grants(entry: &Entry) -> Label {
     let interfaces = entry.grants.iter().filter_map(|wanted| reflection::interface(wanted.interface));
     let classes = interfaces.flat_map(InterfaceInfo::labels).map(String::from).collect();
@@ -185,7 +185,7 @@ impl ProgramLauncher {
         Ok(Place(&self.running))
     }
 
-    /// Starts a program with what it is given by its manifest entry and by its caller.
+    /// Starts a program with the grants of its manifest entry and of its caller.
     async fn start(&self, entry: &Entry, given: Given, with: Start) -> Result<Started, CallError> {
         let system = &self.system;
         let image = Image::open(&system.medium, &entry.program).await?;
@@ -252,7 +252,7 @@ impl LauncherServer for ProgramLauncher {
         };
         let mut all = label;
         for directory in labelled {
-            // Where the server of files has restarted meanwhile, nobody knows what the program has read.
+            // If the file server has restarted meanwhile, it is unknown what the program has read.
             all = join(&all, &directory.label().await.unwrap_or_else(|_| all_above()));
         }
         Ok(LauncherRunResults { result: ProgramResult { code, report, output: output.0.text() }, label: all })
@@ -317,12 +317,12 @@ impl LauncherServer for ProgramLauncher {
                 rights: Rights(grant.rights),
             })
             .collect();
-        // What the launcher gives by itself has no directories.
+        // The launcher's own grants contain no directories.
         let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
-        let running = self.running(entry, started, None, "its launcher does not wait for it any more");
+        let running = self.running(entry, started, None, "its launcher no longer waits for it");
         let exit = running.started.process.wait().await;
-        // Who is told of its end finds nothing of it left.
+        // A task that learns of its end finds no trace of it.
         self.accounts.settle(&running.started.account, &running.name).await;
         exit
     }

@@ -13,7 +13,7 @@ use capos_schema::kernel::IoPortsClient;
 const ADDRESS: u16 = 0xcf8;
 const DATA: u16 = 0xcfc;
 
-/// The bus and what was found on it.
+/// The bus and the devices found on it.
 #[derive(Debug)]
 pub struct Bus {
     ports: IoPortsClient,
@@ -21,10 +21,10 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Looks for all functions, behind every root.
+    /// Looks for all functions, below every root.
     ///
     /// # Errors
-    /// The ports are not to be had.
+    /// The ports are not available.
     pub async fn scan(ports: &IoPortsClient) -> Result<Self, Error> {
         let ports = ports.narrow(ADDRESS, 8).await.context("the ports of the PCI bus")?;
         let mut bus = Self { ports, found: Vec::new() };
@@ -45,7 +45,7 @@ impl Bus {
         &self.found
     }
 
-    /// What is on the bus, in words.
+    /// The devices on the bus, as text.
     #[must_use]
     pub fn describe(&self) -> String {
         let all: Vec<String> = self.found.iter().map(|found| format!("{found}")).collect();

@@ -65,7 +65,7 @@ impl Function {
         self.bus.write(self.place, COMMAND, command & !MASTER).await
     }
 
-    /// Where a memory window lies, which its register tells when all bits are written.
+    /// Where a memory window is, which its register shows after all bits are written.
     async fn window(&self, index: u8) -> Result<Window, CallError> {
         if index > 5 {
             return Err(CallError::invalid_argument("a device has windows 0 to 5"));
@@ -128,7 +128,7 @@ impl Function {
         Ok(None)
     }
 
-    /// Lets a vector send this message: by MSI-X, or by MSI where the device has no other.
+    /// Lets a vector send this message: by MSI-X, or by MSI if the device has no other.
     async fn program(&self, vector: u16, address: u64, data: u32) -> Result<(), CallError> {
         if let Some(at) = self.capability(MSIX).await? {
             return self.program_table(at, vector, address, data).await;
@@ -170,7 +170,7 @@ impl Function {
         let window = self.window(bar).await?;
         let offset = u64::from(table & !7).saturating_add(u64::from(vector).saturating_mul(ENTRY));
         if offset.saturating_add(ENTRY) > window.bytes {
-            return Err(CallError::failed("the device's interrupt table lies outside its window"));
+            return Err(CallError::failed("the device's interrupt table is outside its window"));
         }
         let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
         self.bus.write(self.place, COMMAND, command | MEMORY | NO_LINE).await?;

@@ -1,4 +1,4 @@
-//! What the manifest says of sessions, for whoever issues them.
+//! The manifest's entries about sessions, for their issuer.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

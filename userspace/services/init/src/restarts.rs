@@ -1,4 +1,5 @@
-//! How often a service may be started again: so many times within so long, and without bound where it dies slowly.
+//! Restart intensity: how often a service may restart within its window; services that die slowly restart without
+//! bound.
 
 use alloc::collections::VecDeque;
 
@@ -14,7 +15,7 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// At most this many within so many seconds.
+    /// At most `most` deaths within `seconds` seconds.
     pub fn new(most: u32, seconds: u32) -> Self {
         let window = u64::from(seconds).saturating_mul(1_000_000_000);
         Self { most: usize::try_from(most).unwrap_or(usize::MAX), window, deaths: VecDeque::new() }
@@ -29,7 +30,7 @@ impl Restarts {
         self.deaths.len() <= self.most
     }
 
-    /// Forgets the deaths: whoever restarts it by hand gives it a new chance.
+    /// Forgets the deaths: a restart by hand is a new chance.
     pub fn forgive(&mut self) {
         self.deaths.clear();
     }

@@ -1,4 +1,4 @@
-//! One service: what the manifest says of it, and how it is.
+//! One service: its manifest entry, and its state.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ use capos_schema::system::{ServiceInfo, ServiceState};
 use crate::restarts::Restarts;
 use crate::signal::Signal;
 
-/// What is wanted of a service.
+/// The requested state of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// That it runs.
@@ -33,11 +33,11 @@ pub struct Service {
     pub image: RefCell<Option<Rc<Image>>>,
     /// Its process, while it runs.
     pub running: RefCell<Option<Started>>,
-    /// What is wanted.
+    /// The requested state.
     pub wish: Cell<Wish>,
-    /// Whether its next death is one that somebody asked for.
+    /// Whether its next death was requested.
     pub expected: Cell<bool>,
-    /// Told at every change of what is wanted or of the state.
+    /// Notified at every change of the request or of the state.
     pub changed: Signal,
     /// Processes that its present life has had started, by number, until they end.
     pub spawned: RefCell<BTreeMap<u64, ProcessClient>>,
@@ -97,7 +97,7 @@ impl Service {
         self.starts.get()
     }
 
-    /// How it last ended, in words.
+    /// How it last ended, as text.
     pub fn last_exit(&self) -> String {
         self.last_exit.borrow().clone()
     }
@@ -112,12 +112,12 @@ impl Service {
         self.restarts.borrow_mut().may_follow(now)
     }
 
-    /// Forgets its deaths: whoever restarts it by hand gives it a new chance.
+    /// Forgets its deaths: a restart by hand is a new chance.
     pub fn forgive(&self) {
         self.restarts.borrow_mut().forgive();
     }
 
-    /// What there is to tell of it.
+    /// Its description for clients.
     pub async fn info(&self) -> ServiceInfo {
         let account = self.running.borrow().as_ref().map(|started| started.account.clone());
         let frames = match account {

@@ -1,4 +1,4 @@
-//! Waking whoever waits for a change.
+//! Waking all tasks that wait for a change.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Tells everybody who waits.
+    /// Wakes all waiting tasks.
     pub fn notify(&self) {
         self.changes.set(self.changes.get().wrapping_add(1));
         let waiting = core::mem::take(&mut *self.waiting.borrow_mut());

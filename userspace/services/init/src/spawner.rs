@@ -1,7 +1,7 @@
 //! Starting a program with capabilities of the caller's choice. Held by few.
 //!
-//! What a service has had started lives no longer than the service: its next life knows nothing of it, so nobody would
-//! ever end it.
+//! A program started for a service ends with the service: the service's next instance does not know of it, so it would
+//! never be ended.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -21,7 +21,7 @@ use crate::system::System;
 pub struct Spawner {
     /// The system.
     pub system: Rc<System>,
-    /// The service that asks; nobody else has a spawner for longer than a program runs.
+    /// The service that asks; every other spawner ends with the program that holds it.
     pub keeper: Option<Rc<Service>>,
 }
 
@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// Notes a process that was started for the service in its life of this number. False where that life is over.
+    /// Notes a process that was started for the service in its life of this number. False if that life is over.
     fn adopt(self: &Rc<Self>, process: &ProcessClient, life: u32) -> bool {
         if self.starts() != life || self.running.borrow().is_none() {
             return false;

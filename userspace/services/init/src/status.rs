@@ -1,4 +1,4 @@
-//! What the machine and its services are doing.
+//! The state of the machine and its services.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

@@ -28,8 +28,8 @@ impl System {
             }
             None => Image::open(&self.medium, program).await?,
         });
-        // What comes from the medium is opened again at each start: its capabilities do not outlive
-        // the file system's process.
+        // Capabilities of the medium are opened again at each start: they do not outlive the file
+        // system's process.
         if program.starts_with("boot:") {
             *service.image.borrow_mut() = Some(image.clone());
         }
@@ -68,8 +68,8 @@ impl System {
         Ok(process)
     }
 
-    /// One life of a service: how it ended, in words, and whether another try can help. What the
-    /// machine does not have it will not have then either.
+    /// One instance of a service: how it ended, as text, and whether another try can help. It
+    /// cannot if the machine lacks a device.
     async fn live(self: &Rc<Self>, service: &Service) -> (String, bool) {
         service.set_state(ServiceState::Starting);
         let given = match self.give(&service.entry, None).await {
@@ -82,12 +82,12 @@ impl System {
         };
         service.set_state(ServiceState::Running);
         if service.wish.get() == Wish::Stop {
-            // Whoever stopped it while it was started had nothing to end.
+            // A client that stopped it while it was started had nothing to end.
             end(service, "stopped on request").await;
         }
         let end = match process.wait().await {
             Ok(exit) => describe_exit(&exit),
-            Err(error) => format!("its end could not be learned: {error}"),
+            Err(error) => format!("waiting for its end failed: {error}"),
         };
         *service.running.borrow_mut() = None;
         service.end_spawned().await;
@@ -129,8 +129,7 @@ impl System {
         }
     }
 
-    /// Starts a service that nothing is absent for; else, with a sentence about that, it rests until somebody asks for
-    /// it.
+    /// Starts a service that lacks nothing. Another one rests, with a sentence about that, until a client asks for it.
     pub async fn begin(self: Rc<Self>, service: Rc<Service>, absent: Option<String>) {
         if let Some(words) = absent {
             service.set_last_exit(words);
@@ -139,7 +138,7 @@ impl System {
         self.supervise(service).await;
     }
 
-    /// Ends a service for good, where the system cannot go on.
+    /// Ends a service for good, if the system cannot go on.
     pub async fn give_up(&self, service: &Service) {
         service.wish.set(Wish::Stop);
         end(service, "the system cannot start").await;
@@ -152,18 +151,18 @@ impl System {
         let reason = format!("service `{}` {words}: {}", service.name(), service.last_exit());
         let wanted = service.changed.until(|| service.wish.get() == Wish::Run);
         if let Either::Second(()) = select(wanted, refuse_calls(&service.endpoint, &reason)).await {
-            // The endpoint itself is gone; nobody can call any more.
+            // The endpoint itself is gone, so no caller can reach it.
             service.changed.until(|| service.wish.get() == Wish::Run).await;
         }
     }
 }
 
-/// What the system serves to whoever may look after services.
+/// What the system serves to sessions that may manage services.
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
-    /// The service, where a session may stop it. A trusted one keeps the record of what sessions did, or counts what
-    /// they may still do: whoever could make it begin anew could make it forget.
+    /// The service, if a session may stop it. A trusted one records what sessions did, or counts what they may still
+    /// do: a session that could restart it could make it forget.
     fn find_untrusted(&self, name: &str) -> Result<Rc<Service>, CallError> {
         let service = find(&self.0, name)?;
         if service.entry.trusted {
@@ -209,7 +208,7 @@ impl ServiceSupervisorServer for Supervisor {
         end(&service, "restarted on request").await;
         let settled = || match service.state() {
             ServiceState::Running => starting || service.starts() > before,
-            // What was before was forgiven; a new failure, or somebody who stops it, takes the wish away again.
+            // Earlier failures no longer count; a new failure, or a client that stops it, withdraws the request.
             ServiceState::Failed | ServiceState::Stopped | ServiceState::Unneeded => service.wish.get() == Wish::Stop,
             _ => false,
         };
@@ -234,7 +233,7 @@ impl ServiceSupervisorServer for Supervisor {
     }
 }
 
-/// What the system serves to programs that test supervision.
+/// The interface for programs that test supervision.
 pub struct Faults(pub Rc<System>);
 
 impl FaultInjectorServer for Faults {

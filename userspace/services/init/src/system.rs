@@ -1,4 +1,4 @@
-//! The system: what the first process holds, and the order in which it starts.
+//! The system: the first process's capabilities, and the order in which it starts others.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -33,7 +33,7 @@ use crate::spawner::Spawner;
 use crate::status::Status;
 use crate::supervisor::{Faults, Supervisor};
 
-/// What to do about a medium that nothing can be started from.
+/// The advice for a medium from which nothing can be started.
 const UNREADABLE: &str = "write the image to it again, and attach it as a virtio disk (with QEMU: -drive \
                           file=IMAGE,format=raw,if=virtio,readonly=on) or to a SATA controller that speaks AHCI (with \
                           QEMU: -machine q35 -cdrom IMAGE)";
@@ -58,13 +58,13 @@ pub struct Hardware {
 
 /// Everything that the first process has to do with.
 pub struct System {
-    /// What it was given.
+    /// Its grants.
     pub env: Env,
-    /// Who pays for everything.
+    /// The account that pays for everything.
     pub account: ResourceAccountClient,
     /// Its own endpoint.
     pub endpoint: EndpointClient,
-    /// What it serves there.
+    /// The server at that endpoint.
     pub server: Rc<Server>,
     /// The time.
     pub clock: Clock,
@@ -78,11 +78,11 @@ pub struct System {
     pub services: Vec<Rc<Service>>,
     /// The device of each driver, by the driver's name.
     pub devices: BTreeMap<String, Found>,
-    /// What can be launched.
+    /// The programs that can be launched.
     pub programs: Vec<Entry>,
-    /// What sessions hold.
+    /// The capabilities of sessions.
     pub profiles: Vec<SessionProfile>,
-    /// What is kept for services over their restarts, by name.
+    /// The data kept for services over their restarts, by name.
     pub kept: RefCell<BTreeMap<String, Vec<u8>>>,
     medium_name: String,
 }
@@ -91,7 +91,7 @@ impl System {
     /// Reads the manifest and makes an endpoint for every service.
     ///
     /// # Errors
-    /// The boot package or the manifest is damaged, or the kernel did not give what is needed.
+    /// The boot package or the manifest is damaged, or the kernel did not give the needed objects.
     pub async fn new(env: &Env) -> Result<Rc<Self>, Error> {
         let boot = BootPackage::open(&env.cap("boot")?)?;
         let mut manifest = manifest(&boot)
@@ -193,7 +193,7 @@ impl System {
         let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 64 };
         let booting = async {
             match self.clone().boot().await {
-                // What was started goes on by itself.
+                // Started services continue by themselves.
                 Ok(()) => core::future::pending().await,
                 Err(error) => error,
             }
@@ -207,7 +207,7 @@ impl System {
     async fn boot(self: Rc<Self>) -> Result<(), Error> {
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
-        // Each with what this machine lacks for it, where it does.
+        // Each with the devices that this machine lacks for it, if any.
         let (mut needed, mut drivers, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
         for service in &first {
             let absent = match self.device_of(&service.entry) {
@@ -257,7 +257,7 @@ impl System {
         let answer = async { self.medium.list("bin").await };
         let failed = |service: Rc<Service>| async move {
             service.changed.until(|| service.state() == ServiceState::Failed).await;
-            format!("service `{}` has failed: {} (what it said is above)", service.name(), service.last_exit())
+            format!("service `{}` has failed: {} (its messages are above)", service.name(), service.last_exit())
         };
         let all = async {
             match join_all(drivers.iter().cloned().map(failed)).await.into_iter().next() {

@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_abi::PAGE;
 use capos_iso9660::{Error, Extent, Kind, Node, Runs, SECTOR, Volume};
 use capos_rt::Server;
 use capos_rt::memory::{self, Access};
@@ -22,8 +23,6 @@ use core::cell::RefCell;
 
 /// The most that one read carries, in bytes.
 const MAX_READ: usize = 256 * 1024;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
 /// What an entry of such a list takes besides its name, in bytes.

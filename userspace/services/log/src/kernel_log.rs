@@ -30,8 +30,8 @@ impl Lines {
     }
 }
 
-/// Who wrote a line of the kernel's log, how grave it is, and what it says. Lines of processes begin with
-/// the process's name.
+/// The writer of a line of the kernel's log, its level, and its text. Lines of processes begin with the
+/// process's name.
 pub fn judge(line: &str) -> (&str, LogLevel, &str) {
     let is_name = |name: &str| {
         !name.is_empty()

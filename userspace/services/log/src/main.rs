@@ -27,7 +27,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Longest line, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
 
-/// What all parts share.
+/// The state that all parts share.
 struct Log {
     store: RefCell<Store>,
     clock: Clock,
@@ -45,7 +45,7 @@ impl LoggerServer for LoggerObject {
         if text.len() > MAX_TEXT {
             return Err(CallError::invalid_argument(format!("a log line has at most {MAX_TEXT} bytes")));
         }
-        // The serial log is read on a screen: what a service writes must not control it.
+        // The serial log is read on a screen: a service's text must not control it.
         let clean = sanitise(text.replace('\n', " ").as_bytes());
         let word = match level {
             LogLevel::Debug => "debug: ",

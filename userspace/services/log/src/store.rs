@@ -7,7 +7,7 @@ use capos_schema::system::{LogEntry, LogLevel};
 
 /// Bytes that are kept; the oldest lines go first.
 const BUDGET: usize = 512 * 1024;
-/// What a line costs beside its text, in bytes.
+/// What a line costs besides its text, in bytes.
 const OVERHEAD: usize = 96;
 
 /// The lines.

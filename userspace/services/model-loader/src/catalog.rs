@@ -97,7 +97,7 @@ impl Catalog {
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
         let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
         let (mut info, need) = weights.info(threads()).await?;
-        // What is said of a model is said of its file.
+        // The description of a model is that of its file.
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
             return Err(Error::new(format!("{}: {difference}", weights.path)));
         }
@@ -119,8 +119,8 @@ impl Catalog {
     }
 
     /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
-    /// offered in the order of `first`, names of files, and the others after these in the order of their names; those
-    /// that play a script come before all where `script_first`.
+    /// offered in the order of `first`, which lists file names; the others follow in the order of their names. If
+    /// `script_first` is set, those that play a script come before all.
     pub async fn register_all(&self, directory: &str, first: &str, script_first: bool) -> Result<usize, Error> {
         let mut count = 0_usize;
         for entry in self.medium.list(directory).await.with_context(|| format!("listing {directory}"))? {
@@ -145,7 +145,7 @@ impl Catalog {
         ModelInfo { output_tokens: capos_model::output_tokens(info, per_call), ..info.clone() }
     }
 
-    /// The worker of a model, where it has one that may be called.
+    /// The worker of a model, if it has one that may be called.
     ///
     /// # Errors
     /// The policy in force does not allow the model's backend.
@@ -154,8 +154,8 @@ impl Catalog {
         Ok(model.worker.clone().filter(|worker| !worker.is_given_up()))
     }
 
-    /// Ends the workers that nobody holds, but that of the model that is wanted: each keeps its whole account. So the
-    /// model that a session leaves is ready until it leaves another one.
+    /// Ends the workers without a holder, except that of the wanted model: each keeps its whole account. So the model
+    /// that a session leaves is ready until it leaves another one.
     async fn end_unheld(&self, wanted: &str) {
         let workers: Vec<(Rc<Worker>, u64)> = self
             .models
@@ -169,17 +169,17 @@ impl Catalog {
         if workers.is_empty() {
             return;
         }
-        // Without the list nobody can tell, and all go on.
+        // Without the list it is unknown which are held, so none is ended.
         let Ok(held) = self.table.list().await else { return };
         for (worker, given) in workers {
-            // Somebody may have opened it since the list was made, or be about to.
+            // A client may have opened it since the list was made, or be about to.
             if !worker.is_held(&held) && worker.given() == given && !worker.is_being_opened() {
-                worker.stop("nobody holds its model any more").await;
+                worker.stop("its model has no holder any more").await;
             }
         }
     }
 
-    /// The worker of a model that `serves` what is asked of it; it is started where there is none.
+    /// The worker of a model that `serves` what is asked of it; it is started if there is none.
     async fn worker(
         &self,
         id: &str,
@@ -199,7 +199,7 @@ impl Catalog {
         let entrance = Entrance::make(&self.forge).await?;
         // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
         // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
-        // one worker at most, and whoever unloads the model or sets the policy finds each that is starting.
+        // one worker at most, and unloading the model or setting the policy finds each that is starting.
         let (worker, starting) = self.find(id, |model| {
             if let Some(worker) = self.live(model)? {
                 return Ok::<_, CallError>((Opening::of(worker), None));

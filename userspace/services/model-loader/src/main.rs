@@ -30,7 +30,7 @@ use worker::{FRAME, Forge};
 
 /// Keys whose signatures are believed.
 const TRUST: &str = "etc/trust";
-/// Where models lie.
+/// The folder of models.
 const MODELS: &str = "boot/models";
 /// The script of a scenario.
 const SCENARIO_SCRIPT: &str = "scenario/model.jsonl";
@@ -41,7 +41,7 @@ const ORDER: &str = "etc/models";
 /// A trust store or an order larger than this is not read.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// In which order models are offered, where the image says so.
+/// In which order models are offered, if the image says so.
 async fn order(medium: &DirectoryClient) -> Result<String, Error> {
     if medium.open(ORDER).await.is_err() {
         return Ok(String::new());
@@ -49,7 +49,7 @@ async fn order(medium: &DirectoryClient) -> Result<String, Error> {
     String::from_utf8(medium::read_file(medium, ORDER, MAX_TEXT).await?).context(ORDER)
 }
 
-/// The script that workers play: the scenario's where there is one.
+/// The script that workers play: the scenario's if there is one.
 async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64)>, Error> {
     for path in SCRIPTS {
         if let Ok(file) = medium.open(path).await {
@@ -68,7 +68,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let report = Rc::new(Report::new(env.cap::<AuditWriterClient>("audit")?));
     let trust = medium::read_file(&medium, TRUST, MAX_TEXT).await?;
     let trust = TrustStore::parse(&trust).context(TRUST)?;
-    // All of it: how much of it is free differs from one start to the next, and what is told of a model should not.
+    // All of it: the free part differs from one start to the next, and a model's description should not.
     let status =
         env.cap::<SystemStatusClient>("status")?.statistics().await.context("asking for the memory there is")?;
     let forge = Rc::new(Forge {
@@ -83,7 +83,7 @@ async fn run(env: Env) -> Result<(), Error> {
         report: report.clone(),
     });
     let order = order(&medium).await?;
-    // A scenario that brings a script is about what the script says.
+    // A scenario with a script tests the script's output.
     let scripted = medium.open(SCENARIO_SCRIPT).await.is_ok();
     let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);
     let registered = catalog.register_all(MODELS, &order, scripted).await?;

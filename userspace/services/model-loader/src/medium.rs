@@ -8,10 +8,10 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 /// Bytes of one read.
 const PIECE: u32 = 32 * 1024;
 
-/// Reads `bytes` of a file from `offset` on, or less where it ends before.
+/// Reads `bytes` of a file from `offset` on, or less if it ends before.
 ///
 /// # Errors
-/// The medium's, or there is no memory for so many.
+/// The medium's, or there is no memory for that many bytes.
 pub async fn read_range(file: &ReadOnlyFileClient, offset: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut data = Vec::new();
     // All at once: a large header that grows would have twice its place on the way, and to have none ends the process.

@@ -1,4 +1,4 @@
-//! What the loader tells: the audit log and the log.
+//! What the loader reports: to the audit log and to the log.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ impl Report {
     /// A model, or a page of one, was refused.
     pub async fn refused(&self, path: &str, reason: &str) {
         log::error!("model refused: {reason}");
-        // It is refused either way; that the audit log is gone is told by whoever supervises it.
+        // It is rejected either way; the supervisor of the audit log reports that it is gone.
         if let Err(error) = self.write("model.refused", &[("path", path), ("reason", reason)]).await {
             log::error!("the audit log took no record of it: {error}");
         }

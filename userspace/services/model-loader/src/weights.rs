@@ -27,13 +27,13 @@ const CACHED_TREE_BLOCKS: usize = 128;
 const MAX_HEADER: usize = 10 << 20;
 /// How much of the file the header is first looked for in.
 const FIRST_HEADER: usize = 128 * 1024;
-/// How many times as much is read where a header did not end in what was read. What was read before leaves room in the heap
-/// that is too small for more, so it must not be much beside it.
+/// How many times as much is read if a header did not end in the part read before. The part read before leaves a gap in
+/// the heap that is too small for more, so it must be small in comparison.
 const MORE: usize = 10;
 
 /// A model file whose signature was accepted.
 pub struct VerifiedWeights {
-    /// What it is called in words.
+    /// Its name in messages.
     pub path: String,
     file: ReadOnlyFileClient,
     tree: ReadOnlyFileClient,
@@ -45,9 +45,9 @@ pub struct VerifiedWeights {
     size: u64,
 }
 
-/// A model as it is offered: three files, none of which is believed yet.
+/// A model as offered: three files, none of which is trusted yet.
 pub struct Offer {
-    /// What it is called in words: its path on the medium, or the name it was signed under.
+    /// Its name in messages: its path on the medium, or the name it was signed under.
     pub path: String,
     /// The model.
     pub file: ReadOnlyFileClient,
@@ -58,10 +58,10 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// `path` on the medium, with `path.sig` and `path.verity` beside it.
+    /// `path` on the medium, with its `path.sig` and `path.verity`.
     ///
     /// # Errors
-    /// In words: which of the three is missing.
+    /// Which of the three is missing.
     pub async fn on_medium(medium: &DirectoryClient, path: &str) -> Result<Self, Error> {
         let file = medium.open(path).await.with_context(|| format!("opening {path}"))?;
         let signature = medium::read_file(medium, &format!("{path}.sig"), MAX_TEXT_BYTES).await?;
@@ -76,16 +76,16 @@ impl Offer {
     }
 }
 
-/// What stands behind the folders of a path.
+/// The part of a path after its folders.
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 impl VerifiedWeights {
-    /// Judges the signature of what is offered.
+    /// Checks the signature of an offer.
     ///
     /// # Errors
-    /// In words: which of the three files is malformed or not to be believed.
+    /// Which of the three files is malformed or not trusted.
     pub async fn verify(
         offer: Offer,
         trust: &TrustStore,
@@ -163,10 +163,10 @@ impl VerifiedWeights {
         Ok(data)
     }
 
-    /// What the file says of itself, from checked blocks, and what memory it needs to be run with so many threads.
+    /// What the file says of itself, from checked blocks, and the memory it needs to run with `threads` threads.
     ///
     /// # Errors
-    /// A block is not what was signed, or the file is not a well-formed GGUF file.
+    /// A block differs from the signed one, or the file is not a well-formed GGUF file.
     pub async fn info(&self, threads: u32) -> Result<(ModelInfo, Option<Need>), Error> {
         let mut wanted = FIRST_HEADER;
         loop {
@@ -203,14 +203,14 @@ impl PagerServer for VerifiedWeights {
         window: MemoryObjectClient,
     ) -> Result<(), CallError> {
         self.file.read_into(offset, bytes, &window, 0).await?;
-        // Nobody else may write the window once it is judged: the copies that went to the file
-        // system and the driver die here.
+        // The window must not be writable elsewhere once it is judged: the copies that went to the
+        // file system and the driver are dropped here.
         self.table.revoke(window.as_cap().id()).await?;
         let length = usize::try_from(bytes).map_err(|_| CallError::invalid_argument("the window is too large"))?;
         let data = memory::map(&window, 0, bytes, Access::Read)?.read_vec(0, length)?;
         let checked = self.check_all(offset, &data).await;
         if let Err(error) = &checked {
-            // The kernel asks again for the pages of a refused window, one by one: each block is told once.
+            // The kernel asks again for the pages of a rejected window, one by one: each block is reported once.
             if self.told.borrow_mut().insert(error.words().to_string()) {
                 self.report.refused(&self.path, error.words()).await;
             }

@@ -22,13 +22,13 @@ use core::ops::Deref;
 
 /// The worker's program on the medium.
 const PROGRAM: &str = "/bin/model-worker";
-/// Restarts within [`WINDOW`] before a worker is given up.
+/// Restarts within [`WINDOW`] before the loader stops restarting a worker.
 const MAX_RESTARTS: usize = 5;
 /// The time in which restarts are counted, in nanoseconds.
 const WINDOW: u64 = 60_000_000_000;
 /// Threads of a worker at most. It has one for each processor that the kernel runs.
 const MOST_THREADS: u32 = 16;
-/// What a worker may use at least: 64 MiB beside the shared weights.
+/// What a worker may use at least: 64 MiB besides the shared weights.
 const LIMITS: Limits = Limits {
     frames: 16_384,
     capabilities: 512,
@@ -38,25 +38,25 @@ const LIMITS: Limits = Limits {
     priority: 0,
     cpu_nanoseconds: 0,
 };
-/// Frames for each further thread: its stack, its rings, and what of its work it keeps.
+/// Frames for each further thread: its stack, its rings, and its kept work.
 const FRAMES_PER_THREAD: u64 = 1_024;
 /// Objects for each further thread.
 const OBJECTS_PER_THREAD: u32 = 8;
-/// Bytes of weights for each further frame that a model may use at least that the engine runs, and so embeds with: what
-/// passes between layers, and keys and values of conversations, grow with the model. How much more it may use follows its
-/// shape and the machine.
+/// The engine's models may use one further frame per this many bytes of weights, for embeddings too: the data between
+/// layers, and the keys and values of conversations, grow with the model. How much more it may use follows its shape
+/// and the machine.
 const BYTES_PER_FRAME: u64 = 8 * FRAME;
 /// Bytes of a frame.
 pub const FRAME: u64 = 4096;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// What it takes to start workers.
+/// The means to start workers.
 pub struct Forge {
     /// Starts processes with exact grants.
     pub spawner: ProcessSpawnerClient,
     /// Pays for endpoints.
     pub account: ResourceAccountClient,
-    /// For revoking what led to a worker that is given up.
+    /// For revoking the capabilities to a worker that is no longer restarted.
     pub table: CapabilityTableClient,
     /// The clock, for restarts and for scripted delays.
     pub timer: TimerClient,
@@ -66,7 +66,7 @@ pub struct Forge {
     pub script: Option<(MemoryObjectClient, u64)>,
     /// Bytes of the machine's memory.
     pub machine: u64,
-    /// What workers may be, and how much they may say.
+    /// The limits of workers and of their answers.
     pub policy: RefCell<BackendPolicy>,
     /// Where events go.
     pub report: Rc<Report>,
@@ -76,26 +76,26 @@ pub struct Forge {
 pub struct Worker {
     forge: Rc<Forge>,
     model: String,
-    /// Whether its backend plays the script; no other gets it.
+    /// Whether its backend plays the script; others do not get it.
     scripted: bool,
     limits: Limits,
-    /// Tokens of a conversation, where the machine gives fewer than the file says.
+    /// Tokens of a conversation, if the machine gives fewer than the file says.
     context: Option<u32>,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
     entrance: Entrance,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
-    /// How often it was given to somebody.
+    /// How often it was given to a client.
     given: Cell<u64>,
-    /// Who is just being given it, and holds nothing of it yet.
+    /// Callers that are being given it, and hold nothing of it yet.
     openings: Cell<u32>,
     given_up: Cell<bool>,
     /// Its process was ended so that another one takes its place.
     renewed: Cell<bool>,
 }
 
-/// A worker that is being opened. Until this is gone, it does not end because nobody holds it.
+/// A worker that is being opened. Until this is dropped, the worker does not end for lack of a holder.
 pub struct Opening(Rc<Worker>);
 
 impl Opening {
@@ -128,7 +128,7 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// A new one, at which nobody answers yet.
+    /// A new one, which no process serves yet.
     ///
     /// # Errors
     /// The account has no room for it.
@@ -172,7 +172,7 @@ impl Worker {
     }
 
     /// Starts its process, and others after it, within bounds. The task ends with the first start,
-    /// and goes on where its caller is cancelled: others may hold the worker already.
+    /// and continues if its caller is cancelled: others may hold the worker already.
     pub fn start(self: &Rc<Self>) -> Task<Result<(), Error>> {
         let worker = self.clone();
         capos_rt::spawn(async move {
@@ -189,13 +189,13 @@ impl Worker {
         })
     }
 
-    /// The model, as it is given to sessions.
+    /// The model's capability, for a session.
     pub fn language_model(&self) -> LanguageModelClient {
         self.count();
         self.entrance.language_model.clone()
     }
 
-    /// The model, as what embeds texts.
+    /// The model, as an embedder of texts.
     pub fn embedder(&self) -> TextEmbedderClient {
         self.count();
         self.entrance.embedder.clone()
@@ -205,18 +205,18 @@ impl Worker {
         self.given.set(self.given.get().wrapping_add(1));
     }
 
-    /// Whether, of these capabilities, one that derives from the worker's is held by somebody.
+    /// Whether one of these capabilities derives from the worker's and has a holder.
     pub fn is_held(&self, held: &[CapabilityInfo]) -> bool {
         let own = [self.entrance.language_model.as_cap().id(), self.entrance.embedder.as_cap().id()];
         held.iter().any(|info| own.contains(&info.id) && info.descendants > 0)
     }
 
-    /// Whether somebody is just being given it.
+    /// Whether a client is being given it.
     pub fn is_being_opened(&self) -> bool {
         self.openings.get() > 0
     }
 
-    /// A number that changes whenever the worker is given to somebody.
+    /// A number that changes whenever the worker is given to a client.
     pub fn given(&self) -> u64 {
         self.given.get()
     }
@@ -226,19 +226,20 @@ impl Worker {
         self.given_up.get()
     }
 
-    /// Ends the process, also one that is just being started; none follows it. Where there is one, what it used has
-    /// been given back when this is done.
+    /// Ends the process, also one that is just being started; none follows it. If there is one, what it used has been
+    /// given back when this is done.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
         let process = self.process.borrow().clone();
         self.kill(reason).await;
         if let Some(process) = process {
-            // How it ended is told by who supervises it.
+            // Its supervisor reports how it ended.
             drop(process.wait().await);
         }
     }
 
-    /// Ends the process, which another one follows; that counts for no bound on restarts. Where none runs, one is being started.
+    /// Ends the process, which another one follows; that counts for no bound on restarts. If none runs, one is being
+    /// started.
     pub async fn renew(&self, reason: &str) {
         // One that is just being started is looked at by `spawn`.
         self.renewed.set(self.process.borrow().is_some());
@@ -284,8 +285,8 @@ impl Worker {
             .spawn("model-worker", PROGRAM, &arguments, &grants, &self.limits)
             .await
             .context("starting the worker")?;
-        // Until here `stop` and `renew` found no process to end, and from here on they find this one. What they
-        // left undone is done now, so that none serves on that was stopped or was told a limit of an earlier policy.
+        // Until here `stop` and `renew` found no process to end, and from here on they find this one. Pending stops and
+        // limits of an earlier policy are applied now, so that no worker serves with them.
         *self.process.borrow_mut() = Some(process.clone());
         if self.is_given_up() {
             self.kill("it was stopped while it was starting").await;
@@ -305,7 +306,7 @@ impl Worker {
         starts.len() <= MAX_RESTARTS
     }
 
-    /// No process follows. Whoever still holds the model is told at its next call, and does not wait for ever.
+    /// No process follows. A remaining holder of the model gets an error at its next call, and does not wait for ever.
     async fn give_up(&self) {
         self.given_up.set(true);
         if let Err(error) = self.forge.table.revoke(self.entrance.endpoint.as_cap().id()).await {
@@ -314,20 +315,20 @@ impl Worker {
     }
 }
 
-/// The memory of a model's worker, and what it is enough for.
+/// The memory of a model's worker, and the conversations that fit.
 #[derive(Default)]
 pub struct Room {
     /// Frames that the worker may use.
     pub frames: u64,
-    /// Tokens of a conversation, where these are fewer than the file says.
+    /// Tokens of a conversation, if these are fewer than the file says.
     pub fewer: Option<u32>,
-    /// Why the model cannot be opened, where not even a short conversation has room.
+    /// Why the model cannot be opened, if not even a short conversation has room.
     pub too_little: Option<String>,
 }
 
 impl Room {
-    /// Of a model that needs so much memory, on a machine of so many bytes. Where nothing is known of what it needs, or
-    /// it has no conversations, it is what follows from the file's size.
+    /// For a model with this need, on a machine with `machine` bytes. If its need is unknown, or it has no
+    /// conversations, the file's size decides.
     pub fn of(info: &ModelInfo, need: Option<&Need>, machine: u64) -> Self {
         let least = limits(info).frames;
         let Some(need) = need.filter(|_| info.backend == LOCAL_ENGINE) else {
@@ -356,7 +357,7 @@ pub fn threads() -> u32 {
     capos_rt::processors().min(MOST_THREADS)
 }
 
-/// What the worker of a model may use at least.
+/// The minimum for the worker of a model.
 fn limits(info: &ModelInfo) -> Limits {
     let more = if capos_model::embeds(info) { info.bytes / BYTES_PER_FRAME } else { 0 };
     let threads = threads();
@@ -366,7 +367,7 @@ fn limits(info: &ModelInfo) -> Limits {
     Limits { frames, objects, threads, ..LIMITS }
 }
 
-/// A grant of which the worker gets these rights; who starts it may pass it on, the worker may not.
+/// A grant of these rights; the process that starts the worker may pass it on, the worker may not.
 fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
     Grant {
         name: name.to_string(),
@@ -377,7 +378,7 @@ fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
 }
 
 /// Waits for the worker's end and starts it again, within bounds. The verified memory stays, so a
-/// new worker verifies nothing anew.
+/// new worker verifies nothing again.
 async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
     let mut process = first;
     loop {

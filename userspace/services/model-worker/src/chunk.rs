@@ -1,4 +1,4 @@
-//! What an event is to a caller.
+//! An event's form for a caller.
 
 use capos_schema::cap::{CallError, Message};
 use capos_schema::models::{
@@ -40,7 +40,7 @@ fn call(delta: CallDelta) -> StreamChunk {
     })
 }
 
-/// What one event is to a caller.
+/// One event's form for a caller.
 pub enum Said {
     /// A chunk.
     Chunk(StreamChunk),
@@ -50,7 +50,7 @@ pub enum Said {
     Finish(u16, TokenUsage),
 }
 
-/// What an event that says something is to a caller; others, which [`crate::stage::Stage::play`] has carried out, are
+/// The form of an event with output for a caller; others, which [`crate::stage::Stage::play`] has carried out, are
 /// silence.
 pub fn of(event: Event) -> Said {
     match event {
@@ -85,7 +85,7 @@ pub fn raw_finish(number: u16, usage: &TokenUsage) -> Result<Message, CallError>
         let chunk = StreamChunk::Finish(StreamChunkFinish { usage: usage.clone(), reason });
         wire::encode_value(&TokenStreamNextResults { chunk, done: true })
     };
-    // The one byte in which two encodings with the reasons 0 and 1 differ is where the reason lies.
+    // The reason is the one byte in which two encodings with the reasons 0 and 1 differ.
     let mut message = make(FinishReason::Stop)?;
     let other = make(FinishReason::ToolCalls)?;
     let at: Vec<usize> =

@@ -1,9 +1,9 @@
-//! The model worker: it serves `LanguageModel` (0) and, where the engine runs the model, `TextEmbedder` (1).
+//! The model worker: it serves `LanguageModel` (0) and, if the engine runs the model, `TextEmbedder` (1).
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
-//! nothing else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes,
-//! the most tokens of one call, the number of threads and, where it is not as many as the file says, the tokens of the
-//! longest conversation. Which backend it is the model's file says.
+//! nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
+//! of one call, and the number of threads. The tokens of the longest conversation follow if they differ from the file's
+//! number. The model's file selects the backend.
 
 mod chunk;
 mod inference;
@@ -38,7 +38,7 @@ const MESSAGE_BYTES: u32 = 1 << 20;
 const FRAME: u64 = 4096;
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: MESSAGE_BYTES, concurrent: 16 };
 
-/// The budget of one call, enforced here: what is asked beyond it is cut to it.
+/// The budget of one call, enforced here: a larger request is cut to it.
 fn within_budget(mut request: InferenceRequest, max_tokens: u32) -> InferenceRequest {
     if request.max_tokens == 0 || request.max_tokens > max_tokens {
         request.max_tokens = max_tokens;
@@ -62,7 +62,7 @@ impl LanguageModelServer for Worker {
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
         let response = self.written.respond(&within_budget(req, self.max_tokens))?;
-        // A call that is not streamed and is cancelled is dropped where it is.
+        // A caller that cancels a call that is not streamed drops it, even halfway.
         let never = CancelToken::new();
         let mut collected = Collected::default();
         for event in response {
@@ -126,7 +126,8 @@ fn player(env: &Env, length: u64) -> Result<Player, Error> {
         let memory = env.cap::<MemoryObjectClient>("script")?;
         FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
-    // A script that cannot be played is told to each caller of the model: this process has no other way to say it.
+    // If a script cannot be played, each caller of the model gets that error: this process has no other way to report
+    // it.
     Ok(match Script::parse(&script) {
         Ok(script) => Player::new(script),
         Err(why) => Player::broken(format!("its script cannot be played: {why}")),

@@ -1,5 +1,5 @@
-//! What a script may make the worker do that no worker should. The system must not mind: what it reaches for it does not
-//! get, and what it does to itself ends the process.
+//! Misbehaviour that a script may order, and that no worker should show. The system must be unaffected: the worker gets
+//! nothing that it tries to reach, and harm to itself ends the process.
 
 use capnp::Word;
 use capos_schema::authority::{ApprovalClientClient, AuthorityBrokerClient, UserSessionClient};
@@ -10,7 +10,8 @@ use capos_schema::system::{LauncherClient, ProcessSpawnerClient};
 use capos_schema::terminal::{TerminalClient, TerminalSessionClient};
 use capos_script::Crash;
 
-/// What no model may have: the person's terminal and session, what starts programs, who asks and decides, files.
+/// Capabilities that a model never has: the person's terminal and session, starting programs, questions and decisions,
+/// files.
 const BEYOND: [(&str, u64); 8] = [
     (TerminalClient::NAME, TerminalClient::INTERFACE_ID),
     (TerminalSessionClient::NAME, TerminalSessionClient::INTERFACE_ID),
@@ -26,8 +27,8 @@ const PLACES: u64 = 64;
 /// How often each place is taken to have been used before.
 const GENERATIONS: u64 = 4;
 
-/// Calls the first method of everything that no model may have, by each capability that the process holds and by every
-/// id of the first places of its table, and says what became of it.
+/// Calls the first method of every interface that no model may have, with each capability that the process holds and
+/// with every id of the first places of its table. Reports the results.
 pub async fn reach(table: &CapabilityTableClient) -> Result<String, CallError> {
     let mut ids: Vec<u64> = table.list().await?.iter().map(|entry| entry.id).collect();
     let held = ids.len();
@@ -85,6 +86,6 @@ pub fn crash(how: Crash) -> ! {
         // SAFETY: as above: user code may not touch ports.
         Crash::Port => unsafe { std::arch::asm!("in al, dx", in("dx") 0x60_u16, out("al") _) },
     }
-    // The kernel let it pass: say so by a code that nothing else uses.
+    // The kernel permitted it: reports that by a code that nothing else uses.
     capos_rt::exit(86)
 }

@@ -1,4 +1,4 @@
-//! What a response does besides saying something.
+//! The actions of a response besides output.
 
 use capos_rt::CancelToken;
 use capos_schema::cap::CallError;
@@ -10,21 +10,21 @@ use crate::weights::Weights;
 
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// Steps of a computation between two looks at the clock and at who cancels.
+/// Steps of a computation between two checks of the clock and of cancellation.
 const SLICE: u32 = 50_000;
 
-/// What the events of a response act on.
+/// The objects that the events of a response act on.
 pub struct Stage {
     /// The model's file.
     pub weights: Weights,
     /// The process's own capabilities.
     pub table: CapabilityTableClient,
-    /// The same as a text.
+    /// The same as text.
     pub held: String,
 }
 
 impl Stage {
-    /// Carries out an event, and gives what is to be said of it. Once cancelled it waits for nothing.
+    /// Carries out an event, and returns its output. Once cancelled it waits for nothing.
     pub async fn play(&self, event: Event, cancelled: &CancelToken) -> Result<Option<Event>, CallError> {
         match event {
             Event::Weights { offset, bytes } => {
@@ -34,7 +34,7 @@ impl Stage {
             Event::Reach => Ok(Some(Event::Text(misbehave::reach(&self.table).await?))),
             Event::Delay(milliseconds) => {
                 let wait = capos_rt::sleep(u64::from(milliseconds).saturating_mul(MILLISECOND));
-                // Cancelled or not, the next event tells.
+                // Whether cancelled or not, the next event reports it.
                 let _ended = capos_rt::or_cancelled(cancelled, wait).await;
                 Ok(None)
             }
@@ -59,7 +59,7 @@ impl Stage {
     }
 }
 
-/// Computes for so many nanoseconds, or until it is cancelled.
+/// Computes for this many nanoseconds, or until it is cancelled.
 async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallError> {
     let end = capos_rt::now()?.saturating_add(nanoseconds);
     let mut state = 1_u64;
@@ -67,7 +67,7 @@ async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallEr
         for _ in 0..SLICE {
             state = std::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
         }
-        // Other calls are served, and a cancel is received.
+        // Others are served, and cancellations are heard.
         capos_rt::yield_now().await;
     }
     Ok(())

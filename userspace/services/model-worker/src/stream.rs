@@ -18,11 +18,11 @@ pub struct Stream {
     ended: Cell<bool>,
     /// A second reader at the same time is refused.
     reading: Cell<bool>,
-    /// Goes to the reader in place of what is read.
+    /// Sent to the reader instead of the next chunk.
     forged: RefCell<Option<Message>>,
 }
 
-/// What a reader is told after the end.
+/// The answer to a reader after the end.
 pub fn ended() -> CallError {
     CallError::invalid_argument("this response has ended")
 }
@@ -31,7 +31,7 @@ pub fn ended() -> CallError {
 pub struct Reading<'a>(&'a Cell<bool>);
 
 impl<'a> Reading<'a> {
-    /// Begins a read where none is under way.
+    /// Begins a read if none is under way.
     ///
     /// # Errors
     /// One is.
@@ -60,8 +60,8 @@ impl Stream {
             reading: Cell::new(false),
             forged: RefCell::default(),
         });
-        // The stream's service, except answers that the stream has forged: a script can say what no well-formed value holds
-        // (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
+        // The stream's service, except for answers that the script forges, as a hostile worker would: texts that are
+        // not UTF-8, or a finish reason that the schema does not know.
         Rc::new(Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
             let stream = stream.clone();
             Box::pin(async move {
@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Has a message sent that no value stands for. What is returned is not sent.
+    /// Sends a message that no value represents. The returned part is not sent.
     fn forge(&self, message: Message) -> Result<TokenStreamNextResults, CallError> {
         self.forged.replace(Some(message));
         Ok(TokenStreamNextResults { chunk: StreamChunk::TextDelta(String::new()), done: false })

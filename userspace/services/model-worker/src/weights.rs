@@ -37,8 +37,8 @@ impl Weights {
         &self.mapping
     }
 
-    /// What the file says of itself, where one call may have `max_tokens` tokens and a conversation `context`, and the
-    /// backend that it asks for.
+    /// The file's description, if one call may have `max_tokens` tokens and a conversation `context`, and the backend
+    /// that it asks for.
     ///
     /// # Errors
     /// It is malformed.

@@ -1,4 +1,4 @@
-//! Answers that somebody has written down: in a script, or in the handbook of the model's file.
+//! Answers that were written in advance: in a script, or in the handbook of the model's file.
 
 use capos_retrieval::Handbook;
 use capos_schema::cap::CallError;
@@ -15,12 +15,12 @@ pub enum Written {
 }
 
 impl Written {
-    /// The answer to a request, as it is drawn out.
+    /// The answer to a request, token by token.
     pub fn respond(&self, request: &InferenceRequest) -> Result<Response, CallError> {
         let view = view(request);
         match self {
             Self::Scripted(player) => Ok(player.borrow_mut().respond(&view)),
-            // Better no answer than one that is not what was asked for.
+            // Better no answer than one that does not conform to the request.
             Self::Retrieval(_) if !request.response_schema.is_empty() => {
                 Err(CallError::unimplemented("a handbook answers in its own words and follows no response schema"))
             }
@@ -29,7 +29,7 @@ impl Written {
     }
 }
 
-/// What a backend looks at in a request.
+/// The parts of a request that a backend reads.
 fn view(request: &InferenceRequest) -> RequestView<'_> {
     RequestView {
         messages: request.messages.iter().map(message).collect(),

@@ -1,4 +1,4 @@
-//! What becomes of a program's files when their server is killed and another takes its place.
+//! The fate of a program's files when their server is killed and replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

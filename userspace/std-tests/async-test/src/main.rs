@@ -89,7 +89,7 @@ fn blocking_calls_go_between() -> Outcome {
                 for round in 0..20 {
                     let path = format!("/home/between-{round}");
                     std::fs::write(&path, path.as_bytes()).map_err(io)?;
-                    // While this thread sleeps in std, answers of others come to its ring.
+                    // While this thread sleeps in std, answers of others arrive in its ring.
                     let caller = greeter.clone();
                     let both = spawn(async move { join(caller.greet("a"), caller.greet("b")).await });
                     yield_now().await;
@@ -137,7 +137,7 @@ fn an_executor_ends_with_what_it_runs() -> Outcome {
         let greeter = greeter()?;
         let other = greeter.clone();
         spawn(async move { drop(other.greet("stay").await) });
-        // One call goes on in a task, another is carried out of the executor.
+        // One call continues in a task, another is carried out of the executor.
         let mut call = Box::pin({
             let greeter = greeter.clone();
             async move { greeter.greet("stay").await }
@@ -244,7 +244,7 @@ fn a_panic_takes_the_executor_down() -> Outcome {
             spawn(async move { drop(other.greet("stay").await) });
             greeted(&greeter, "staying 8").await?;
             if call(greeter.greet("panic")).is_ok() {
-                // Lines that are on their way then are given up: what runs next does not wait for them.
+                // Lines in transit are dropped then: the next program does not wait for them.
                 for line in 0..100 {
                     capos_rt::log::info!("{line} before the panic");
                 }
@@ -304,7 +304,7 @@ const _: fn() = || {
     <GreeterClient as FitsOnce<_>>::fits();
 };
 
-/// What a call has given stays on its thread. Other threads have it used there: they send what is to be done.
+/// The results of a call stay on its thread. Other threads have it used there: they send the work.
 fn a_received_capability_serves_other_threads() -> Outcome {
     std::fs::write("/home/shared", "0123456789").map_err(io)?;
     let file = call(env()?.cap::<DirectoryClient>("home")?.open("shared"))?;
@@ -331,7 +331,7 @@ fn a_received_capability_serves_other_threads() -> Outcome {
     std::fs::remove_file("/home/shared").map_err(io)
 }
 
-/// What the kernel says that the process holds, and by which names it knows of that.
+/// The kernel's list of the process's capabilities, and the names by which the process knows them.
 fn holds() -> Outcome {
     let env = env()?;
     let table: CapabilityTableClient = env.cap("table")?;

@@ -1,4 +1,4 @@
-//! A service on `std`: greets, and tells what became of its callers. What is done for a call depends on the name.
+//! A service on `std`: greets, and reports what happened to its callers. The work for a call depends on the name.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use capos_rt::Error;
 use capos_schema::cap::{CallContext, CallError, Cap, Client};
 use capos_schema::hello::{GreeterClient, GreeterServer, GreeterService};
 
-/// A number that grows, and who waits for it to.
+/// A number that grows, and the tasks that wait for it.
 #[derive(Default)]
 struct Count {
     value: Cell<u32>,
@@ -42,11 +42,11 @@ impl Count {
 struct Greeter {
     /// Calls that came to stay.
     staying: Count,
-    /// Those of them that nobody waits for any more.
+    /// Those of them whose callers no longer wait.
     left: Count,
     /// Calls that came to meet another.
     met: Count,
-    /// The identifier of what a thread exported that has ended.
+    /// The identifier of an export by a thread that has ended.
     foreign: u64,
 }
 
@@ -59,7 +59,7 @@ impl GreeterServer for Greeter {
         let (what, number) = name.split_once(' ').unwrap_or((&name, ""));
         let number: u32 = number.parse().unwrap_or(0);
         match what {
-            // Until nobody waits for the answer.
+            // Until the caller stops waiting for the answer.
             "stay" => {
                 self.staying.add();
                 capos_rt::cancelled(cx).await?;
@@ -102,7 +102,7 @@ fn export_elsewhere() -> Result<u64, Error> {
 }
 
 impl Greeter {
-    /// What becomes of calls to an object of this thread and of another, and of an export by a thread that does not
+    /// The results of calls to an object of this thread and of another, and of an export by a thread that does not
     /// answer.
     async fn compare_exports(&self) -> Result<String, CallError> {
         let own = GreeterClient::from_cap(export()?);

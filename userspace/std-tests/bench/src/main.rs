@@ -41,7 +41,7 @@ fn threads() -> Outcome {
     Ok(())
 }
 
-/// Two threads that take turns: what each does under the lock is to give the turn to the other.
+/// Two threads that take turns: each passes the turn to the other under the lock.
 fn mutex() {
     let (turn, changed) = (Mutex::new(false), Condvar::new());
     let take_turn = |mine: bool| {

@@ -6,7 +6,7 @@ use std::thread;
 
 use capos_measure::count;
 
-/// Allocations of one thread, each in the place of an older one.
+/// Allocations of one thread, each of which replaces an older one.
 const STEPS: u32 = 50_000;
 /// How many each thread holds.
 const HELD: usize = 64;

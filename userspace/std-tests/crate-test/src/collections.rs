@@ -1,4 +1,4 @@
-//! Data structures and what goes with them.
+//! Data structures and related crates.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a program's own surface is made of: command line, errors, logs, screen, network stack.
+//! Crates for a program's own surface: command line, errors, logs, screen, network stack.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ fn clap() {
     assert!(error.contains("a similar argument exists: '--count'"), "{error}");
 }
 
-/// Where what is logged goes.
+/// Where log output goes.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -48,7 +48,7 @@ impl Lines {
 
 #[test]
 fn log() {
-    // The crate `env_logger` behind the crate `log`.
+    // The crate `env_logger` as the backend of the crate `log`.
     let lines = Lines::default();
     let target = env_logger::Target::Pipe(Box::new(lines.clone()));
     env_logger::Builder::new().parse_filters("warn").target(target).init();
@@ -115,7 +115,7 @@ fn thiserror() {
 
 #[test]
 fn tracing() {
-    // The crate `tracing-subscriber` behind the crate `tracing`.
+    // The crate `tracing-subscriber` as the backend of the crate `tracing`.
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber =

@@ -9,9 +9,9 @@ fn memmap2() {
     let path = folder.path().join("file");
     fs::write(&path, b"mapped content").unwrap();
     let file = fs::File::open(&path).unwrap();
-    // What is mapped privately of a file that can be written is a copy.
+    // A private mapping of a writable file is a copy.
     #[expect(unsafe_code, reason = "mapping is unsafe by its nature")]
-    // SAFETY: nobody else writes the file.
+    // SAFETY: no other process writes the file.
     let map = unsafe { memmap2::MmapOptions::new().map_copy(&file) }.unwrap();
     assert_eq!(&map[..6], b"mapped");
     let mut anonymous = memmap2::MmapMut::map_anon(1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Threads, and what they share.
+//! Threads, and their shared data.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,7 +57,7 @@ fn dashmap() {
 struct Counter(UnsafeCell<libc::pthread_mutex_t>, UnsafeCell<u32>);
 
 #[expect(unsafe_code, reason = "what C guards is shared by word of honour")]
-// SAFETY: the count is touched by whoever holds the mutex.
+// SAFETY: only the holder of the mutex accesses the count.
 unsafe impl Sync for Counter {}
 
 impl Counter {
@@ -77,7 +77,7 @@ impl Counter {
     #[expect(unsafe_code, reason = "C's functions are unsafe to call")]
     fn end(self) -> u32 {
         let mutex = self.0.get();
-        // SAFETY: nobody else is left; it is taken and found taken, then given back and ended once.
+        // SAFETY: this is the last user. The mutex is locked, found locked, unlocked and destroyed once.
         let ends = unsafe {
             let taken = libc::pthread_mutex_trylock(mutex);
             let again = libc::pthread_mutex_trylock(mutex);
@@ -88,12 +88,12 @@ impl Counter {
     }
 }
 
-/// Threads of C that detach themselves at once, each before who made it need know of it: their numbers.
+/// Threads of C that detach themselves at once, each before its creator knows of it: their numbers.
 #[expect(unsafe_code, reason = "C's functions are unsafe to call")]
 fn detached(count: usize) -> Vec<i64> {
     static NUMBERS: std::sync::Mutex<Vec<i64>> = std::sync::Mutex::new(Vec::new());
     extern "C" fn first(_: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: a thread may detach itself; nobody joins these.
+        // SAFETY: a thread may detach itself; these are never joined.
         let (number, ended) = unsafe { (libc::syscall(libc::SYS_gettid), libc::pthread_detach(libc::pthread_self())) };
         assert_eq!(ended, 0);
         NUMBERS.lock().unwrap().push(number);
@@ -118,7 +118,7 @@ fn libc() {
     numbers.dedup();
     assert!(numbers.len() == 20 && numbers[0] > 1, "{numbers:?}");
     let counter = Counter(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), UnsafeCell::new(0));
-    // They begin together: one that is done before the next has started meets nobody.
+    // They begin together: otherwise one could end before the next has started.
     let start = Barrier::new(4);
     let add = || {
         start.wait();

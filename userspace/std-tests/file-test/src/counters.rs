@@ -13,7 +13,7 @@ use crate::{Outcome, Test, check, told};
 pub const TESTS: &[(&str, Test)] = &[("counters count", counters_count)];
 
 fn made(value: u32, flags: i32) -> Result<File, String> {
-    // SAFETY: numbers; the descriptor is nobody else's.
+    // SAFETY: numbers; no other code uses the descriptor.
     let counter = unsafe {
         let number = libc::eventfd(value, flags);
         if number < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(number)) }
@@ -21,7 +21,7 @@ fn made(value: u32, flags: i32) -> Result<File, String> {
     counter.map_err(told("making"))
 }
 
-/// What a counter of `eventfd` gives, or the number of its error.
+/// The value of an `eventfd` counter, or the number of its error.
 fn taken(counter: &mut File) -> Result<u64, i32> {
     let mut value = [0; 8];
     counter.read_exact(&mut value).map_err(|error| error.raw_os_error().unwrap_or(0))?;
@@ -41,7 +41,7 @@ fn counters_count(_: &Path) -> Outcome {
     let mut ones = made(2, libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE)?;
     let three = (taken(&mut ones), taken(&mut ones), taken(&mut ones));
     check(three == (Ok(1), Ok(1), Err(NOT_NOW)), &format!("it gave {three:?}"))?;
-    // Who reads waits for who adds, in another thread, with and without `poll`.
+    // A reader waits for a writer in another thread, with and without `poll`.
     let mut waits = made(0, 0)?;
     let mut adds = waits.try_clone().map_err(told("cloning"))?;
     let thread =

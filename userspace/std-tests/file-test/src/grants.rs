@@ -1,4 +1,4 @@
-//! What only capOS has: a program sees what it was granted, under the names of the grants.
+//! Specific to capOS: a program sees its grants, under their names.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -118,7 +118,7 @@ fn budgets_end(folder: &Path) -> Outcome {
     };
     fails(Err::<(), _>(error), ErrorKind::StorageFull, "writing past the budget")?;
     check(file.metadata().map_err(told("asking"))?.len() == written as u64, "the length differs")?;
-    // What was removed comes back once nobody has it open.
+    // The space of a removed file returns once the file is closed everywhere.
     drop(file);
     fs::remove_file(folder.join("file")).map_err(told("removing"))?;
     fs::write(folder.join("file"), piece).map_err(told("writing after that"))

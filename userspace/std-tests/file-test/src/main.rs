@@ -1,6 +1,6 @@
 //! Files, directories, pipes and sockets of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
 //!
-//! The argument is a directory that it may fill: `/home` on capOS, where it looks at what it was granted, too.
+//! The argument is a directory that it may fill: `/home` on capOS, where it checks its grants, too.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "std has no name for them")]
@@ -23,12 +23,12 @@ fn check(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// For `map_err`: what failed, in words.
+/// For `map_err`: says what failed.
 fn told<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Passes where an operation failed, and in this way.
+/// Passes if an operation failed, and in this way.
 fn fails<T>(result: io::Result<T>, kind: io::ErrorKind, what: &str) -> Outcome {
     match result {
         Ok(_) => Err(format!("{what} was done")),

@@ -42,20 +42,20 @@ impl Mapping {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: tests call it for what is mapped to write, by this alone.
+        // SAFETY: tests call it for writable mappings, from one thread.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and not used any more. What cannot be unmapped stays.
+        // SAFETY: mapped by `new`, and not used any more. Memory that cannot be unmapped stays.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
 
 fn a_file_is_mapped_to_read(folder: &Path) -> Outcome {
-    // A file of the medium has pages of its own, which all who map it share; another is copied.
+    // A file of the medium has pages of its own, which all processes that map it share; another is copied.
     let path = if cfg!(capos_guest) { Path::new("/medium/bin/file-test").to_owned() } else { folder.join("file") };
     if !cfg!(capos_guest) {
         fs::write(&path, vec![7; 3 * PAGE + 5]).map_err(told("writing"))?;

@@ -1,4 +1,4 @@
-//! Standard streams, pipes and what there is of a network.
+//! Standard streams, pipes and the existing part of a network.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, IsTerminal, Read, Write, pipe, stdin, stdout};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};

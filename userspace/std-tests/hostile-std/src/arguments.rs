@@ -11,9 +11,9 @@ const LONG: usize = 1 << 18;
 /// Bytes of the threads' stacks: the account pays for the texts.
 const STACK: usize = 64 << 10;
 
-/// All of it is taken whole or refused; nothing is cut in silence but what is only a name.
+/// All of it is accepted whole or rejected; nothing is cut silently except mere names.
 pub fn huge() -> Outcome {
-    // What the launcher gave, where it gave many: each of them is what the one before it says.
+    // The launcher's many arguments: each of them is what the one before it says.
     for (at, argument) in env::args().skip(3).enumerate() {
         let wanted = at.to_string();
         check(argument.starts_with(&wanted) && argument.len() >= 1000, || format!("argument {at} was cut"))?;

@@ -1,10 +1,10 @@
-//! C's functions with whatever arguments, and what they answer.
+//! C's functions with any arguments, and their results.
 
 use std::ffi::{CStr, CString, c_int, c_long, c_void};
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a function answered, or the error that it left.
+/// A function's result, or the error that it left.
 fn answer(answered: impl Into<i64>) -> io::Result<i64> {
     let answered = answered.into();
     if answered == -1 { Err(io::Error::last_os_error()) } else { Ok(answered) }
@@ -84,7 +84,7 @@ plain! {
     futex(address: usize, operation: c_int, value: u32) =
         libc::syscall(libc::SYS_futex, address, operation, value, 0_usize, 0_usize, 0_u32);
     set_variable(name: &str, value: &str) = libc::setenv(text(name).as_ptr(), text(value).as_ptr(), 1);
-    /// Waits without time for so many descriptors as it says, of which there are none.
+    /// Polls, without waiting, a number of descriptors; the array is absent.
     poll_none(count: u64) = libc::poll(std::ptr::null_mut(), count, 0);
 }
 
@@ -94,7 +94,7 @@ pub fn open_nothing() -> io::Result<i64> {
     answer(unsafe { libc::open(std::ptr::null(), libc::O_RDONLY) })
 }
 
-/// `read` of so many bytes, of which the buffer has 512.
+/// `read` of `length` bytes into a buffer of 512.
 pub fn read(number: c_int, length: usize) -> io::Result<i64> {
     // SAFETY: the descriptors that it is called with have no more bytes than fit, or the length is refused.
     with_buffer(|buffer| unsafe { libc::read(number, buffer, length) as i64 })
@@ -124,7 +124,7 @@ pub fn write_at(number: c_int, at: i64) -> io::Result<i64> {
     with_buffer(|buffer| unsafe { libc::pwrite(number, buffer, 16, at) as i64 })
 }
 
-/// `readv` and `writev` of so many pieces as it says, of which there is one.
+/// `readv` and `writev` of `count` pieces, from an array of one.
 pub fn read_pieces(number: c_int, count: c_int) -> io::Result<i64> {
     with_buffer(|buffer| {
         let piece = libc::iovec { iov_base: buffer, iov_len: 16 };
@@ -173,14 +173,14 @@ pub fn open_stream(number: c_int) -> io::Result<i64> {
     pointer(unsafe { libc::fdopendir(number) })
 }
 
-/// Maps memory, of a descriptor or of nothing, at a place of the system's choice. Where it lies.
+/// Maps memory, of a descriptor or of nothing, at a place of the system's choice. Where it is.
 pub fn map(length: usize, protection: c_int, flags: c_int, number: c_int, offset: i64) -> io::Result<usize> {
     // SAFETY: without a fixed address nothing that is mapped already is touched; with one it is refused.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, number, offset) };
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start.expose_provenance()) }
 }
 
-/// `poll` without time: what it says of one descriptor.
+/// `poll` without time: its result for one descriptor.
 pub fn poll(number: c_int) -> io::Result<i16> {
     let mut watched = libc::pollfd { fd: number, events: libc::POLLIN | libc::POLLOUT, revents: 0 };
     // SAFETY: one that lives until it has answered.
@@ -189,9 +189,9 @@ pub fn poll(number: c_int) -> io::Result<i16> {
 
 /// `malloc`, given back at once.
 pub fn allocate(size: usize) -> io::Result<i64> {
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     unsafe {
-        // Whoever compiles this must not see that nobody uses it.
+        // The compiler must not see that the memory is unused.
         let place = std::hint::black_box(libc::malloc(size));
         let answered = pointer(place);
         libc::free(place);
@@ -201,9 +201,9 @@ pub fn allocate(size: usize) -> io::Result<i64> {
 
 /// `calloc`, given back at once.
 pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     unsafe {
-        // Whoever compiles this must not see that nobody uses it.
+        // The compiler must not see that the memory is unused.
         let place = std::hint::black_box(libc::calloc(count, size));
         let answered = pointer(place);
         libc::free(place);
@@ -214,7 +214,7 @@ pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
 /// `posix_memalign`, given back at once. Its error is its answer.
 pub fn allocate_aligned(alignment: usize, size: usize) -> io::Result<i64> {
     let mut place = std::ptr::null_mut();
-    // SAFETY: what it gives is given back, and not used.
+    // SAFETY: its result is freed, and not used.
     let error = unsafe {
         let error = libc::posix_memalign(&raw mut place, alignment, size);
         libc::free(std::hint::black_box(place));
@@ -275,10 +275,10 @@ impl ChangingPath {
         }
     }
 
-    /// `open` of what stands there while it is read.
+    /// `open` of a path that changes while it is read.
     pub fn open(&self) -> io::Result<i64> {
-        // SAFETY: bytes with a zero at their end, which nobody overwrites. That they change meanwhile is the attack: what
-        // comes of it is this program's own loss.
+        // SAFETY: the bytes end with a zero that is never overwritten. That they change meanwhile is the attack, which
+        // may harm this program only.
         answer(unsafe { libc::open(self.0.as_ptr().cast(), libc::O_RDONLY) })
     }
 }

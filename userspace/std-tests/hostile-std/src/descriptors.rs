@@ -1,4 +1,4 @@
-//! Numbers that stand for nothing, for something else, or for something else by now.
+//! Numbers that refer to nothing, to something else, or to a later file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write, pipe};
@@ -9,7 +9,7 @@ use crate::{Outcome, c, check, refused, told};
 
 type Use = fn(i32) -> io::Result<i64>;
 
-/// What can be done with a descriptor alone, by name.
+/// The operations on a descriptor alone, by name.
 const USES: &[(&str, Use)] = &[
     ("reading", |number| c::read(number, 16)),
     ("writing", |number| c::write(number, b"x")),
@@ -73,7 +73,7 @@ pub fn wrong() -> Outcome {
     let closed = file.try_clone().map_err(told("a duplicate"))?.into_raw_fd();
     c::close(closed).map_err(told("closing"))?;
     stands_for_nothing(closed)?;
-    // A descriptor that is right, for what is out of range.
+    // A valid descriptor, with arguments out of range.
     let number = file.as_raw_fd();
     for to in [-1, i32::MIN, 1024, i32::MAX] {
         refused(c::dup2(number, to), libc::EBADF, &format!("duplicating to {to}"))?;
@@ -107,7 +107,7 @@ pub fn wrong() -> Outcome {
     check(fs::read("/home/mine").is_ok_and(|bytes| bytes == b"0123456789"), || "the file changed".into())
 }
 
-/// What is right for another kind of file.
+/// Operations that are valid for another kind of file.
 pub fn of_the_wrong_kind() -> Outcome {
     let file = mine()?;
     let directory = File::open("/home").map_err(told("opening a directory"))?;
@@ -156,7 +156,7 @@ pub fn of_the_wrong_kind() -> Outcome {
     c::close(counter).map(drop).map_err(told("closing"))
 }
 
-/// A number that is given out again while somebody waits for what it stood for before.
+/// A number that is reused while a thread waits for its earlier object.
 pub fn reused() -> Outcome {
     let file = mine()?;
     let (mut reader, mut writer) = pipe().map_err(told("making a pipe"))?;
@@ -174,13 +174,13 @@ pub fn reused() -> Outcome {
     // It has the pipe in its hand.
     writer.write_all(b"!").map_err(told("writing"))?;
     begun.recv().map_err(told("waiting"))?;
-    // It reads, or is about to: what it then finds behind the number is the file.
+    // It reads, or is about to: it then finds the file under the number.
     c::dup2(file.as_raw_fd(), number).map_err(told("taking the number"))?;
     let written = writer.write(b"pipe");
     let read = waiting.join().map_err(|_| "a thread panicked".to_owned())?.map_err(told("reading"))?;
     match written {
         Ok(_) => check(read == *b"pipe" || read == *b"0123", || format!("it read {read:?}"))?,
-        // Who waited had not begun: the pipe had no reader any more.
+        // The waiting thread had not begun: the pipe had no reader any more.
         Err(error) => refused(Err::<(), _>(error), libc::EPIPE, "writing")?,
     }
     c::close(number).map_err(told("closing"))?;
@@ -223,7 +223,7 @@ pub fn across_threads() -> Outcome {
         let ended = threads.map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?);
         ended.into_iter().collect::<Outcome>()
     })?;
-    // Nothing is left that cannot be closed, and the numbers begin anew.
+    // Each descriptor can be closed, and numbers start over.
     for number in 3..1024 {
         fitting(c::close(number), "closing what is left")?;
     }

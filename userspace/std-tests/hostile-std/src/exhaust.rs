@@ -1,5 +1,5 @@
-//! Asking for more than there is: the answer is an error, what was taken can be given back, and then there is as much
-//! as before.
+//! Asking for more than there is: the answer is an error, the allocations can be freed, and then there is as much as
+//! before.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,9 +9,9 @@ use std::thread;
 
 use crate::{Outcome, c, check, refused, told};
 
-/// How often everything is taken. The first time is not counted: the program's own heap keeps by what it grew then.
+/// How often everything is taken. The first time is not counted: the program's own heap keeps its growth.
 const TIMES: usize = 4;
-/// Nothing is there so often.
+/// Nothing exists that often.
 const MOST: usize = 100_000;
 
 /// Takes until it is refused with this number; how many it got, the same each time after all was given back.
@@ -36,14 +36,14 @@ fn until_refused<T>(what: &str, number: i32, mut take: impl FnMut() -> io::Resul
     Ok(last)
 }
 
-/// Descriptors, which need nothing from anybody.
+/// Descriptors, which need no server.
 pub fn descriptors() -> Outcome {
     let (reader, _writer) = io::pipe().map_err(told("making a pipe"))?;
     let pairs = until_refused("pipes", libc::EMFILE, io::pipe)?;
     let copies = until_refused("duplicates", libc::EMFILE, || reader.try_clone())?;
     // Standard streams, and the first pipe.
     check(copies == 1024 - 5, || format!("a process has {copies} descriptors and 5"))?;
-    // A pipe of which one end found no number has left none.
+    // A pipe whose second end found no free number leaves no first end behind.
     check(pairs == copies / 2, || format!("{pairs} pipes, {copies} duplicates"))?;
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let all: Vec<_> = (0..copies).filter_map(|_| reader.try_clone().ok()).collect();
@@ -89,7 +89,7 @@ pub fn memory() -> Outcome {
     }
     refused(c::map(0, both, alone, -1, 0), libc::EINVAL, "mapping nothing")?;
     refused(c::allocate_aligned(3, 16), libc::EINVAL, "an alignment of 3")?;
-    // Nobody maps over what is there, and no data becomes code.
+    // No program maps over existing memory, and data never becomes code.
     refused(c::map(4096, both, alone | libc::MAP_FIXED, -1, 0), libc::ENOSYS, "mapping at a place of its own choice")?;
     let own = Mapped(c::map(piece, both, alone, -1, 0).map_err(told("mapping"))?);
     for protection in [libc::PROT_EXEC, libc::PROT_EXEC | libc::PROT_READ, libc::PROT_EXEC | both] {
@@ -121,7 +121,7 @@ pub fn threads() -> Outcome {
         fn drop(&mut self) {
             self.1.wait();
             if let Some(thread) = self.0.take() {
-                // A panic of it is told by the report.
+                // Its panic is visible in the report.
                 let _ = thread.join();
             }
         }
@@ -136,7 +136,7 @@ pub fn threads() -> Outcome {
     };
     let made = until_refused("threads", libc::EAGAIN, || start(16 << 10))?;
     check((4..1000).contains(&made), || format!("{made} threads were given"))?;
-    // Stacks that take all memory first: what the library then needs itself is refused in the same way.
+    // Stacks that take all memory first: then the library's own needs are rejected in the same way.
     for _ in 0..TIMES {
         let (mut threads, mut refusal) = (Vec::with_capacity(made), None);
         while refusal.is_none() && threads.len() < made {
@@ -151,7 +151,7 @@ pub fn threads() -> Outcome {
         let large = thread::Builder::new().stack_size(bytes).spawn(|| ());
         refused(large, libc::EAGAIN, &format!("a stack of {bytes:#x} bytes"))?;
     }
-    // Those that nobody waits for are as good as gone, too.
+    // Detached threads that have ended do not count either.
     for _ in 0..200 {
         let (over, ended) = std::sync::mpsc::channel();
         drop(thread::Builder::new().stack_size(64 << 10).spawn(move || over.send(())).map_err(told("a thread"))?);
@@ -181,7 +181,7 @@ pub fn deep_recursion() -> Outcome {
     Err(format!("the stack has no end: {}", deep(1)))
 }
 
-/// Uses up another thread's stack, beside which others lie.
+/// Uses up another thread's stack, next to which there are others.
 pub fn deep_recursion_of_a_thread() -> Outcome {
     let neighbours = Arc::new(Barrier::new(3));
     for _ in 0..2 {

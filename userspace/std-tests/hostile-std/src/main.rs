@@ -1,9 +1,9 @@
 //! An ordinary program on `std` that attacks what it was not granted: through `std`, through C's functions below it,
 //! and through the thread's ring below those.
 //!
-//! Its argument names the attack. It ends with code 0 where every step was refused with the right error, and with code
-//! 1 and a line that says which was not; some attacks are meant to end the process, and whoever starts it knows which.
-//! Without an argument it makes all that return, and says `ok NAME` or `FAILED NAME: why` of each.
+//! Its argument names the attack. It ends with code 0 if every step was rejected with the right error, and otherwise
+//! with code 1 and a line that names the step. Some attacks are meant to end the process; the runner knows which.
+//! Without an argument it runs all attacks that return, and prints `ok NAME` or `FAILED NAME: why` for each.
 //!
 //! It is to be granted `home`, a directory that it may fill, and `books`, one that it may read, which holds `book`;
 //! perhaps the single file `letter`. A neighbour keeps `/other/diary` in the same volume.
@@ -57,12 +57,12 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// For `map_err`: what failed, in words.
+/// For `map_err`: says what failed.
 fn told<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + use<'_, E> {
     move |error| format!("{what}: {error}")
 }
 
-/// Passes where an operation was refused with this number of C's, and no other.
+/// Passes if an operation was refused with this number of C's, and no other.
 fn refused<T>(result: io::Result<T>, number: i32, what: &str) -> Outcome {
     let wanted = || io::Error::from_raw_os_error(number);
     match result {
@@ -72,7 +72,7 @@ fn refused<T>(result: io::Result<T>, number: i32, what: &str) -> Outcome {
     }
 }
 
-/// An attack that ends the process, where everything is as it should be.
+/// An attack that ends the process, if everything is as it should be.
 fn ending(name: &str, argument: &str) -> Outcome {
     match name {
         "std-no-memory-left" => exhaust::no_memory_left(),

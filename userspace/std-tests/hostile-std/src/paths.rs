@@ -1,4 +1,4 @@
-//! Paths that lead, or seem to lead, to what was not granted.
+//! Paths that lead, or seem to lead, to objects that were not granted.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::{Outcome, c, check, refused, told};
 
-/// What the program was granted, besides what everybody has.
+/// The program's own grants, besides the common ones.
 pub fn granted() -> &'static [&'static str] {
     if fs::metadata("/letter").is_ok() { &["books", "home", "letter"] } else { &["books", "home"] }
 }
@@ -85,7 +85,7 @@ pub fn climbing() -> Outcome {
     fs::remove_dir_all("/home/inner").map_err(told("removing the directory"))
 }
 
-/// Names that mean something elsewhere, or lie close to those that were granted.
+/// Names that mean something elsewhere, or resemble granted ones.
 pub fn other_names() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let names = fs::read_dir("/").map_err(told("listing the top"))?;
@@ -181,7 +181,7 @@ pub fn malformed() -> Outcome {
     fs::remove_file(&name).map_err(told("removing it"))
 }
 
-/// Links, to leave a directory by what stands in it: nobody makes any.
+/// Links, which could lead out of a directory: programs cannot make any.
 pub fn links() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let home = File::open("/home").map_err(told("opening a directory"))?;

@@ -11,7 +11,8 @@ use crate::{Outcome, c, check, refused, told};
 /// Looks of each kind.
 const ROUNDS: u32 = 200;
 
-/// What an operation may answer while names move: that it was done, or that just then nothing fitting was there.
+/// The permitted results of an operation while names move: that it was done, or that just then nothing fitting was
+/// there.
 fn moved<T>(result: io::Result<T>, what: &str) -> Result<Option<T>, String> {
     const FITTING: [i32; 5] = [libc::ENOENT, libc::ENOTDIR, libc::EISDIR, libc::EEXIST, libc::ENOTEMPTY];
     match result {
@@ -21,7 +22,7 @@ fn moved<T>(result: io::Result<T>, what: &str) -> Result<Option<T>, String> {
     }
 }
 
-/// Runs something again and again beside something else, until that has ended.
+/// Runs something again and again in parallel with something else, until that has ended.
 fn beside(stirs: impl Fn() -> Outcome + Sync, looks: impl FnOnce() -> Outcome) -> Outcome {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -61,7 +62,7 @@ pub fn renames() -> Outcome {
             if let Some(text) = moved(fs::read_to_string(path("a/diary")), "reading")? {
                 check(text == "mine", || format!("a path in the race led to {text:?}"))?;
             }
-            // What climbs leads nowhere, whatever stands on the way and wherever the open directory is by now.
+            // Paths that climb lead nowhere, whatever is on the way and wherever the open directory is by then.
             let number = libc::ENOENT;
             refused(File::open(path("a/../../../other/diary")), number, "climbing in the race")?;
             refused(OpenOptions::new().write(true).open("/home/race/../../other/diary"), number, "climbing to write")?;

@@ -39,7 +39,7 @@ pub fn grants() -> Outcome {
     refused(fs::rename("/books/shelf", "/books/other"), libc::EROFS, "renaming a directory")?;
     refused(fs::rename(book, "/home/book"), libc::EXDEV, "taking it away")?;
     refused(fs::rename("/home/mine", book), libc::EXDEV, "putting something in its place")?;
-    // Through the directory, open; and through one that lies in it.
+    // Through the open directory; and through one inside it.
     for path in ["/books", "/books/shelf"] {
         let open = File::open(path).map_err(told("opening a directory"))?;
         let there = open.as_raw_fd();
@@ -60,7 +60,7 @@ pub fn grants() -> Outcome {
     check(fs::read(book).is_ok_and(|after| after == before), || "it changed".into())
 }
 
-/// What an open file refuses that was opened to read.
+/// Operations that an open file rejects if it was opened to read.
 fn descriptor_to_read(file: &File) -> Outcome {
     let number = file.as_raw_fd();
     refused(c::write(number, b"x"), libc::EBADF, "writing what is open to read")?;

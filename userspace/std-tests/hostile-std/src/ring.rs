@@ -42,7 +42,7 @@ fn here() -> u64 {
 }
 
 fn ring() -> Result<Ring, String> {
-    // SAFETY: the library tells the thread's own ring.
+    // SAFETY: the library returns the thread's own ring.
     unsafe { Ring::at(here()) }.map_err(|status| format!("the ring: {}", status.words()))
 }
 
@@ -53,9 +53,10 @@ fn index(ring: &Ring, offset: usize) -> &AtomicU32 {
     unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(address)) }
 }
 
-/// Queues an entry as it is, has the kernel take it, and waits for its answer.
+/// Queues an unchecked entry, submits it to the kernel, and waits for its answer.
 fn answered(ring: &Ring, entry: &RawEntry) -> Result<Completion, String> {
-    // SAFETY: what the entries name is memory that nothing relies on, or is not this process's: then the kernel refuses.
+    // SAFETY: the entries name memory that nothing relies on, or that is not this process's: then the kernel rejects
+    // them.
     let queued = unsafe { ring.push_raw(entry) };
     check(queued, || "the ring is full".into())?;
     ring.enter(1, NO_DEADLINE);
@@ -68,9 +69,9 @@ fn expect(ring: &Ring, what: &str, operation: Operation, wanted: &[Status]) -> O
     check(status.is_some_and(|status| wanted.contains(&status)), || format!("{what}: {completion:?}"))
 }
 
-/// Lists a directory through a capability that nobody gave the program a name for.
+/// Lists a directory through a capability that the program was not given under a name.
 fn listed(id: u64) -> Result<Option<Vec<String>>, String> {
-    // SAFETY: `here` tells the truth on each thread.
+    // SAFETY: `here` is correct on each thread.
     let guessed: DirectoryClient = unsafe { BlockingCap::borrowed(here, id) };
     match wait(guessed.list(".")) {
         Ok(entries) => Ok(Some(entries.into_iter().map(|entry| entry.name).collect())),
@@ -107,7 +108,7 @@ pub fn guessed_capabilities() -> Outcome {
     Ok(())
 }
 
-/// Entries that name what is not the program's: each is refused, and the library goes on above them.
+/// Entries that name capabilities and memory of others: each is rejected, and the library continues to work.
 pub fn forged_entries() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let ring = &ring()?;
@@ -183,16 +184,16 @@ pub fn forged_head() -> Outcome {
     Err(format!("the library went on: {found:?}"))
 }
 
-/// Answers that the library takes for those of its own calls: it is told wrong things, and may fail of them.
+/// Answers that the library takes for those of its own calls: it gets wrong results, and may fail because of them.
 pub fn stolen_answers() -> Outcome {
     let ring = ring()?;
     for round in 0..50 {
         let entry = Entry { user_data: LIBRARY_TAG, operation: Operation::Nop };
-        // SAFETY: it names no memory. What the library makes of it is this program's own loss.
+        // SAFETY: it names no memory. The library's reaction harms this program only.
         if unsafe { ring.push(&entry) } {
             ring.enter(0, 0);
         }
-        // Each may be done, fail, or be told of another.
+        // Each may succeed, fail, or get the answer of another.
         drop(fs::write(format!("/home/stolen-{round}"), "stolen"));
         drop(fs::read("/other/diary"));
         drop(fs::read_dir("/books"));
@@ -218,7 +219,7 @@ pub fn random_entries(seed: &str) -> Outcome {
             if let Some(tag) = entry.get_mut(15) {
                 *tag = 0;
             }
-            // SAFETY: the kernel may write where the bytes say; what then breaks is this program.
+            // SAFETY: the kernel may write where the bytes say; that harms this program only.
             unsafe { ring.push_raw(&entry) };
         }
         ring.enter(0, 0);
@@ -235,8 +236,8 @@ pub fn system_call_instruction(number: &str) -> Outcome {
     let number = u64::from_str_radix(number, 16).map_err(told("the number"))?;
     let mut text = *b"text\n";
     let mut answer = number;
-    // SAFETY: the kernel takes numbers, and ends the process where it knows none such; what it takes for a count of
-    // completions and a time of the past is memory that it does not touch.
+    // SAFETY: the kernel takes numbers, and ends the process if it does not know the call. If it reads a count of
+    // completions and a time in the past, it accesses no memory.
     unsafe {
         asm!(
             "syscall",
@@ -257,7 +258,7 @@ pub fn code_in_data() -> Outcome {
     let (both, alone) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let start = c::map(4096, both, alone, -1, 0).map_err(told("mapping"))?;
     let place: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: `ret`, written to memory that was just mapped. Whoever calls it returns at once, or dies.
+    // SAFETY: `ret`, written to memory that was just mapped. The caller returns at once, or dies.
     unsafe {
         place.write_volatile(0xc3);
         asm!("call {}", in(reg) place, clobber_abi("C"));
@@ -265,10 +266,10 @@ pub fn code_in_data() -> Outcome {
     Err("data was run".into())
 }
 
-/// Writes over what the launcher said.
+/// Overwrites the launcher's record.
 pub fn write_launch_record() -> Outcome {
     let mut length = 0;
-    // SAFETY: a place for the length; the record is not written by anybody, so that this ends the process.
+    // SAFETY: a place for the length; the record is read-only, so that this ends the process.
     unsafe {
         let record = capos_launch_record(&raw mut length).cast_mut();
         record.write_volatile(0);

@@ -1,4 +1,4 @@
-//! Signals, processes, users and system calls: what capOS does not have says so.
+//! Signals, processes, users and system calls: missing functions report that they are missing.
 
 use std::io;
 use std::process::Command;
@@ -12,7 +12,7 @@ extern "C" fn handler(_signal: i32) {
     HANDLED.store(true, Ordering::Release);
 }
 
-/// Signals: nobody sends any, and no handler can be set.
+/// Signals: none is ever sent, and no handler can be set.
 pub fn signals() -> Outcome {
     for signal in [libc::SIGUSR1, libc::SIGSEGV, libc::SIGKILL, 0, -1, 1000] {
         for process in [0, 1, -1, 2, i32::MAX, i32::MIN] {
@@ -27,7 +27,7 @@ pub fn signals() -> Outcome {
     check(!HANDLED.load(Ordering::Acquire), || "a signal came".into())
 }
 
-/// Processes, users and what else belongs to others.
+/// Processes, users and other foreign objects.
 pub fn processes() -> Outcome {
     refused(c::fork(), libc::ENOSYS, "becoming two")?;
     for program in [c"/bin/hostile-std", c"/home/mine", c"/other/diary", c"sh"] {

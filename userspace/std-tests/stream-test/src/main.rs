@@ -1,4 +1,4 @@
-//! What a program finds its standard streams to be, and ways for it to end. The first argument says what to do.
+//! The kinds of a program's standard streams, and ways for it to end. The first argument says what to do.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -53,9 +53,9 @@ fn say(text: &str) -> Outcome {
     writeln!(io::stdout(), "{text}").map_err(Into::into)
 }
 
-/// Writes to standard error, which is the terminal also where the other two are pipes: in one piece.
+/// Writes to standard error, which is the terminal also if the other two are pipes: in one piece.
 fn tell(text: std::fmt::Arguments<'_>) {
-    // Where nobody can be told, the rest of the test says so.
+    // If this fails, the rest of the test reports it.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -87,7 +87,7 @@ fn terminal() -> Outcome {
     Ok(())
 }
 
-/// Closes standard output and goes on: who reads it is at the end at once.
+/// Closes standard output and continues: its reader gets the end of the stream at once.
 fn close() -> Outcome {
     say("all there is")?;
     rustix::stdio::dup2_stdout(File::open("/dev/null")?)?;
@@ -128,7 +128,7 @@ fn poll_late() -> Outcome {
     Ok(())
 }
 
-/// Writes until nobody reads any more.
+/// Writes until no process reads any more.
 fn flood() -> Outcome {
     let mut out = io::stdout();
     let mut written = 0_u64;

@@ -243,7 +243,7 @@ fn what_is_too_much_is_refused() -> Outcome {
     check(refused.is_some_and(|error| error.kind() == ErrorKind::WouldBlock), "64 threads were given")
 }
 
-/// Runs a thread and says where its stack is, and what a value of its own began with.
+/// Runs a thread and returns where its stack is, and the first value of its own variable.
 fn own_place_and_value() -> Result<(usize, u32), String> {
     thread_local! {
         static OWN: Cell<u32> = const { Cell::new(3) };
@@ -277,7 +277,7 @@ fn largest_stack() -> Result<usize, String> {
     Ok((8..64).rev().find(|mebibytes| starts(*mebibytes)).unwrap_or(0))
 }
 
-/// Of 64 MiB the program itself takes less than three, and what threads leave behind is more than that.
+/// The program itself takes less than three of 64 MiB, and threads leave more than that.
 fn what_ended_threads_left_is_given_up() -> Outcome {
     if !cfg!(capos_guest) {
         // Linux does not limit the process.
@@ -285,7 +285,7 @@ fn what_ended_threads_left_is_given_up() -> Outcome {
     }
     check(largest_stack()? >= 61, "a thread was refused memory that nobody uses")?;
     largest_stack()?;
-    // What the heap has grown by it keeps: nothing that needs much may follow.
+    // The heap keeps its growth: nothing that needs much may follow.
     let mut bytes: Vec<u8> = Vec::new();
     check(bytes.try_reserve_exact(60 << 20).is_ok(), "an allocation was refused memory that nobody uses")
 }
@@ -311,8 +311,8 @@ fn hashes_are_seeded() -> Outcome {
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
 }
 
-/// Two threads take turns without ever waiting in the kernel. Where they share a processor, each turn takes what is left
-/// of a slice of ten milliseconds.
+/// Two threads take turns without ever waiting in the kernel. If they share a processor, each turn takes the rest of a
+/// slice of ten milliseconds.
 fn threads_run_at_once() -> Outcome {
     const TURNS: u32 = 1000;
     const SLICE: Duration = Duration::from_millis(10);
@@ -336,7 +336,7 @@ fn threads_run_at_once() -> Outcome {
     check(began.elapsed() < SLICE * TURNS * 3 / 4, "two threads had to share one of the processors")
 }
 
-/// More threads than processors, which are moved between them with what they have in vector registers.
+/// More threads than processors, which are moved between them with the content of their vector registers.
 fn vectors_stay_with_their_threads() -> Outcome {
     let series = |seed: u32| {
         let mut lanes = [0.0_f32; 16];

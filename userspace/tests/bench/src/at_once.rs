@@ -1,7 +1,7 @@
-//! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same, or ask
-//! an object of the kernel in registers, are ended and lose their capabilities in the midst of a call, and memory is mapped
-//! and taken away. Every answer is the right one, whoever is left alone has all of them, and in the end nothing is held that
-//! was not before.
+//! Calls on several processors at once: a test. Pairs of processes call each other without end. Meanwhile other
+//! processes, which do the same or call a kernel object in registers, are ended or lose their capabilities in the
+//! middle of a call. Memory is mapped and unmapped. Every answer must be right, undisturbed pairs must get all of
+//! theirs, and in the end no object may be left over.
 
 use alloc::format;
 use alloc::vec;
@@ -22,19 +22,20 @@ use crate::entries::{self, CAPS, RESULTS};
 use crate::throughput::{self, CALLS};
 use crate::{Bench, calls, timer};
 
-/// How often somebody is disturbed, each time the test is gone through.
+/// How often a process is disturbed in each run of the test.
 const ROUNDS: u64 = 9;
-/// Pairs that nobody disturbs.
+/// Pairs that are left undisturbed.
 const PAIRS: usize = 2;
 /// Processes that call one server and are disturbed: the first sends a capability along each time.
 const CALLERS: u64 = 3;
-/// Processes that call a server of their own and are disturbed, so that their calls stand: the first sends a capability along.
+/// Processes that call a server of their own and are disturbed, so that their calls are bound: the first sends a
+/// capability along.
 const ALONE: u64 = 2;
 /// The exit code of a process whose call had a wrong answer. No status has this number.
 const WRONG: i32 = 1 << 20;
 
-/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along, where
-/// there is one.
+/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along,
+/// if there is one.
 pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     let target: ObjectClient = env.cap("target")?;
     let memory = calls::message();
@@ -56,9 +57,9 @@ pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     Ok(())
 }
 
-/// The part of a process that has a call of its own under way with each of two others, and makes each anew as soon as it is answered:
-/// while it waits with one that stands, the other's answer may come from another processor. Its exit code says how many
-/// answers were right.
+/// The part of a process that always has a call in flight with each of two others, and calls again as soon as one is
+/// answered. While it waits for one server, the other's answer may come from another processor. Its exit code says how
+/// many answers were right.
 pub fn call_two(env: &Env) -> Result<(), Error> {
     let targets: [ObjectClient; 2] = [env.cap("target")?, env.cap("other")?];
     let mut tag = 0;
@@ -92,7 +93,7 @@ pub fn call_two(env: &Env) -> Result<(), Error> {
             under_way -= 1;
             let found = calls.iter().find(|(tag, ..)| *tag == completion.user_data & !raw::TAG);
             let Some((_, call, memory)) = found else { capos_rt::exit(WRONG) };
-            // What is there must not do for the next answer.
+            // Its content must not suffice for the next answer.
             right += i32::from(throughput::is_answered(*memory));
             entries::write(memory + RESULTS, 0);
             queued += make(call, *memory);
@@ -112,7 +113,7 @@ pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
             Some(0 | SIGNALS) => 0,
             Some(_) => WRONG,
             None => {
-                // Others may have kept the kernel busy. A call by the ring tells.
+                // Others may have kept the kernel busy. A call through the ring.
                 entries::push(&poll);
                 raw::enter(1, 1, NO_DEADLINE);
                 entries::drain()
@@ -130,10 +131,10 @@ const SIGNALS: u64 = 0x5a5a_0000_a5a5;
 /// Which of them are ended.
 const ENDED: [usize; 2] = [1, 4];
 
-/// What is done to processes that call, before their capability is revoked.
+/// The disturbance of calling processes, before their capability is revoked.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
-    /// Who answers is ended.
+    /// The server is ended.
     ServerEnded,
     /// One of those that call is ended.
     CallerEnded,
@@ -143,15 +144,15 @@ enum Disturbance {
 
 const DISTURBANCES: [Disturbance; 3] = [Disturbance::ServerEnded, Disturbance::CallerEnded, Disturbance::None];
 
-/// What the kernel holds: frames that are not free beside those of its heap, and bytes of its heap.
+/// The kernel's memory: frames in use except those of its heap, and bytes of its heap.
 async fn held(machine: &MachineClient) -> Result<(u64, u64), Error> {
     let told = machine.statistics().await?;
     Ok((told.total_frames.saturating_sub(told.free_frames).saturating_sub(told.heap_frames), told.heap_bytes))
 }
 
 impl Bench {
-    /// Maps memory, writes to it and takes it away, so many times: others wait for that where they are in the kernel, and have
-    /// to forget it where they are not.
+    /// Maps memory, writes to it and unmaps it, `times` times. Other processors wait for that if they are in the
+    /// kernel, and otherwise must forget the translation.
     async fn map_and_unmap(&self, times: u64) -> Result<(), Error> {
         for time in 0..times {
             let block = self.account.create_memory(16 * PAGE).await?;
@@ -182,7 +183,7 @@ impl Bench {
             let client = endpoint.mint(round, entries::INTERFACE).await?;
             servers.push(self.launch("echo", vec![Granted::new("serve", &endpoint)]).await?);
             let mut grants = vec![Granted::new("target", &client)];
-            // The server keeps what comes with calls, until its table is full and the call is refused.
+            // The server keeps the capabilities that come with calls, until its table is full and the call is rejected.
             if caller == 0 && round.is_multiple_of(4) {
                 grants.push(Granted::new("given", &self.given));
             }
@@ -209,7 +210,7 @@ impl Bench {
             Disturbance::None => {}
         }
         self.map_and_unmap(1 + round % 3).await?;
-        // Who calls is refused, whether the call is answered just now, waits in the line, or is yet to be made.
+        // The caller gets an error, whether the call is being answered, waits in the line, or is yet to be made.
         for client in clients {
             table.revoke(client.as_cap().id()).await?;
         }
@@ -237,7 +238,7 @@ impl Bench {
         Ok(())
     }
 
-    /// All rounds, beside pairs that are left alone.
+    /// All rounds, in parallel with undisturbed pairs.
     async fn disturb_all(&self, table: &CapabilityTableClient) -> Result<(), Error> {
         let mut servers = Vec::new();
         let mut undisturbed = Vec::new();
@@ -246,7 +247,7 @@ impl Bench {
             undisturbed.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
             servers.push(server);
         }
-        // Who answers these waits for both of them at once.
+        // The server of these waits for both of them at once.
         let (one, other): (EndpointClient, EndpointClient) =
             (self.account.create_endpoint().await?, self.account.create_endpoint().await?);
         let both = self.launch("echo-at-two", vec![Granted::new("serve", &one), Granted::new("other", &other)]).await?;
@@ -255,7 +256,7 @@ impl Bench {
             undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
         }
         // Two have calls under way with two servers each. One server of the first takes its time, so that the other's calls repeat
-        // and stand meanwhile.
+        // and are bound meanwhile.
         for slow in ["echo-slowly", "echo"] {
             let (one, other) =
                 (self.partner("echo", 0, entries::INTERFACE).await?, self.partner(slow, 0, entries::INTERFACE).await?);
@@ -280,7 +281,7 @@ impl Bench {
 
     async fn calls_beside_ends(&self, env: &Env) -> Result<(), Error> {
         let (table, machine) = (env.cap::<CapabilityTableClient>("table")?, env.cap::<MachineClient>("machine")?);
-        // The first time this process takes what it keeps.
+        // The first time this process allocates the memory that it keeps.
         self.disturb_all(&table).await?;
         let before = held(&machine).await?;
         self.disturb_all(&table).await?;

@@ -121,7 +121,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What one of many costs that are asked for by one ENTER.
+    /// The cost of one operation among many that one ENTER submits.
     pub async fn batches(&self, rounds: usize) -> Result<(), Error> {
         let notification: NotificationClient = self.account.create_notification().await?;
         for batch in BATCHES {

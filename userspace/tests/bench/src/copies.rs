@@ -16,7 +16,7 @@ const PAGES: u64 = 512;
 /// Writes a byte of mapped memory, by an instruction of its own.
 #[inline(always)]
 fn write(address: u64) {
-    // SAFETY: callers pass addresses inside mappings that they hold and may write, of memory that nothing of Rust lies in.
+    // SAFETY: callers pass addresses inside mappings that they hold and may write, of memory without Rust objects.
     unsafe { asm!("mov byte ptr [{a}], 1", a = in(reg) address, options(nostack)) };
 }
 

@@ -1,4 +1,4 @@
-//! The same figures beside more processes and beside more capabilities: none of them may grow with either.
+//! The same figures with more processes and with more capabilities: none of them may grow with either.
 
 use capos_rt::Error;
 use capos_schema::cap::{AsCap, Rights};
@@ -17,14 +17,14 @@ const CAPABILITIES: [u64; 3] = [10, 1000, 100_000];
 const TOGETHER: u64 = 64;
 /// How often each thing is measured at a point.
 const ROUNDS: usize = 101;
-/// The same for what takes longer.
+/// The same for slower operations.
 const FEW_ROUNDS: usize = 31;
 
 impl Bench {
     /// All that must not grow, at one point.
     async fn point(&self, spawner: &Spawner, axis: &str, point: u64) -> Result<(), Error> {
         let series = Series::at(axis, point, ROUNDS);
-        // First: its two threads queue behind all that are ready, so after it those that wait for ever do so. While
+        // First: its two threads queue after all that are ready, so from then on so do those that wait for ever. While
         // others are ready each way out of the kernel costs more: it looks whose turn it is.
         self.switches(&series).await?;
         self.null_call(&series).await?;
@@ -59,7 +59,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Beside more and more processes that wait, each with a copy of a capability that calls send.
+    /// With more and more processes that wait, each with a copy of a capability that calls send.
     async fn processes(&self, spawner: &Spawner) -> Result<(), Error> {
         // The measuring one and the other side of each measurement.
         let mut there = 2;

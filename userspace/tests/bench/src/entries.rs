@@ -86,7 +86,7 @@ pub fn receive_entry(tag: u64, endpoint: u64, memory: u64) -> Entry {
     Entry { user_data: tag | raw::TAG, operation: Operation::Recv { endpoint, buffer, caps } }
 }
 
-/// The same as it lies in the ring.
+/// The same, encoded for the ring.
 pub fn receive(tag: u64, endpoint: u64, memory: u64) -> RawEntry {
     receive_entry(tag, endpoint, memory).encode()
 }
@@ -111,7 +111,7 @@ pub fn release_entry(cap: u64) -> Entry {
     Entry { user_data: 4 | raw::TAG, operation: Operation::Release { cap } }
 }
 
-/// The same as it lies in the ring.
+/// The same, encoded for the ring.
 pub fn release(cap: u64) -> RawEntry {
     release_entry(cap).encode()
 }
@@ -133,9 +133,9 @@ pub fn push(entry: &RawEntry) {
     unsafe { raw::push(entry) };
 }
 
-/// The thread's rings, for who leaves the runtime alone from now on.
+/// The thread's rings, for code that works without the runtime from now on.
 pub fn ring() -> Option<Ring> {
-    // SAFETY: programs here have one thread, and who asks does nothing but use them.
+    // SAFETY: programs here have one thread, and the caller does nothing but use them.
     unsafe { raw::ring() }
 }
 

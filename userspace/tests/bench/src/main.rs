@@ -2,8 +2,8 @@
 //! counter counts instructions. Each figure is a line `bench NAME VALUE UNIT: HOW` in the log; a name with
 //! `@AXIS=POINT` is a point of a curve.
 //!
-//! On a machine of several processors it measures instead what they do at once; with `tests=timer` on the kernel's command
-//! line it tests when they are interrupted, and with `tests=calls` what becomes of calls beside each other.
+//! On a machine of several processors it measures their throughput instead. With `tests=timer` on the kernel's command
+//! line it tests when the timer interrupts them, and with `tests=calls` concurrent calls.
 //!
 //! With an argument it is the other side of one of its own measurements.
 #![cfg_attr(capos_guest, no_std, no_main)]
@@ -46,18 +46,18 @@ use spawn::Spawner;
 use switch::Side;
 
 const EXIT_PORT: u16 = 0xf4;
-/// How often each thing is measured, and what takes longer.
+/// How often each thing is measured, and how often slower ones.
 const ROUNDS: usize = 1001;
 const FEW_ROUNDS: usize = 101;
 /// Entries of one ENTER.
 const BATCHES: [u32; 3] = [1, 8, 32];
 
-/// What all measurements work with.
+/// The common state of all measurements.
 struct Bench {
     env: Env,
     account: ResourceAccountClient,
     image: Image,
-    /// What calls send.
+    /// The data that calls send.
     given: NotificationClient,
 }
 
@@ -72,7 +72,7 @@ impl Partner {
     async fn end(self) -> Result<(), Error> {
         self.process.kill("it was measured").await?;
         drop(self.process.wait().await?);
-        // What it held goes back before the next measurement.
+        // Its resources return before the next measurement.
         drop(self.client);
         capos_rt::yield_now().await;
         entries::drain();
@@ -161,7 +161,8 @@ impl Bench {
         self.call_reply_in_turns(&series).await?;
         self.call_reply_cap(&series).await?;
         self.switches(&series).await?;
-        // What generated clients take is what the compiler makes of them in a function of their own, as in a program.
+        // The cost of generated clients is that of the compiler's code for them in a function of their own, as in a
+        // program.
         Box::pin(self.null_call_typed(&series)).await?;
         Box::pin(self.typed_calls(&series)).await?;
         self.paging(&series).await?;

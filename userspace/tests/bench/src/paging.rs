@@ -45,7 +45,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Touches pages that are in, but not mapped yet, where no large page can be mapped: addresses and offsets in the
+    /// Touches pages that are in, but not mapped yet, if no large page can be mapped: addresses and offsets in the
     /// memory differ by less than one.
     fn cached(&self, series: &Series, memory: &MemoryObjectClient, pages: u64) -> Result<(), Error> {
         let overhead = overhead();
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     /// Touches all pages that are in, but not mapped yet, each once: in their order, and in one in which hardly any is followed
-    /// by a neighbour. What a page costs, with the touches that find it mapped.
+    /// by a neighbour. The cost of a page, with the touches that find it mapped.
     fn cached_orders(series: &Series, memory: &MemoryObjectClient) -> Result<(), Error> {
         // Not a multiple of anything that divides the number of pages.
         const STRIDE: u64 = 1237;
@@ -76,7 +76,7 @@ impl Bench {
             ("fault_cached_sequential", 1, "every page that is in touched once, in order, per page touched"),
             ("fault_cached_random", STRIDE, "the same in an order that jumps, per page touched"),
         ] {
-            // Where no large page can be mapped.
+            // If no large page can be mapped.
             let pages = PAGES - AROUND;
             let mapping = memory::map(memory, AROUND * PAGE, pages * PAGE, Access::Read)?;
             let mut samples = series.begin(name);

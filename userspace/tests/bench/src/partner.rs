@@ -28,7 +28,7 @@ impl GreeterServer for Echo {
     }
 }
 
-/// What becomes of a capability that came with a call.
+/// The fate of a capability that came with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Received {
     /// There is none.
@@ -53,7 +53,7 @@ fn echo(env: &Env, received: Received) -> Result<(), Error> {
         }
         entries::queue(&ring, &entries::answer_and_receive(2, entries::read(memory + 16), endpoint, memory));
         if received == Received::Released {
-            // That of the release lies there at once; the next call's is waited for.
+            // The completion of the release is there at once; that of the next call is waited for.
             raw::enter(2, 2, NO_DEADLINE);
             let _ = ring.pop();
         } else {
@@ -78,7 +78,8 @@ fn echo_slowly(env: &Env) -> Result<(), Error> {
     Err(Error::new("a wait for a call ended without one"))
 }
 
-/// The same at two endpoints: what one of its buffers waits for may come while the other's call stands with another processor.
+/// The same at two endpoints: a message for one of its buffers may come while the other's call is bound on another
+/// processor.
 fn echo_at_two(env: &Env) -> Result<(), Error> {
     let endpoints: [EndpointClient; 2] = [env.cap("serve")?, env.cap("other")?];
     let places = endpoints.each_ref().map(|endpoint| (endpoint.as_cap().id(), entries::page()));

@@ -11,7 +11,7 @@ use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
 
 use crate::entries::{self, CAPS};
 
-/// Keeps what a client sends, and answers nothing.
+/// Keeps a client's messages, and answers nothing.
 #[derive(Default)]
 struct Recorder(Rc<RefCell<Option<(u64, u16, Message)>>>);
 

@@ -35,14 +35,14 @@ impl Series {
         Samples::with_room(self.rounds)
     }
 
-    /// Tells a figure, where each sample is `per` of what is measured.
+    /// Logs a figure, where each sample is `per` operations.
     pub fn tell(&self, name: &str, samples: Samples, per: u64, how: &str) {
         let (value, words) = samples.median(per);
         log::info!("bench {name}{} {value} instructions: {how}; {words}", self.suffix);
     }
 
-    /// The cost of one ENTER, from its first instruction to its return, with so many entries like this one that all end
-    /// before it returns: for each of them.
+    /// The cost of one ENTER per entry, from its first instruction to its return, with `times` entries like this one
+    /// that all complete before it returns.
     pub fn enter(&self, name: &str, (entry, times): (&RawEntry, u32), how: &str) -> Result<(), Error> {
         self.enter_in_turns(name, (&[*entry], times), how)
     }

@@ -20,11 +20,11 @@ const BYTES: u64 = 64 << 10;
 const HALF: u64 = BYTES / 2;
 /// Entries of its rings.
 const RINGS: (u32, u32) = (8, 16);
-/// What it may have.
+/// Its limits.
 const LIMITS: Limits =
     Limits { frames: 128, capabilities: 8, threads: 1, processes: 0, objects: 8, priority: 0, cpu_nanoseconds: 0 };
 
-/// A program that ends with the low half of the time-stamp counter, as it was at its first instruction, as its code.
+/// A program that exits at once; its code is the low half of the time-stamp counter at its first instruction.
 const STAMP: [u8; 13] = [
     0x0f, 0x31, // rdtsc
     0x89, 0xc7, // mov edi, eax
@@ -162,7 +162,7 @@ impl Spawner {
         entries::run("starting it", &last)?;
         let thread = self.create_thread.received();
         entries::run("releasing it", &[memory, thread, space, account].map(entries::release))?;
-        // It has ended, and says so as often as it is asked.
+        // It has ended, and reports that each time it is asked.
         let process: ProcessClient = capos_rt::adopt(process);
         let exit = process.wait().await?;
         // The counter's low half is what its exit code can hold.
@@ -170,7 +170,7 @@ impl Spawner {
         Ok(u64::from(first.wrapping_sub(start)))
     }
 
-    /// Makes a process that waits for ever as soon as it has run, and holds a copy of the capability that all of them get.
+    /// Makes a process that waits for ever once it has run, and holds a copy of the capability that all of them get.
     ///
     /// # Errors
     /// The limits of the measuring process are reached.

@@ -16,7 +16,7 @@ pub struct Side {
     pub own: NotificationClient,
     /// Wakes the other side.
     pub other: NotificationClient,
-    /// Where who gives up the processor says when: shared by both.
+    /// Where a thread that yields the processor records when: shared by both.
     shared: Mapping,
 }
 
@@ -30,7 +30,7 @@ impl Side {
         Ok(Self { own, other, shared })
     }
 
-    /// Waits for the first turn, where the other side begins.
+    /// Waits for the first turn, if the other side begins.
     pub fn wait(&self) {
         entries::push(&entries::wait(self.own.as_cap().id()));
         raw::enter(1, 1, NO_DEADLINE);

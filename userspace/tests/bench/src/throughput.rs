@@ -1,6 +1,5 @@
-//! What several processors do at once: processes that have nothing to do with each other, one, two and four of them, each
-//! with the same work. Time is what it takes until the last is done, by the machine's clock; nothing here counts
-//! instructions.
+//! The throughput of several processors: independent processes, one, two and four of them, each with the same work.
+//! Time is what it takes until the last is done, by the machine's clock; nothing here counts instructions.
 
 use alloc::format;
 use alloc::vec;
@@ -21,7 +20,8 @@ use crate::{Bench, Partner, calls};
 const AT_ONCE: [u64; 3] = [1, 2, 4];
 /// How often each is measured, in turns.
 const ROUNDS: usize = 5;
-/// Steps of arithmetic of each that computes: so many that starting them, which is done one after the other, is a small part.
+/// Steps of arithmetic of each process: enough that starting the processes one after the other is a small part of the
+/// time.
 const STEPS: u64 = 800_000_000;
 /// Calls of each that calls another process.
 pub const CALLS: i32 = 10_000;
@@ -31,7 +31,7 @@ pub fn work() -> ! {
     capos_rt::exit(code(compute(STEPS)))
 }
 
-/// What an exit code holds of a result.
+/// The part of a result that an exit code holds.
 fn code(result: u64) -> i32 {
     i32::try_from(result >> 33).unwrap_or(0)
 }
@@ -80,8 +80,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Tells how much more is done at once, in hundredths of what one does alone in the same round: the median of the rounds, in each
-    /// of which these are the times of [`AT_ONCE`].
+    /// Reports the throughput of several processes in percent of one process alone, as the median of the rounds. Each
+    /// round has one time for each of [`AT_ONCE`].
     fn tell_throughput(&self, name: &str, rounds: &[[u64; AT_ONCE.len()]], how: &str) {
         for (place, at_once) in AT_ONCE.into_iter().enumerate() {
             let percent = |times: &[u64; AT_ONCE.len()]| {
@@ -115,7 +115,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Pairs of processes of which one calls the other.
+    /// Pairs of processes, where one calls the other.
     async fn calling(&self) -> Result<(), Error> {
         let mut rounds = [[0; AT_ONCE.len()]; ROUNDS];
         for (time, at_once) in rounds.iter_mut().flat_map(|times| times.iter_mut().zip(AT_ONCE)) {

@@ -1,9 +1,9 @@
-//! When processors are interrupted by their timers, and when limits of CPU time end who uses it: tests, by the counts that
-//! the kernel keeps.
+//! When timers interrupt processors, and when limits of CPU time end a process: tests, by the counts that the kernel
+//! keeps.
 //!
-//! A machine of one processor counts instructions, one a nanosecond, and is held to exact numbers. One of several goes by
-//! its host's clock: what the host does in between makes turns longer and deadlines late, so that there are fewer interrupts
-//! and never more. It is held to the most that there may be.
+//! A machine of one processor counts instructions, one a nanosecond, and is held to exact numbers. With several
+//! processors it uses its host's clock: other work of the host makes turns longer and deadlines late, so that there are
+//! fewer interrupts and never more. It is held to the most that there may be.
 
 use alloc::format;
 use alloc::vec;
@@ -24,13 +24,14 @@ const WHILE: u64 = 200_000_000;
 const STEPS: u64 = 1000;
 /// A turn of a thread while others wait.
 const SLICE: u64 = 10_000_000;
-/// What a process may use, and by how much more it may have used when it ends.
+/// The limit of a process, and by how much it may exceed it when it ends.
 const LIMIT: u64 = 50_000_000;
 const OVER: u64 = 100_000;
-/// How often who uses up such a limit may be interrupted: at the end of each of its turns, and where it has to ask for more.
+/// How often a process that uses up such a limit may be interrupted: at the end of each of its turns, and whenever it
+/// has to ask for more.
 const FOR_LIMIT: u64 = 40;
 
-/// What else it may have.
+/// Its other limits.
 const LIMITS: Limits =
     Limits { frames: 2048, capabilities: 64, threads: 1, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 
@@ -58,7 +59,7 @@ impl Timers<'_> {
         self.processors == 1
     }
 
-    /// Whether there were as many interrupts as there may be at most, and on an exact machine as many as there must be.
+    /// Whether the number of interrupts is within the upper bound, and on an exact machine also reaches the lower one.
     fn check(&self, found: &[u64], least: u64, most: u64, of: &str) -> Result<(), Error> {
         let sum = found.iter().sum::<u64>();
         let least = if self.is_exact() { least } else { 0 };
@@ -110,8 +111,8 @@ impl Timers<'_> {
         self.check(&found, DEADLINES, DEADLINES, &format!("{DEADLINES} deadlines"))
     }
 
-    /// The end of a turn for which the timer is set means nothing any more once nobody runs: the next interrupt is that of
-    /// the deadline behind it.
+    /// Once no thread runs, the timer set for the end of a turn is void: the next interrupt is that of the deadline
+    /// after it.
     async fn rest(&self) -> Result<(), Error> {
         let mut found = Vec::new();
         for _ in 0..DEADLINES {
@@ -130,13 +131,13 @@ impl Timers<'_> {
         self.check(&found, DEADLINES, most, &format!("{DEADLINES} deadlines behind turns"))
     }
 
-    /// A thread that nobody waits behind is not interrupted, whatever deadlines are to come.
+    /// A thread without competitors is not interrupted, whatever deadlines are to come.
     async fn alone(&self) -> Result<(), Error> {
         let found = self.during(|| compute(WHILE)).await?;
         self.check(&found, 0, 0, "who computes alone")
     }
 
-    /// Where more compute than there are processors, each is interrupted at the end of a turn and not more often.
+    /// If more threads compute than there are processors, each is interrupted at the end of a turn and not more often.
     async fn turns(&self) -> Result<(), Error> {
         let spinners = self.spinners(self.processors.saturating_add(1), 0).await?;
         let from = capos_rt::now()?;
@@ -183,7 +184,7 @@ async fn end(spinners: Vec<Started>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Computes for so long, without entering the kernel.
+/// Computes for this long, without entering the kernel.
 fn compute(nanoseconds: u64) -> Result<(), Error> {
     let from = capos_rt::now()?;
     while capos_rt::now()?.saturating_sub(from) < nanoseconds {
@@ -207,7 +208,7 @@ pub async fn test(bench: &Bench, env: &Env) -> Result<(), Error> {
     tell(results)
 }
 
-/// Tells how tests have ended.
+/// Logs how tests have ended.
 ///
 /// # Errors
 /// One has failed.

@@ -1,4 +1,4 @@
-//! Which services are killed when, and what must be so afterwards.
+//! Which services are killed when, and the required state afterwards.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,30 +22,30 @@ use crate::uses::{USES, Uses};
 const INSTANTS: u64 = 10;
 /// Points of each service.
 const POINTS: u64 = USES as u64 * INSTANTS;
-/// One that serves nobody is killed so often for each: for a beginning, and in it.
+/// A service without clients is killed this often for each point: to restart it, and during its start.
 const KILLS: u32 = 2;
-/// How often it is measured how long a use takes. The first time is longer: what it needs is not in memory yet.
+/// How often it is measured how long a use takes. The first time is longer: its pages are not in memory yet.
 const MEASURED: u32 = 3;
-/// It is looked what the machine holds after so many points of each service, and at the end.
+/// The machine's figures are compared after this many points of each service, and at the end.
 const PART: u64 = POINTS.div_ceil(3);
 /// Longer than any service's deaths count against it, in nanoseconds: the supervisor's bounds are those of the shipped
 /// system.
 const WINDOW: u64 = 61_000_000_000;
 
-/// The log's service keeps what the kernel's log has, so what it holds depends on what happened: of this many lines of so
-/// many letters there is room for no other beside them.
+/// The log's service keeps a copy of the kernel's log, so its size depends on earlier events. This many lines of this
+/// many letters displace all others.
 const FILL_LINES: usize = 300;
 const FILL_LETTERS: usize = 960;
 
-/// What is left to do after a service is back, such as writing that to the log, takes less, in nanoseconds: a use takes as
-/// long as the one that was measured then.
+/// Upper bound of the work after a service is back, such as writing that to the log, in nanoseconds. Without it a use
+/// would take longer than the one that was measured.
 const AFTERWARDS: u64 = 20_000_000;
 
-/// Between two looks whether a service has a process again, in nanoseconds. Much longer than it takes the campaign to go to
-/// sleep, since nobody else runs before that: what it waits for would never come.
+/// Between two checks whether a service has a process again, in nanoseconds. Much longer than it takes the campaign to
+/// go to sleep: no other thread runs before that, so the service would never come back.
 const LOOK: u64 = 100_000;
 
-/// The middle of one of so many parts of a length.
+/// The middle of part number `part` of `parts`.
 fn middle(length: u64, part: u64, parts: u64) -> u64 {
     let halves = part.saturating_mul(2).saturating_add(1);
     length.saturating_mul(halves).checked_div(parts.saturating_mul(2)).unwrap_or(0)
@@ -110,7 +110,7 @@ impl Campaign {
         })
     }
 
-    /// Kills every service that runs at each of its points. In words, what came of it.
+    /// Kills every service that runs at each of its points. Returns a report of the outcome.
     ///
     /// # Errors
     /// What does not hold.
@@ -168,7 +168,7 @@ impl Campaign {
         Ok(self.uses.status().services().await?)
     }
 
-    /// The services that run, but for the campaign itself.
+    /// The services that run, except the campaign itself.
     async fn running(&self) -> Result<Vec<String>, Error> {
         let services = self.services().await?;
         let runs = |info: &ServiceInfo| info.state == ServiceState::Running && info.name != self.own;
@@ -189,7 +189,7 @@ impl Campaign {
         self.patience.wait(client).await?.context("a client was ended")?
     }
 
-    /// The services, once this one may be killed so many times more.
+    /// The services, once this one may be killed `kills` more times.
     async fn within_bounds(&self, service: &str, kills: u32) -> Result<Vec<ServiceInfo>, Error> {
         let services = self.services().await?;
         let most = services.iter().find(|info| info.name == service).map_or(0, |info| info.max_restarts);
@@ -203,7 +203,7 @@ impl Campaign {
         Ok(services)
     }
 
-    /// Waits until no death counts any more. Nobody may wait for anything then: a minute passes at once.
+    /// Waits until no death counts any more. No process may be waiting for a time then: a minute passes at once.
     async fn forgotten(&self) -> Result<(), Error> {
         self.rest().await?;
         self.clock.sleep(WINDOW).await;
@@ -228,7 +228,7 @@ impl Campaign {
         self.rest().await
     }
 
-    /// Fills the kernel's log with what is always the same, and has the log's service read it anew.
+    /// Fills the kernel's log with constant lines, and has the log's service read it again.
     async fn fill_log(&self, services: &[String]) -> Result<(), Error> {
         let line = "-".repeat(FILL_LETTERS);
         for _ in 0..FILL_LINES {
@@ -242,7 +242,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Waits until a service is back, and the system as it was: this service was started again so often, no other one was.
+    /// Waits until a service is back, and the rest of the system unchanged: this service was started again this often,
+    /// no other one was.
     async fn back(&self, service: &str, before: &[ServiceInfo], times: u32) -> Result<(), Error> {
         if Uses::known(service) {
             self.once(service, 0).await.with_context(|| format!("`{service}`, after the kill"))?;
@@ -303,7 +304,7 @@ impl Campaign {
         (clients, self.clock.now())
     }
 
-    /// Two clients at once, as beside a kill: what they hold at the same time has had its place then.
+    /// Two clients at once, as during a kill: so their peak use of memory is allocated already.
     async fn used_by_two(&self, service: &str) -> Result<(), Error> {
         for number in 0..USES {
             for task in self.two(service, number).await.0 {
@@ -313,8 +314,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// How long it takes until two clients have their answers, in nanoseconds. Where they wait for the disk it is the host's
-    /// time that counts: the shortest has least of that.
+    /// How long it takes until two clients have their answers, in nanoseconds. If they wait for the disk it is the
+    /// host's time that counts: the shortest has least of that.
     async fn length(&self, service: &str, number: usize) -> Result<u64, Error> {
         let mut length = u64::MAX;
         for _ in 0..MEASURED {
@@ -327,7 +328,7 @@ impl Campaign {
         Ok(length)
     }
 
-    /// Kills a service that serves nobody, and its next life at a point of the beginning.
+    /// Kills a service without clients, and then its next instance at a point of its start.
     async fn over_the_beginning(&self, course: &mut Course, point: u64) -> Result<(), Error> {
         let service = &course.service;
         if point == 0 {

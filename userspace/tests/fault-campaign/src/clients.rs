@@ -7,7 +7,7 @@ use capos_rt::Error;
 
 use crate::uses::Uses;
 
-/// Uses a service until it has answered. How many errors that took: none where the answer came before the kill, or the
+/// Uses a service until it has answered. How many errors that took: none if the answer came before the kill, or the
 /// call waited for the service's next life.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What the machine holds.
+//! The machine's usage.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,31 +12,31 @@ use capos_schema::system::SystemStatusClient;
 
 use crate::patience::Patience;
 
-/// How long nothing may have changed for the machine to be at rest, in nanoseconds, so many times in a row.
+/// The machine is at rest if nothing changes for this long, in nanoseconds, this many times in a row.
 const PAUSE: u64 = 20_000_000;
 const PAUSES: u32 = 10;
-/// A machine that is not at rest after so many looks never will be.
+/// A machine that is not at rest after this many checks never will be.
 const LOOKS: u32 = 5_000;
 
 /// The smallest block of the kernel's heap, in bytes.
 const BLOCK: u64 = 16;
-/// Of what would be lost with each kill, so much counts as lost: one of so many. The first process, which is not killed, has
-/// room for more or for less that is under way at once, which is 19 frames and 5 KiB of the kernel's heap, up or down.
+/// One lost unit per this many kills counts as a leak. The first process is not killed. What it has in flight may
+/// differ by 19 frames and 5 KiB of the kernel's heap, up or down.
 const SHARE: u64 = 3;
-/// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
+/// The most bytes that a kept page of a file takes there: a group of pages, and two nodes above it.
 const RECORD: u64 = 2 << 10;
 
-/// What was found at rest.
+/// The figures at rest.
 pub struct Rest {
-    /// What the machine holds.
+    /// The usage of the machine.
     figures: Figures,
-    /// Frames of each service that is killed. A process may have more of its own memory in one life than in another, by what
-    /// it did at the same time; what was its ends with it.
+    /// Frames of each service that is killed. A process may have more of its own memory in one instance than in
+    /// another, by concurrent events; that ends with it.
     services: Vec<(String, u64)>,
 }
 
 impl Rest {
-    /// What is held once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
+    /// The usage once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
     ///
     /// The service `own` is the one that kills.
     ///
@@ -51,7 +51,7 @@ impl Rest {
     ) -> Result<Self, Error> {
         let (mut last, mut same) = (Figures::now(status).await?, 0_u32);
         for _ in 0..LOOKS {
-            // That is answered after what others wait for now, however long the disk takes.
+            // That is answered after everything that others wait for now, however long the disk takes.
             patience.wait(disk.flush()).await??;
             clock.sleep(PAUSE).await;
             let now = Figures::now(status).await?;
@@ -67,14 +67,14 @@ impl Rest {
         Err(Error::new("the machine does not come to rest"))
     }
 
-    /// Frames that are nobody's who was killed: the kernel's, the first process's, the campaign's. What a service has put
-    /// aside for its own processes counts as in use.
+    /// Frames that do not belong to a service that was killed: those of the kernel, the first process and the campaign.
+    /// Reserved frames of a service count as in use.
     fn frames(&self) -> i64 {
         let own = self.services.iter().fold(0, |sum: u64, (_, frames)| sum.saturating_add(*frames));
         self.figures.frames.wrapping_sub(own).cast_signed()
     }
 
-    /// Whether frames were lost since then: one for each of so many kills of one service.
+    /// Whether frames were lost since `then`: at least one per [`SHARE`] kills.
     fn lost_frames(&self, then: &Self, kills: u64) -> bool {
         self.frames().saturating_sub(then.frames()) >= (kills / SHARE).cast_signed()
     }
@@ -86,7 +86,7 @@ impl Rest {
         now.heap_bytes.saturating_sub(then.heap_bytes) >= (kills / SHARE).saturating_mul(BLOCK).saturating_add(records)
     }
 
-    /// Where the services' frames differ, in words.
+    /// The differences between the services' frames, as text.
     fn difference(&self, before: &Self) -> String {
         let mut words = String::new();
         for ((name, now), (_, then)) in self.services.iter().zip(&before.services).filter(|(now, then)| now != then) {
@@ -108,7 +108,7 @@ impl fmt::Display for Rest {
     }
 }
 
-/// What was found at rest before a campaign, in it, and after it.
+/// The figures at rest before a campaign, in it, and after it.
 pub struct Ledger {
     before: Rest,
     /// With how often each service was killed since the one before.
@@ -116,18 +116,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Begins with what was found before the first kill.
+    /// Begins with the figures before the first kill.
     pub const fn new(before: Rest) -> Self {
         Self { before, later: Vec::new() }
     }
 
-    /// Notes what was found after so many more kills of each service.
+    /// Records what was found after `kills` more kills of each service.
     pub fn note(&mut self, rest: Rest, kills: u64) {
         self.later.push((rest, kills));
     }
 
-    /// Whether the machine holds at the end what it held before. What is lost is lost with each kill, so that it shows in
-    /// every part of the campaign; what a process that is not killed keeps for later, it keeps once.
+    /// Whether the machine holds at the end what it held before. A leak occurs with each kill, so that it shows in
+    /// every part of the campaign; memory that a surviving process keeps for later, it keeps once.
     pub fn agrees(&self) -> bool {
         let rests = core::iter::once(&self.before).chain(self.later.iter().map(|(rest, _)| rest));
         let in_every_part = |lost: fn(&Rest, &Rest, u64) -> bool| {
@@ -153,7 +153,7 @@ impl fmt::Display for Ledger {
     }
 }
 
-/// What the machine holds. It is at rest when this stays the same.
+/// The machine's usage. It is at rest when this stays the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Figures {
     /// Frames that are neither free nor pages of files, without those of the kernel's heap: how many these are depends on

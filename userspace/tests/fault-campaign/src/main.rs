@@ -1,12 +1,12 @@
 //! A fault-injection campaign: kills every service that runs, drivers among them, at a hundred points of the work that two
-//! clients have it do, as a fault would. After each kill the service is back, each client has seen one error at most, which
-//! says that the other side was gone, and its next request is answered; after all of them nothing is left of those that
-//! were killed.
+//! clients have it do, as a fault would. After each kill the service is back, each client has seen at most one error,
+//! which says that the other side was gone, and its next request is answered. After all of them, nothing is left of the
+//! killed processes.
 //!
 //! Its thread has the highest priority, so that it kills when it means to, whatever the service does there. It needs a
-//! machine whose clock counts instructions (`icount = true`): a point is the same in every run then, but where a disk is
-//! waited for, and time that nothing is done in costs little. Such a clock leaps over what nobody uses, so that a disk whose
-//! host is slow would seem to take longer than any driver has patience for: see [`patience`].
+//! machine whose clock counts instructions (`icount = true`): then a point is the same in every run, except during
+//! waits for a disk, and idle time costs little. Such a clock skips idle time, so a disk whose host is slow would seem
+//! to exceed every driver's limit: see [`patience`].
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;

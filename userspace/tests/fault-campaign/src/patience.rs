@@ -24,8 +24,8 @@ impl Patience {
         Ok(Self(thread))
     }
 
-    /// Waits for a future by doing nothing for as long as nobody has anything to do: time passes with what is done, and a
-    /// request that a disk has not answered ages no faster than the host's own disk lets it.
+    /// Waits for a future by running at the lowest priority. So time passes only with work done, and a request to a
+    /// disk ages no faster than the host's own disk permits.
     ///
     /// # Errors
     /// The thread's priority cannot be set.

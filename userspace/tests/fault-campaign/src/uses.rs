@@ -20,7 +20,7 @@ use capos_schema::terminal::{Span, Style, TerminalClient};
 
 /// How many uses of a service there are.
 pub const USES: usize = 10;
-/// A file of the medium, and how long what is read of it is.
+/// A file of the medium, and how much of it is read.
 const FILE: &str = "bin/shell";
 const PIECE: u32 = 32 << 10;
 /// The first four bytes of a program.
@@ -33,7 +33,7 @@ const READ: u32 = 128 << 10;
 /// A number that no method has.
 const NO_METHOD: u16 = 999;
 
-/// What the campaign holds of the services.
+/// The campaign's capabilities to the services.
 #[derive(Clone)]
 pub struct Uses {
     disk: BlockDeviceClient,
@@ -58,7 +58,7 @@ fn ensure(holds: bool, words: impl FnOnce() -> String) -> Result<(), CallError> 
     if holds { Ok(()) } else { Err(CallError::failed(words())) }
 }
 
-/// Calls what is not there: the service must say so. For one that does a single thing, and that for good.
+/// Calls a missing object: the service must report that. For one that does a single thing, and that for good.
 async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     match cap.call(interface, NO_METHOD, Message::default()).await {
         Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Unimplemented => Ok(()),
@@ -67,7 +67,7 @@ async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     }
 }
 
-/// What the model is asked.
+/// The question to the model.
 fn question() -> InferenceRequest {
     let message = ChatMessage { role: Role::User, content: "Say it.".into(), ..ChatMessage::default() };
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
@@ -97,7 +97,7 @@ impl Uses {
         })
     }
 
-    /// Whether there is work for this service. One that serves nobody is killed over its own beginning.
+    /// Whether there is work for this service. A service without clients is killed during its own start.
     pub fn known(service: &str) -> bool {
         matches!(
             service,
@@ -119,7 +119,7 @@ impl Uses {
     /// One use of a service by a client of this number.
     ///
     /// # Errors
-    /// As the service's; another kind than `disconnected` where the answer is wrong.
+    /// As the service's; another kind than `disconnected` if the answer is wrong.
     pub async fn one(&self, service: &str, number: usize, client: usize) -> Result<(), CallError> {
         let odd = !number.is_multiple_of(2);
         match service {
@@ -150,7 +150,7 @@ impl Uses {
         ensure(info.blocks > 0 && info.block_bytes > 0, || format!("a disk of {} blocks", info.blocks))
     }
 
-    /// The volume's descriptor and what lies behind it.
+    /// The volume's descriptor and the sectors after it.
     async fn disk_read(&self, disk: &BlockDeviceClient) -> Result<(), CallError> {
         let memory = self.account.create_memory(READ.into()).await?;
         let block_bytes = disk.info().await?.block_bytes.max(1);
@@ -174,7 +174,7 @@ impl Uses {
         self.disk_read(&disk).await
     }
 
-    /// It says so where a port has no drive.
+    /// It reports a port without a drive.
     async fn no_drive(&self, port: u32) -> Result<(), CallError> {
         match self.drives.open(port).await {
             Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => Ok(()),
@@ -285,7 +285,7 @@ impl Uses {
             };
             session.permissions(&[tool]).await?;
         } else {
-            // The broker has an answer under way then, which its worker goes on with.
+            // The broker has an answer in flight then, which its worker continues.
             let model = session.model("").await?.model;
             let answer = model.stream(&question()).await?;
             while !answer.next().await?.done {}

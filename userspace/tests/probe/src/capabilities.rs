@@ -9,7 +9,7 @@ use capos_schema::reflection;
 
 use crate::{Report, ensure};
 
-/// Lists what was given by name, and fails where the table holds anything that was not.
+/// Lists what was given by name, and fails if the table holds anything that was not.
 ///
 /// # Errors
 /// There is something else.

@@ -14,11 +14,11 @@ use crate::{Report, ensure};
 
 /// Tokens of each answer.
 const TOKENS: u32 = 12;
-/// Rounds that are measured, behind one that is not. An odd number, so that one is in the middle.
+/// Rounds that are measured, after one that is not. An odd number, so that one is in the middle.
 const ROUNDS: usize = 11;
 
-/// What all workers are asked. Of the likely tokens one is drawn, always in the same way: the likeliest ones of random weights
-/// soon repeat, and then an answer says little of what was computed.
+/// The question to all workers. Tokens are drawn, always in the same way: the likeliest ones of random weights soon
+/// repeat, and then an answer says little about the computation.
 fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, temperature: 0.05, nonce: Vec::from([4]), ..request("Say a sentence.") }
 }
@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// Shares of so many rounds in hundredths, and what the one in the middle is.
+/// The median of shares in percent, and a text with all of them.
 fn middle(shares: &[u64]) -> (u64, String) {
     let mut sorted = shares.to_vec();
     sorted.sort_unstable();
@@ -72,8 +72,9 @@ fn middle(shares: &[u64]) -> (u64, String) {
     (median, format!("median of {shares:?}"))
 }
 
-/// Three workers of one model, of which one has two threads, answer the same alternately: the one with one thread, the one
-/// with two, and both with one at once, which tells what two processors are good for where nothing waits for anything.
+/// Three workers of one model, one of them with two threads, answer the same in turns: the one with one thread, the one
+/// with two, and both single-threaded ones at once. The last measures what two processors add if no thread waits for
+/// another.
 ///
 /// # Errors
 /// An answer is another one than the first, or shorter than asked.

@@ -10,7 +10,7 @@ use capos_schema::models::{ModelCatalogClient, ModelInfo, TextEmbedderClient};
 
 use crate::{Report, ensure};
 
-/// What the host computes (`userspace/lib/inference/tests/guest.rs`): a model, a text and numbers in a line.
+/// The host's results (`userspace/lib/inference/tests/guest.rs`): a model, a text and numbers in a line.
 const VECTORS: &str = include_str!("../../../../tests/scenarios/embedder/vectors.txt");
 /// How far a vector of length one may be from the host's: kernels that keep keys and values as bytes round them.
 const TOLERANCE: f32 = 2e-2;
@@ -45,7 +45,7 @@ async fn vectors_are_those_of_the_host(embedder: &TextEmbedderClient, model: &st
     Ok(())
 }
 
-/// What is said of a model that only embeds.
+/// The description of a model that only embeds.
 fn is_described(info: &ModelInfo, arch: &str) -> Result<(), Error> {
     let good = info.arch == arch
         && info.backend == "local-embedder"
@@ -61,7 +61,7 @@ fn why<T>(result: Result<T, capos_schema::cap::CallError>) -> String {
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-/// What does not fit is refused in words and never cut.
+/// Texts that do not fit are rejected with an error message and never cut.
 async fn what_does_not_fit_is_refused(embedder: &TextEmbedderClient) -> Result<(), Error> {
     for (texts, words) in [
         (vec!["a ".repeat(63)], "text 1 has 65 tokens, and the model takes 64; divide it"),
@@ -74,7 +74,7 @@ async fn what_does_not_fit_is_refused(embedder: &TextEmbedderClient) -> Result<(
     ensure(embedder.embed(&[]).await?.is_empty(), "of no texts it makes vectors")
 }
 
-/// While texts are embedded others are served, and whoever goes away is worked for no more.
+/// While texts are embedded others are served, and work for a caller that leaves is dropped.
 async fn others_are_served(embedder: &TextEmbedderClient) -> Result<(), Error> {
     let many = vec!["water the plants on monday and feed a cat before you go home".to_string(); 256];
     let info = match capos_rt::select(embedder.embed(&many), embedder.info()).await {
@@ -95,7 +95,7 @@ async fn others_are_served(embedder: &TextEmbedderClient) -> Result<(), Error> {
     }
 }
 
-/// What the embedders of the scenario make of texts.
+/// The results of the scenario's embedders.
 ///
 /// # Errors
 /// What does not hold.
@@ -114,7 +114,7 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
         vectors_are_those_of_the_host(&embedder, name).await?;
         what_does_not_fit_is_refused(&embedder).await?;
         others_are_served(&embedder).await?;
-        // B11: whoever opens it again is served by the same worker.
+        // B11: the same worker serves a second opening.
         vectors_are_those_of_the_host(&catalog.open_embedder(&model.id).await?, name).await?;
         let why = why(catalog.open_language_model(&model.id).await);
         ensure(why.contains("embeds texts and writes none"), format!("opened as a language model it says {why:?}"))?;

@@ -19,7 +19,7 @@ use crate::{Report, ensure};
 /// Tokens of the answers that are compared.
 const TOKENS: u32 = 24;
 
-/// What the model is asked, on the host too (`userspace/lib/inference/tests/guest.rs`).
+/// The question to the model, on the host too (`userspace/lib/inference/tests/guest.rs`).
 fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..request("Say a sentence.") }
 }
@@ -59,13 +59,13 @@ async fn threads_change_nothing(env: &Env, model: &ModelInfo, report: &Report) -
     let Some(first) = said.first() else { return Err(Error::new("nothing was said")) };
     let cut = first.finish_reason == FinishReason::Length && first.usage.completion_tokens == TOKENS;
     ensure(cut, format!("it ended as {:?}", first.usage))?;
-    // Of a request that was answered before the model has less to read, and the usage is the same.
+    // For a request that was answered before, the model has less to read, and the usage is the same.
     ensure(said.iter().all(|other| other == first), format!("the answers differ: {said:?}"))?;
     report.line("one thread and two say the same");
     Ok(first.message.content.clone())
 }
 
-/// B01, B09: streams add up, alone and beside each other; stop sequences and schemas are heeded.
+/// B01, B09: the pieces of streams add up, alone and in parallel; stop sequences and schemas are respected.
 async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &Report) -> Result<(), Error> {
     let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
     let alone = model.complete(&other).await?.message.content;
@@ -148,8 +148,8 @@ async fn reading_can_be_cancelled(model: &LanguageModelClient, report: &Report) 
 /// Tokens of an answer that is cancelled long before its end.
 const LONG: u32 = 2048;
 
-/// C11, B02: an answer that is cancelled while the model writes ends behind what was said, others are served meanwhile, and
-/// what goes on beside it is not touched.
+/// C11, B02: an answer that is cancelled while the model writes ends after the text so far. Others are served
+/// meanwhile, and a concurrent answer is unaffected.
 async fn writing_can_be_cancelled(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
     let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
     let alone = model.complete(&other).await?.message.content;
@@ -191,7 +191,7 @@ async fn chance_follows_the_request(model: &LanguageModelClient, said: &str, rep
     ensure(answer(with(1.0, &[7])).await? == drawn, "the same nonce makes another answer")?;
     let others = [answer(with(1.0, &[8])).await?, answer(with(1.0, &[8; 16])).await?];
     ensure(!others.contains(&drawn) && others.first() != others.last(), "other nonces make the same answer")?;
-    // Where it is cold, what is likeliest is nearly certain; where it is hot, everything is as likely.
+    // If it is cold, what is likeliest is nearly certain; if it is hot, everything is as likely.
     let cold = answer(with(0.000_1, &[7])).await?;
     ensure(cold == said, format!("with a temperature of nearly 0 it said {cold:?}"))?;
     ensure(answer(with(50.0, &[7])).await? != drawn, "a higher temperature makes no difference")?;
@@ -215,7 +215,7 @@ async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Re
     ensure(second.model.complete(&short).await? == said, "the second worker says something else")?;
     let two = status.statistics().await?;
     let (more, misses) = (lost(&one, &two), two.cache_misses.saturating_sub(one.cache_misses));
-    // Its text comes from the medium once more where it was evicted, and its weights from nowhere.
+    // Its text comes from the medium once more if it was evicted, and its weights from nowhere.
     ensure(more <= 2 * OWN && more < pages, format!("the second worker took {more} frames more"))?;
     ensure(forge.frames().await? == frames, "the weights lie in other frames now")?;
     let own = second.account.usage().await?.usage.frames;
@@ -241,7 +241,7 @@ pub async fn named(env: &Env, titles: &[&str]) -> Result<Vec<ModelInfo>, Error> 
     titles.iter().map(find).collect()
 }
 
-/// What a model answers, and how its file is described.
+/// A model's answer, and the description of its file.
 ///
 /// # Errors
 /// What does not hold.
@@ -260,7 +260,7 @@ pub async fn answers(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What two workers of a model share.
+/// The shared part of two workers of a model.
 ///
 /// # Errors
 /// What does not hold.
@@ -271,8 +271,8 @@ pub async fn weights(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a token costs: instructions, on a machine that counts those. `capos bench-token` compares them with what the same
-/// answers cost on Linux (`tools/infer/src/token_cost.rs`).
+/// The cost of a token: instructions, on a machine that counts those. `capos bench-token` compares them with the cost
+/// of the same answers on Linux (`tools/infer/src/token_cost.rs`).
 ///
 /// # Errors
 /// What does not hold.
@@ -282,7 +282,7 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
     for numbers in named(env, &["numbers"]).await? {
         let worker = Forge::of(env, &numbers.id).await?.worker(1).await?;
         let mut costs = Vec::new();
-        // The first answer makes what both others go on from: the pages are there, and the prompt has been read.
+        // Both others continue from the first answer: the pages are there, and the prompt has been read.
         for most in [LONG, SHORT, LONG] {
             let request = InferenceRequest { max_tokens: most, ..request("Say a sentence.") };
             let from = count();
@@ -303,15 +303,16 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
 /// Pages that come in with the one that is asked for.
 const WINDOW: u64 = 32;
 
-/// A model that is large beside the machine's memory: it answers, and the same again. Where `fits`, what one answer read
-/// is still there for the next; otherwise pages were given up meanwhile, and are read and verified once more.
+/// A model that is large compared with the machine's memory: it answers, and the same again. If `fits`, the pages that
+/// one answer read are still there for the next; otherwise they were evicted meanwhile, and are read and verified once
+/// more.
 ///
 /// # Errors
 /// What does not hold.
 pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> {
     let status = env.cap::<SystemStatusClient>("status")?;
     for large in named(env, &["large"]).await? {
-        // Each request goes to a worker of its own, so that the prompt is read anew.
+        // Each request goes to a worker of its own, so that the prompt is processed again.
         let sentence = request("The quick brown fox jumps over the lazy dog; 0123456789.");
         let asked = InferenceRequest { max_tokens: 4, ..sentence };
         let forge = Forge::of(env, &large.id).await?;
@@ -336,7 +337,7 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
             "of {windows} windows of {WINDOW} pages {one} came in for an answer, and {two} for the same answer again"
         );
         ensure(*one > windows / 6, format!("{told}: it read too little of its weights"))?;
-        // The worker's own text is read again in either case where memory is short.
+        // The worker's own text is read again in either case if memory is short.
         ensure(if fits { *two < one / 50 } else { *two > one / 4 }, told.clone())?;
         report.line(&told);
     }
@@ -346,7 +347,7 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
 
 /// Tokens that the file of the model `wide` says.
 const OF_FILE: u32 = 8192;
-/// Bytes that a worker would have by its file's size alone, beside the 64 MiB of every worker: an eighth of it.
+/// Bytes that a worker would have by its file's size alone, besides the 64 MiB of every worker: an eighth of it.
 const BY_FILE: u64 = 8;
 
 /// A07: a model has as long a conversation as the machine has memory for, the catalog says how long that is, and it has room.
@@ -384,7 +385,7 @@ pub async fn whole_context(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What does not come to an answer.
+/// Prompts that get no answer.
 ///
 /// # Errors
 /// What does not hold.

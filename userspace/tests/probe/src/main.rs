@@ -1,8 +1,9 @@
-//! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
-//! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
-//! `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and `engine-ends` models that the engine runs,
-//! `decoding` how fast one of them writes with one thread and with two, `embedders` those that embed texts, `two-sessions`
-//! two sessions that talk to one model. What does not hold ends it with an error that says so.
+//! Checks the system from inside, for tests. The argument selects one: `capabilities` checks those it holds, `sharing`
+//! a file's memory shared with another process, `workers` two workers of a model, `models` the model service.
+//! `engine-answers`, `engine-weights`, `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and
+//! `engine-ends` check models that the engine runs. `decoding` measures one of them with one thread and with two.
+//! `embedders` checks models that embed texts, and `two-sessions` two sessions that talk to one model. A failed check
+//! ends it with an error that says which.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -24,7 +25,7 @@ use core::cell::RefCell;
 use capos_rt::{Context, Env, Error};
 use capos_schema::system::StandardClient;
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 pub struct Report(RefCell<String>);
 

@@ -14,7 +14,7 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 
 use crate::{Report, ensure};
 
-/// What a person says alone.
+/// A request with one message of a person.
 pub fn request(text: &str) -> InferenceRequest {
     let message = ChatMessage { role: Role::User, content: text.to_string(), ..ChatMessage::default() };
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
@@ -23,7 +23,7 @@ pub fn request(text: &str) -> InferenceRequest {
 /// A stream put together again.
 #[derive(Default)]
 pub struct Whole {
-    /// What was said.
+    /// The text.
     pub text: String,
     calls: Vec<(String, String, String)>,
     /// How it ended.
@@ -70,7 +70,7 @@ fn with_tools(text: &str, names: &[&str]) -> InferenceRequest {
     InferenceRequest { tools: names.iter().map(tool).collect(), ..request(text) }
 }
 
-/// B01, B08, B09, B15: what is streamed adds up to the response, and the same request gives the same again.
+/// B01, B08, B09, B15: the streamed pieces add up to the response, and the same request gives the same again.
 async fn streams_add_up(model: &LanguageModelClient) -> Result<(), Error> {
     let cases = [
         (request("Say a sentence."), FinishReason::Stop),
@@ -116,7 +116,7 @@ async fn requests_are_heeded(model: &LanguageModelClient) -> Result<(), Error> {
     ensure(with.message.content == "Yes." && without.message.content == "No.", "the tools made no difference")
 }
 
-/// B07: temperature, response schema and nonce reach the backend as they were sent; a script tells them apart.
+/// B07: temperature, response schema and nonce reach the backend as they were sent; a script distinguishes them.
 async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error> {
     let answer = async |request: InferenceRequest| Ok::<_, Error>(model.complete(&request).await?.message);
     for (temperature, expected) in [(0.0, "It is cold."), (0.75, "It is warm."), (0.5, "It is some other way.")] {
@@ -142,7 +142,7 @@ async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error>
     Ok(())
 }
 
-/// B18: what does not keep to the response schema is an error in words, streamed or not.
+/// B18: an answer that violates the response schema is an error with a message, streamed or not.
 async fn formless_answers_are_errors(model: &LanguageModelClient, schema: String) -> Result<(), Error> {
     let formless = InferenceRequest { response_schema: schema, ..request("How warm is it?") };
     let complete = model.complete(&formless).await.err();
@@ -194,7 +194,7 @@ async fn readers_may_be_slow(model: &LanguageModelClient, words: usize) -> Resul
     ensure(text == model.complete(&request).await?.message.content, "the words came in another order")
 }
 
-/// What every backend keeps to; `words` is how long its long answer is.
+/// The contract of every backend; `words` is how long its long answer is.
 async fn contract(model: &LanguageModelClient, words: usize) -> Result<(), Error> {
     streams_add_up(model).await?;
     requests_are_heeded(model).await?;
@@ -219,10 +219,10 @@ async fn backends_are_alike(one: &LanguageModelClient, other: &LanguageModelClie
     Ok(())
 }
 
-/// Where the second model lies.
+/// Where the second model is.
 const SECOND: &str = "boot/models/second.gguf";
 
-/// What it takes to load a model.
+/// The parts of a model for loading it.
 struct Parts {
     source: ReadOnlyFileClient,
     tree: ReadOnlyFileClient,
@@ -241,7 +241,7 @@ impl Parts {
     }
 }
 
-/// B06: models are unloaded and loaded, and what is not what was signed, or not what is said of it, is refused.
+/// B06: models are unloaded and loaded, and a model that differs from its signature or its description is rejected.
 async fn models_come_and_go(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,
@@ -286,7 +286,7 @@ async fn models_come_and_go(
     ensure(again.info().await? == *second, "it does not answer as itself")
 }
 
-/// B06, B16: the backend policy is in force for open models too, and what is asked beyond it is cut and told.
+/// B06, B16: the backend policy is in force for open models too, and requests beyond it are cut and reported.
 async fn policies_are_heeded(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,
@@ -323,7 +323,8 @@ async fn policies_are_heeded(
     ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")
 }
 
-/// B06: what is said while a worker is starting holds for it too, and a model that two open at once has one worker.
+/// B06: a policy that is set while a worker is starting holds for it too, and a model that two open at once has one
+/// worker.
 async fn starting_workers_heed_too(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,
@@ -371,7 +372,7 @@ async fn starting_workers_heed_too(
     ensure(loaded == second.id, "it came back as another one")
 }
 
-/// B21: whoever opens a model does not end another one that is just being opened, and that nobody holds yet.
+/// B21: opening a model does not end another one that is being opened and has no holder yet.
 async fn openings_do_not_meet(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,

@@ -20,9 +20,9 @@ use crate::{Report, ensure};
 
 /// Tokens of each answer.
 const TOKENS: u32 = 12;
-/// Tokens of one that is far from its end when another one has come to its own.
+/// Tokens of one that is far from its end when another one has ended.
 const LONG: u32 = 2048;
-/// Somebody who logs in, and what they say, turn by turn.
+/// A person who logs in, and what they say, turn by turn.
 pub struct Person {
     name: &'static str,
     pub first: &'static str,
@@ -60,7 +60,7 @@ impl Talk {
         self.answer(TOKENS).await
     }
 
-    /// An answer of so many tokens at most to what was said so far.
+    /// An answer of at most `max_tokens` tokens to the conversation so far.
     async fn answer(&self, max_tokens: u32) -> Result<TokenStreamClient, Error> {
         let messages = self.messages.clone();
         let asked = InferenceRequest { messages, max_tokens, ..InferenceRequest::default() };
@@ -80,7 +80,7 @@ impl Talk {
     }
 }
 
-/// An answer as it comes.
+/// An answer, piece by piece.
 #[derive(Default)]
 struct Answer {
     text: String,
@@ -145,7 +145,7 @@ async fn neither_waits(one: &mut Talk, two: &mut Talk) -> Result<(), Error> {
     ensure(good, format!("beside a long answer, which ended as {end:?}, it said {short:?}"))
 }
 
-/// One person's turns, with nobody else: the answers.
+/// One person's turns, without other sessions: the answers.
 async fn alone(talk: &mut Talk, person: &Person) -> Result<Vec<String>, Error> {
     talk.messages.clear();
     let mut answers = Vec::new();
@@ -164,7 +164,7 @@ async fn conversations_are_their_own(broker: &AuthorityBrokerClient, model: &Mod
     neither_waits(&mut one, &mut two).await?;
     one.session.end().await?;
     let of_grace = alone(&mut two, &GRACE).await?;
-    // What was said before makes a difference.
+    // Earlier messages make a difference.
     let forgotten = two.ask(GRACE.then).await?;
     two.session.end().await?;
     let mut one = Talk::begin(broker, &ADA, model).await?;
@@ -180,7 +180,7 @@ async fn conversations_are_their_own(broker: &AuthorityBrokerClient, model: &Mod
     ensure(second.last() != Some(&forgotten), format!("whatever was said before it says {forgotten:?}"))
 }
 
-/// A04: what a second session takes of a model that is large beside it, and in which frames the weights lie then.
+/// A04: what a second session costs next to a large model, and in which frames the weights are then.
 async fn weights_are_shared(
     env: &Env,
     broker: &AuthorityBrokerClient,
@@ -212,8 +212,8 @@ fn took(end: Option<&StreamChunkFinish>) -> u64 {
     end.map_or(0, |end| u64::from(end.usage.prompt_tokens).saturating_add(u64::from(end.usage.completion_tokens)))
 }
 
-/// B16: each session has its tokens and no others, and whoever holds its model has nothing to say about how many it used.
-/// When they are used up no answer begins, the session gets no other model, and it is told; a session beside it goes on.
+/// B16: each session has its own tokens, and a holder of its model cannot change how many were used. When they are used
+/// up, no answer begins, the session gets no other model, and it gets an error that says so. Another session continues.
 async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let one = Talk::begin(broker, &ADA, model).await?;
     let mut two = Talk::begin(broker, &GRACE, model).await?;
@@ -237,7 +237,7 @@ async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) 
         };
         used = used.saturating_add(took(prompt.as_ref()));
         answers = answers.saturating_add(1);
-        // An answer is cut to what is left. The prompt that was read for it may go beyond.
+        // An answer is cut to the remaining tokens. The prompt that was read for it may go beyond.
         let beyond = used.saturating_sub(quota);
         let of_prompt = prompt.map_or(0, |end| u64::from(end.usage.prompt_tokens));
         ensure(
@@ -273,13 +273,13 @@ async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) 
 /// Answers of one session that can be under way at once.
 const ANSWERS: usize = 4;
 
-/// B16: an answer that nobody reads to its end is counted, so many can be under way and no more, and requests that are as
-/// long as can be are refused before they are too many for the broker.
+/// B16: an answer that is not read to its end is counted, and the number in flight is limited. Requests of the greatest
+/// length are rejected before they exhaust the broker.
 async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let one = Talk::begin(broker, &ADA, model).await?;
     let quota = one.session.remaining().await?;
     let text = "Say a sentence. ".repeat(16);
-    // What answers that are under way may take is taken until they end, so nobody can have all of it twice.
+    // Tokens for answers in flight are reserved until these end, so a session cannot use them twice.
     let greedy = InferenceRequest { max_tokens: LONG, ..request("Hi") };
     let mut all = Vec::new();
     let refused = loop {
@@ -303,7 +303,7 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     let more = why(begin().await);
     ensure(more.contains("4 answers of this session are under way"), format!("a fifth answer: {more:?}"))?;
     drop(held);
-    // Whoever asks next finds that nobody holds the others.
+    // The next request finds that the others have no holder.
     let mut unread = Vec::from([one.model.stream(&asked).await?]);
     let before = one.session.remaining().await?;
     let least = (text.len() as u64 / 16).saturating_mul(ANSWERS as u64);

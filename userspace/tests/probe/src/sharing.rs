@@ -1,4 +1,4 @@
-//! The pages of a file are read once, and shared by all who map it.
+//! The pages of a file are read once, and shared by all processes that map it.
 
 use alloc::format;
 use alloc::vec::Vec;

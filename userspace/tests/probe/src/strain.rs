@@ -1,5 +1,5 @@
-//! What whoever holds a session's capabilities can ask of the broker, and what a worker can keep it from: neither ends it, nor
-//! what others have of it.
+//! A session holder's possible requests to the broker, and a worker's possible obstructions. Neither ends the broker,
+//! nor affects other sessions.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -32,7 +32,8 @@ const OF_QUESTIONS: usize = 16_000;
 const OF_REQUESTS: usize = 130_000;
 /// Bytes of a question's arguments.
 const ARGUMENTS: usize = 64 << 10;
-/// Bytes of a conversation that is nearly as long as a request can be, and of one that another session still sends beside it.
+/// Bytes of a conversation that is nearly as long as a request can be, and of one that another session can still send
+/// at the same time.
 const LONGEST: usize = 1000 << 10;
 const LONG: usize = 160 << 10;
 /// Bytes in memory of one message of a conversation.
@@ -44,18 +45,18 @@ const HELD: usize = 16;
 /// Models that one session can hold, and sessions that can be open at once.
 const MODELS: usize = 4;
 const SESSIONS: usize = 16;
-/// KiB that the broker takes with one session and nothing under way: half of what is reckoned with besides calls, since there
+/// KiB that the broker takes with one session and nothing under way: half of its estimate besides calls, since there
 /// may be sixteen, and buffers that wait for calls.
 const AT_REST: u64 = 1536 + 1536;
 /// Tokens of each of those under way.
 const TOKENS: u32 = 24;
 
-/// A request whose answer takes little of what the session has.
+/// A request whose answer takes little of the session's tokens.
 fn request(text: &str) -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..models::request(text) }
 }
 
-/// Parameters of which the first field is a list, or is a struct whose first field is one, with so many elements of nothing.
+/// Parameters whose first field is a list, or a struct whose first field is one, with `elements` elements of no size.
 fn of_nothing(words: usize, in_struct: bool, size: u64, elements: usize) -> Message {
     let pointer: u64 = 1 << 48;
     let mut head = Vec::from([pointer]);
@@ -98,7 +99,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
         let asked = (LanguageModelClient::INTERFACE_ID, method);
         refused(one.model.as_cap(), asked, &messages, "InferenceRequest.messages").await?;
     }
-    // As many as may be, which would be more on their way to the worker than a message can be.
+    // As many as are permitted, which together exceed the longest message to the worker.
     let most = OF_REQUESTS.saturating_mul(8 * 4) / CHAT_MESSAGE;
     let messages = of_nothing(OF_REQUESTS, true, 6, most);
     let calls = (0..6).map(|_| one.model.as_cap().call(LanguageModelClient::INTERFACE_ID, STREAM, messages.clone()));
@@ -108,7 +109,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
             && refused.iter().any(|why| why.contains("larger than the limit")),
         format!("{most} messages of nothing: {refused:?}"),
     )?;
-    // Of arguments nothing is kept but what is looked for, however many values they are.
+    // Only the wanted members of arguments are kept, however many values they have.
     for arguments in ["{},", "[", "{\"a\":"].map(|value| format!("[{}", value.repeat(ARGUMENTS / value.len()))) {
         let question = ToolQuestion { tool: "write_file".into(), arguments, ..ToolQuestion::default() };
         one.session.review(&question).await?;
@@ -122,7 +123,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
 /// A call that is made, and looked at again later.
 type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, CallError>> + 'a>>;
 
-/// Makes a call; none where it has ended, which it should not have.
+/// Makes a call; none if it has ended, which it should not have.
 fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option<Asked<'a, T>> {
     let mut call: Asked<'a, T> = Box::pin(call);
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -131,9 +132,9 @@ fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option
     }
 }
 
-/// A worker that answers nothing any more keeps nobody from asking others: what waits for it can be given up or cancelled, and
-/// then it no longer counts. Somebody who talks to another model meanwhile notices nothing. It leaves a cancel unanswered, so
-/// another worker takes its place, which answers what waited for it.
+/// A worker that stops answering does not block other requests: those that wait for it can be given up or cancelled,
+/// and then no longer count. A session with another model meanwhile notices nothing. It leaves a cancel unanswered, so
+/// another worker replaces it and answers the waiting requests.
 async fn a_deaf_worker_keeps_nobody(
     env: &Env,
     broker: &AuthorityBrokerClient,
@@ -143,7 +144,7 @@ async fn a_deaf_worker_keeps_nobody(
     let one = Talk::begin(broker, &ADA, deaf).await?;
     let mut two = Talk::begin(broker, &GRACE, talking).await?;
     let other = one.session.model(&talking.id).await?.model;
-    // One that has begun, whose next piece never comes; the requests behind it are never answered.
+    // One that has begun, whose next piece never comes; the requests after it are never answered.
     let first = one.model.stream(&request("Go deaf.")).await?;
     ensure(matches!(first.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so")?;
     let hello = request("Hello?");
@@ -155,17 +156,17 @@ async fn a_deaf_worker_keeps_nobody(
         format!("{} wait for a deaf worker, and one more is told {more:?}", asked.len()),
     )?;
     ensure(!two.ask(GRACE.first).await?.is_empty(), "nothing is answered beside a deaf worker")?;
-    // One that was cancelled, though its holder goes on to read it.
+    // A cancelled one, though its holder continues to read it.
     first.cancel().await?;
     ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
     asked.extend(begin(one.model.stream(&hello)));
     ensure(!why(other.stream(&hello).await).is_empty(), "five answers are under way")?;
-    // The read that waits for the deaf worker ends all the same.
+    // The read that waits for the deaf worker still ends.
     let end = read.await?;
     let cancelled = matches!(&end.chunk, StreamChunk::Finish(finish) if finish.reason == FinishReason::Cancelled);
     ensure(end.done && cancelled, format!("a cancelled answer of a deaf worker ends with {end:?}"))?;
     ensure(why(first.next().await).contains("has ended"), "it goes on behind its end")?;
-    // All that nobody waits for any more.
+    // Requests without a waiting caller.
     drop((first, asked));
     let mut held = Vec::new();
     for _ in 0..ANSWERS {
@@ -178,11 +179,11 @@ async fn a_deaf_worker_keeps_nobody(
     let replaced = records(env, "broker.decision", "replaced: its worker has not answered a cancel for 30 s").await?;
     let ended = records(env, "worker.replaced", &deaf.id).await?;
     ensure((replaced, ended) == (1, 1), format!("{replaced} records of the broker and {ended} of a worker's end"))?;
-    // The next one is as deaf, and nobody gives its answer up.
+    // The next one stops answering, too, and its answer is not given up.
     let again = one.model.stream(&request("Go deaf.")).await?;
     ensure(matches!(again.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so again")?;
     let read = begin(again.next()).ok_or_else(|| Error::new("a deaf worker answers"))?;
-    // What waits for it may be as long as a request can be: it takes no more of the broker than leaves room to others.
+    // A waiting request may have the greatest length: it leaves room in the broker for others.
     let longest = request(&"Hear me. ".repeat(LONGEST / 9));
     let waits = begin(one.model.stream(&longest)).ok_or_else(|| Error::new("a deaf worker answers"))?;
     let mortal = two.session.model(&answering.id).await?.model;
@@ -192,7 +193,7 @@ async fn a_deaf_worker_keeps_nobody(
     let more = why(one.model.stream(&longest).await);
     ensure(more.contains("what this session has under way"), format!("two of the longest requests: {more:?}"))?;
     drop((waits, mortal));
-    // What was sent to the deaf worker was used, though nobody knows how much of it was read.
+    // What was sent to the deaf worker counts as used, though it is unknown how much of it was read.
     let prompt = "Are you there? ".repeat(64);
     let least = 2 * prompt.len() as u64 / 16;
     let prompt = request(&prompt);
@@ -226,7 +227,7 @@ async fn records(env: &Env, kind: &str, wanted: &str) -> Result<usize, Error> {
     }
 }
 
-/// A model whose worker is gone answers the next request all the same, whole or in pieces, and the audit log has it.
+/// A model whose worker has ended still answers the next request, whole or in pieces, and the audit log records it.
 async fn a_worker_that_is_gone_is_replaced(
     env: &Env,
     broker: &AuthorityBrokerClient,
@@ -260,7 +261,7 @@ async fn a_worker_that_is_gone_is_replaced(
     Ok(one.session.end().await?)
 }
 
-/// Who changes to another model reads on what the last one says, and asks both.
+/// A session that changes to another model reads on the answer of the last one, and asks both.
 async fn an_answer_outlasts_a_change_of_models(
     broker: &AuthorityBrokerClient,
     first: &ModelInfo,
@@ -280,7 +281,7 @@ async fn an_answer_outlasts_a_change_of_models(
     )?;
     ensure(one.session.remaining().await? > 0, "nothing is left")?;
     drop(begun);
-    // Answers that were cancelled can be read on, so they are kept as long as they are held: not as many as somebody likes.
+    // Cancelled answers can be read on, so they are kept as long as they are held: in limited number.
     let mut kept = Vec::new();
     let refused = loop {
         match other.stream(&request("Hello?")).await {
@@ -300,7 +301,7 @@ async fn an_answer_outlasts_a_change_of_models(
     Ok(one.session.end().await?)
 }
 
-/// Neither models of a session nor sessions are as many as somebody likes; those that are let go of make place for others.
+/// Models of a session and sessions are limited in number; released ones make room for others.
 async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let mut sessions = Vec::new();
     let refused = loop {
@@ -315,7 +316,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
         format!("{} sessions are open: {refused:?}", sessions.len()),
     )?;
     let one = sessions.pop().ok_or_else(|| Error::new("none"))?;
-    // What a session that nobody holds was given is gone with it, once the broker has looked.
+    // Grants of a session without a holder end with it, once the broker has checked.
     let gone = sessions.pop().ok_or_else(|| Error::new("none"))?;
     let (kept, kept_model) = (gone.bundle().await?, gone.model(&model.id).await?.model);
     drop((gone, sessions));
@@ -353,7 +354,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
     Ok(one.end().await?)
 }
 
-/// The broker takes no more, in KiB, than it is reckoned to (`capos_broker::room`).
+/// The broker uses no more memory, in KiB, than its estimate (`capos_broker::room`).
 async fn at_rest(env: &Env, most: u64) -> Result<(), Error> {
     let services = env.cap::<SystemStatusClient>("status")?.services().await?;
     let broker = services.iter().find(|service| service.name == "broker");

@@ -22,15 +22,15 @@ use crate::{Report, ensure};
 
 /// Frames that a worker may take besides the weights' pages: its text, heap, stack, rings and page tables.
 pub const OWN: u64 = 1024;
-/// Frames that are asked about at a time: as many as one call may name.
+/// Frames per query: as many as one call may name.
 const BATCH: u32 = 512;
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// What a worker may hold.
+/// A worker's permitted capabilities.
 const LIMITS: Limits =
     Limits { frames: 8192, capabilities: 128, threads: 2, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 
-/// What workers of a model are started with.
+/// The means to start workers of a model.
 pub struct Forge {
     spawner: ProcessSpawnerClient,
     account: ResourceAccountClient,
@@ -43,15 +43,15 @@ pub struct Forge {
     script: ReadOnlyFileMemoryResults,
 }
 
-/// A worker beside the catalog's.
+/// A worker besides the catalog's.
 pub struct Worker {
     /// The process.
     pub process: ProcessClient,
-    /// What it may use.
+    /// Its account.
     pub account: ResourceAccountClient,
-    /// What it serves.
+    /// The model that it serves.
     pub model: LanguageModelClient,
-    /// What the model's capability derives from.
+    /// The source of the model's capability.
     _endpoint: EndpointClient,
 }
 
@@ -65,7 +65,7 @@ fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
 }
 
 impl Forge {
-    /// What it takes for workers of this model.
+    /// The means to start workers of this model.
     pub async fn of(env: &Env, model: &str) -> Result<Self, Error> {
         let weights = env.cap::<ModelAdminClient>("admin")?.weights(model).await?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl Forge {
         })
     }
 
-    /// Starts a worker with so many threads.
+    /// Starts a worker with this many threads.
     pub async fn worker(&self, threads: u32) -> Result<Worker, Error> {
         let endpoint = self.account.create_endpoint().await?;
         let client = endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await?;
@@ -118,9 +118,9 @@ impl Forge {
 }
 
 impl Worker {
-    /// Has the worker read every byte of its weights, and gives what it says of them.
+    /// Has the worker read every byte of its weights, and returns its report.
     async fn reads_its_weights(&self) -> Result<String, Error> {
-        // The endpoint outlives the worker: whoever asks a dead one would wait for ever.
+        // The endpoint outlives the worker: a caller of a dead one would wait for ever.
         let asked = request("Read your weights.");
         match capos_rt::select(self.model.complete(&asked), self.process.wait()).await {
             Either::First(response) => Ok(response?.message.content),
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// How much of the processor the worker takes for so many milliseconds, in percent.
+    /// How much processor time the worker uses during `milliseconds`, in percent.
     async fn share(&self, milliseconds: u64) -> Result<u64, Error> {
         let used = async || Ok::<_, Error>(self.account.usage().await?.usage.cpu_nanoseconds);
         let (start, before) = (capos_rt::now()?, used().await?);

@@ -1,4 +1,4 @@
-//! Sleeps for the seconds of its first argument and says so, to its launcher and, where it was given one, on the
+//! Sleeps for the seconds of its first argument and reports that, to its launcher and, if it was given one, on the
 //! terminal: a program for tests of time limits and Ctrl-C. `fail` as its first argument makes it fail at once.
 #![cfg_attr(capos_guest, no_std, no_main)]
 

@@ -1,5 +1,5 @@
-//! Runs upstream test programs, each in a process of its own, one after another, and logs what they say. Which ones,
-//! the file `suites.jsonl` of the boot medium tells. Each program is first asked for its tests, then runs them.
+//! Runs upstream test programs, each in a process of its own, one after another, and logs what they say. The file
+//! `suites.jsonl` of the boot medium names them. Each program is first asked for its tests, then runs them.
 //!
 //! Each line begins with a word that no test program can write: `suite` begins one, `said` is a line of it, `ended`
 //! says how it ended, `done` that all have been run.
@@ -27,11 +27,11 @@ use serde::Deserialize;
 
 use output::Output;
 
-/// What is to be run, on the boot medium: a JSON object in each line.
+/// The programs to run, on the boot medium: a JSON object in each line.
 const PLAN: &str = "suites.jsonl";
 /// Bytes of one read of it.
 const PIECE: u32 = 32 << 10;
-/// The debug-exit device, and what says that everything was run.
+/// The debug-exit device, and the value that means that everything was run.
 const EXIT_PORT: u16 = 0xf4;
 const DONE: u32 = 0x10;
 /// Nanoseconds of a second.
@@ -56,7 +56,7 @@ struct Runner {
     clock: Clock,
     log: DebugLogClient,
     medium: DirectoryClient,
-    /// What every test program is given besides its output and its own file.
+    /// The grants of every test program besides its output and its own file.
     timer: TimerClient,
     entropy: EntropyClient,
     tmp: DirectoryClient,

@@ -12,7 +12,7 @@ use capos_schema::kernel::DebugLogClient;
 /// Bytes of one line of the log at most; a longer one is cut into several.
 const LONGEST: usize = 2000;
 
-/// What a test program writes, and the line that has not ended yet: it may end within a letter.
+/// The output of a test program, and the line that has not ended yet: it may end within a letter.
 pub struct Output {
     log: DebugLogClient,
     line: RefCell<Vec<u8>>,

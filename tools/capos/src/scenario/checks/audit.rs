@@ -1,4 +1,4 @@
-//! What `audit.jsonl` must hold: the chain, the calls with their decisions and outcomes, counts of records.
+//! The required content of `audit.jsonl`: the chain, the calls with their decisions and outcomes, counts of records.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Audit {
     pub open: usize,
     /// Calls at most that the broker decided on and that never ran, whose own records a full log had no room for.
     pub untold: usize,
-    /// The log was restarted: only what it holds since then was exported.
+    /// The log was restarted: only its records since then were exported.
     pub restarted: bool,
     /// The bytes of the file.
     pub bytes: Texts,
@@ -40,16 +40,16 @@ pub struct Audit {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Its id in the conversation; `$nonce` is the id by which the model tells the nonce of the request that it was
-    /// sent, and so the nonce that the record has to hold; `$direct` that of any call that the person made.
+    /// Its id in the conversation; The value `$nonce` is the id by which the model repeats the nonce of its request,
+    /// which the record must hold; `$direct` that of any call that the person made.
     pub id: String,
-    /// What the model calls the tool.
+    /// The model's name for the tool.
     pub tool: String,
-    /// One of the six decisions; left out, nobody decided on it.
+    /// One of the six decisions. Left out: the call was never decided on.
     pub decision: Option<String>,
     /// One of the nine outcomes.
     pub outcome: String,
-    /// Whether it had an effect, which has a record before and one after it. Left out, it had one where its outcome is
+    /// Whether it had an effect, which has a record before and one after it. Left out, it had one if its outcome is
     /// `ok`, `executionError` or `timedOut`.
     pub effect: Option<bool>,
     /// Found in its error.
@@ -186,12 +186,12 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// A text member of a record; empty where it has none.
+/// A text member of a record; empty if it has none.
 pub fn member<'a>(record: &'a Record, name: &str) -> &'a str {
     record.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field of a general record; empty where it has none.
+/// A field of a general record; empty if it has none.
 fn field<'a>(record: &'a Record, name: &str) -> &'a str {
     record.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
@@ -205,7 +205,7 @@ fn number(record: &Record, name: &str) -> Option<u64> {
     record.get(name).and_then(Value::as_u64)
 }
 
-/// A call as the log tells of it.
+/// A call as the log records it.
 #[derive(Debug)]
 struct Told<'a> {
     first: &'a Record,
@@ -241,7 +241,7 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
     let found = told(records);
     for (at, call) in wanted.iter().enumerate() {
         let Some(told) = found.get(at) else {
-            failures.push(format!("the audit log tells of {} calls; {:?} is missing", found.len(), call.id));
+            failures.push(format!("the audit log has {} calls; {:?} is missing", found.len(), call.id));
             continue;
         };
         let id = member(told.first, "callId");
@@ -275,7 +275,7 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
     }
     for told in found.iter().skip(wanted.len()) {
         let (id, tool) = (member(told.first, "callId"), tool(told.first));
-        failures.push(format!("the audit log tells of a call {id:?} of {tool:?} that is not expected"));
+        failures.push(format!("the audit log has an unexpected call {id:?} of {tool:?}"));
     }
 }
 
@@ -302,7 +302,7 @@ const TOOL: [&str; 20] = [
     "previous",
     "hash",
 ];
-/// What a record says of the model and of the request that a call came from.
+/// The fields of a record about the model and the request that a call came from.
 const MODEL: [&str; 3] = ["modelId", "backend", "nonce"];
 /// How the identifier of a call begins that a person made.
 const DIRECT: &str = "direct-";
@@ -321,8 +321,8 @@ const DESCRIPTOR: [&str; 10] = [
 const MESSAGE: [&str; 9] =
     ["conversation", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId"];
 
-/// Reads the log and checks what holds for every run: the chain is whole and ends where the guest says, every effect has
-/// its two records, every call is told of once, and each record has the members that its kind has.
+/// Reads the log and checks what holds for every run. The chain is complete and ends where the guest says; every effect
+/// has its two records; every call has one record; each record has the members of its kind.
 pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<String>) -> Vec<Record> {
     let text: Vec<&[u8]> = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     match capos_audit::verify_lines(text.iter().copied(), None) {
@@ -354,7 +354,7 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     decisions(&records, wanted.restarted, wanted.untold, failures);
     epoch(&records, wanted.restarted, failures);
     for ((_, id), count) in seen.iter().filter(|(_, count)| **count > 1) {
-        failures.push(format!("the audit log tells of the call {id:?} {count} times"));
+        failures.push(format!("the audit log has the call {id:?} {count} times"));
     }
     if records.is_empty() && !wanted.restarted {
         failures.push("audit.jsonl is empty".to_owned());
@@ -379,9 +379,10 @@ fn epoch(records: &[Record], restarted: bool, failures: &mut Vec<String>) {
     }
 }
 
-/// Whether the broker's own records and those of the calls say the same: each call that was decided on has one decision,
-/// recorded before anything came of it, and no other decision was made on a call. In the chain of a log that was
-/// restarted a late record may tell of a call whose decision is lost. Of so many calls at most there is the decision alone.
+/// Checks that the broker's records and the records of calls agree. Each call that was decided on has one decision,
+/// recorded before its effect and its result. No call has a second decision. In the chain of a log that was restarted,
+/// a late record may name a call whose decision is lost. At most `untold` calls have a decision and no record of their
+/// own.
 fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut Vec<String>) {
     let key = |record: &Record| (field(record, "conversation").to_owned(), field(record, "callId").to_owned());
     let mut made: BTreeMap<(String, String), Vec<&Record>> = BTreeMap::new();
@@ -406,11 +407,11 @@ fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut 
         }
     }
     for (_, id) in made.keys().skip(untold) {
-        failures.push(format!("the broker decided on a call {id:?} that the audit log does not tell of"));
+        failures.push(format!("the broker decided on a call {id:?} that is not in the audit log"));
     }
 }
 
-/// What of a descriptor is not made from the schema. One without an interface stands for a tool that does not exist.
+/// The part of a descriptor that does not come from the schema. One without an interface is a tool that does not exist.
 fn invented(descriptor: &Value) -> Option<&'static str> {
     let text = |name: &str| descriptor.get(name).and_then(Value::as_str).unwrap_or_default();
     let id = u64::from_str_radix(text("interfaceId").trim_start_matches("0x"), 16).unwrap_or_default();
@@ -453,7 +454,7 @@ fn members(record: &Record, failures: &mut Vec<String>) {
                     complain(format!("says nothing in {name}"));
                 }
             }
-            // A call that the person made has no model in it, and says so by all of these.
+            // A call that the person made has no model, which all of these show.
             let said = |name: &&str| !member(record, name).is_empty();
             let of_person = member(record, "callId").starts_with(DIRECT) && !MODEL.iter().any(&said);
             for name in MODEL.iter().filter(|name| !of_person && !said(name)) {
@@ -574,9 +575,9 @@ mod tests {
             assert!(found.len() == 1 && found[0].contains(part), "{to}: {found:?}");
         }
         let two = CALLS.rsplit_once("[[calls]]").unwrap().0;
-        assert_eq!(failures(two), ["the audit log tells of a call \"c\" of \"read_file\" that is not expected"]);
+        assert_eq!(failures(two), ["the audit log has an unexpected call \"c\" of \"read_file\""]);
         let four = format!("{CALLS}\n[[calls]]\nid = \"d\"\ntool = \"t\"\noutcome = \"ok\"");
-        assert_eq!(failures(&four), ["the audit log tells of 3 calls; \"d\" is missing"]);
+        assert_eq!(failures(&four), ["the audit log has 3 calls; \"d\" is missing"]);
     }
 
     #[test]
@@ -636,7 +637,7 @@ mod tests {
         assert_eq!(check(&[made(1, "a", "denied"), call(2, "a")]), 1);
         assert_eq!(check(&[made(1, "a", "auto"), made(2, "a", "auto"), call(3, "a")]), 1);
         assert_eq!(check(&[made(1, "c", "auto")]), 1);
-        // What was decided in a chain that is lost is told late, and only in a chain after it.
+        // A decision in a chain that was lost is recorded late, and only in a chain after it.
         let orphan = record(1, "after", "d", json!({"decision": "auto", "late": true, "before": 0, "outcome": "ok"}));
         let restarted = |records: &[Record]| {
             let mut failures = Vec::new();

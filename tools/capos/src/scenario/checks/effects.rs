@@ -1,5 +1,5 @@
-//! Effects outside the home directory: programs and services that the system's log tells of are exactly those that the
-//! audit log tells of.
+//! Effects outside the home directory: the programs and services in the system's log must be exactly those in the audit
+//! log.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::scenario::checks::audit::{Record, member, tool};
 
-/// A tool with an effect that the system's log tells of.
+/// A tool with an effect that the system's log records.
 struct Kind {
     tool: &'static str,
-    /// The argument that says to whom it is done.
+    /// The argument that names the target.
     argument: &'static str,
     /// The line that `init` writes, around the name.
     line: [&'static str; 2],
@@ -33,8 +33,8 @@ struct Count {
     unsure: usize,
 }
 
-/// Compares what the system's log tells with what the audit log tells. Where the audit log was `restarted`, what the
-/// earlier one told is not known here: then only its last chain's effects have to be in the system's log.
+/// Compares the system's log with the audit log. If the audit log was `restarted`, its earlier records are unknown
+/// here: then only its last chain's effects have to be in the system's log.
 pub fn check(log: &[u8], records: &[Record], restarted: bool, failures: &mut Vec<String>) {
     let log = String::from_utf8_lossy(log);
     for kind in &KINDS {

@@ -1,4 +1,5 @@
-//! What `home/` must hold: what was named, and exactly what the audited effects made of what was there before.
+//! The required content of `home/`: the named files, and exactly the result of the audited effects on its earlier
+//! content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +32,7 @@ impl Home {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Compares the home directory after the run with what is expected, and with the one before it and the audit log: the
+/// Compares the home directory after the run with the expected one, and with the one before it and the audit log: the
 /// effects and the records are the same, one to one.
 pub fn check(wanted: &Home, before: &Path, after: &Path, records: &[Record], failures: &mut Vec<String>) -> Result<()> {
     let found = load(after)?;
@@ -46,7 +47,7 @@ pub fn check(wanted: &Home, before: &Path, after: &Path, records: &[Record], fai
     }
     for path in &wanted.absent {
         if found.keys().any(|name| name == path || name.starts_with(&format!("{path}/"))) {
-            failures.push(format!("home/{path} is there and should not be"));
+            failures.push(format!("home/{path} exists and should not"));
         }
     }
     // Without files of its own a scenario starts with those that the system ships, which are not known here.
@@ -69,7 +70,7 @@ fn load(folder: &Path) -> Result<Files> {
 
 /// Repeats what the log says was done, and compares.
 fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
-    // What a call left that was cut short cannot be known from the log.
+    // The result of an interrupted call cannot be known from the log.
     let mut unsure = Vec::new();
     for record in records.iter().filter(|record| member(record, "phase") == "after") {
         let Ok(arguments) = serde_json::from_str::<Value>(member(record, "arguments")) else { continue };
@@ -92,7 +93,7 @@ fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Ve
             (Some(_), None) => "is not there, but is",
             (None, _) => "is there, but is not",
         };
-        failures.push(format!("home/{name} {what} after the effects that the audit log tells of"));
+        failures.push(format!("home/{name} {what} after the effects in the audit log"));
     }
 }
 

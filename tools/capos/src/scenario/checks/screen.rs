@@ -1,4 +1,4 @@
-//! What may reach a person's screen: text, and the few control sequences that the terminal service makes itself.
+//! The permitted output on a person's screen: text, and the few control sequences of the terminal service itself.
 
 use std::borrow::Cow;
 
@@ -30,21 +30,21 @@ pub const ROW_MARK: &str = "\n  ┆ ";
 /// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 
-/// What QEMU says on a person's terminal when they end it there, wherever the machine's own words are at that moment: within one
-/// of the terminal service's sequences as well, of which the rest may follow.
+/// The line that QEMU prints on the terminal when a person ends it there. It may come at any point of the machine's own
+/// output, also within one of the terminal service's sequences; the rest of that sequence may follow.
 const ENDED: &[u8] = b"QEMU: Terminated";
 
-/// Bytes that a machine still sends behind that at most, which is what its serial port holds.
+/// Bytes that a machine still sends after that at most, which is what its serial port holds.
 const STILL_SENT: usize = 64;
 
 /// Where the terminal's bytes end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Where the machine ended by itself.
+    /// If the machine ended by itself.
     Whole,
     /// Wherever they were when the machine was stopped, which can be within one of the terminal service's sequences.
     Cut,
-    /// The same where a person stopped it in the terminal, with QEMU's word on that.
+    /// The same if a person stopped it in the terminal, with QEMU's word on that.
     Quit,
 }
 
@@ -54,8 +54,8 @@ pub fn deaths(log: &[u8]) -> usize {
     String::from_utf8_lossy(log).lines().filter(died).count()
 }
 
-/// Notes each control sequence and control character in the terminal's bytes that is none of the terminal service's own.
-/// So many times the service died, and may have been cut off within a sequence.
+/// Reports each control sequence and control character in the terminal's bytes that is not one of the terminal
+/// service's own. `deaths` is how often the service died; each death may have cut off a sequence.
 pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<String>) {
     let Some(start) = raw.windows(START.len()).position(|part| part == START) else { return };
     let raw = raw.get(start..).unwrap_or_default();
@@ -97,7 +97,7 @@ fn without_end(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// What belongs to an escape sequence at the beginning of a text.
+/// The part of a text's beginning that belongs to an escape sequence.
 fn sequence(text: &str) -> &str {
     let end = match text.chars().next() {
         Some('[') => text.char_indices().skip(1).find(|(_, letter)| ('@'..='~').contains(letter)).map(|(at, _)| at + 1),
@@ -107,9 +107,9 @@ fn sequence(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
 }
 
-/// What a new life of the terminal service writes, where the one before was killed within one of its own sequences, of which
-/// the text is the rest: the serial line takes a few bytes at a time, and every life begins in the same way. No sequence holds
-/// the byte that it begins with, so this looks no further than to the next one.
+/// The output of a restarted terminal service after its predecessor was killed within one of its own sequences; `text`
+/// is the rest of that sequence. The serial line takes a few bytes at a time, and every instance begins with the same
+/// bytes. No sequence contains the byte that it begins with, so this searches up to the next such byte only.
 fn restarted(text: &str) -> Option<&str> {
     let (cut, next) = text.split_at_checked(text.find('\u{1b}')?)?;
     let within = next.as_bytes().starts_with(START) && begins_own(cut) && !is_own(cut);
@@ -199,7 +199,7 @@ mod tests {
             assert!(killed(&format!("{cut}\u{1b}[?2004hy")).is_empty(), "{start:?}");
             assert!(!killed(&format!("{cut}\u{1b}[0my")).is_empty(), "{start:?}");
             assert!(!killed(&format!("{cut}\u{1b}[0m\u{1b}[?2004hy")).is_empty(), "{start:?}");
-            // Nobody killed it, or not so often.
+            // The service was not killed, or not as often.
             assert!(!found(&format!("{cut}\u{1b}[?2004hy")).is_empty(), "{start:?}");
             let twice = format!("{cut}\u{1b}[?2004hy\u{1b}{start}\u{1b}[?2004hz");
             assert!(!killed(&twice).is_empty() && found_after(&twice, Tail::Whole, 2).is_empty(), "{start:?}");

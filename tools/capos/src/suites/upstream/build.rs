@@ -20,7 +20,7 @@ pub struct Program {
     pub file: PathBuf,
 }
 
-/// Builds the programs of one member of a workspace. With `relock` its lock file may change, else it is as it stands.
+/// Builds the programs of one member of a workspace. With `relock` its lock file may change; otherwise it is unchanged.
 pub fn build(root: &Path, workspace: &Workspace, suite: &Suite, manifest: &Path, relock: bool) -> Result<Vec<Program>> {
     let target = &workspace.target;
     let packages = [package(manifest)?];
@@ -29,7 +29,7 @@ pub fn build(root: &Path, workspace: &Workspace, suite: &Suite, manifest: &Path,
     command.args(["test", "--no-run", "--message-format", "json-render-diagnostics", "--profile", "suite"]);
     command.arg("--config").arg(target.join(CONFIG)).args(["--target", USER, "--target-dir"]).arg(target);
     if let Some(source) = &workspace.std_source {
-        // Tests of the standard library use what only it may; its own build tells the compiler so in this way too.
+        // Tests of the standard library use what only it may; its own build permits that in the same way.
         command.env("RUSTC_BOOTSTRAP", "1");
         command.arg("--config").arg(format!("target.{USER}.rustflags = [\"-Zforce-unstable-if-unmarked\"]"));
         if let Some(compiler) = source.compiler {

@@ -19,7 +19,7 @@ struct List {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// The crate, one of `tests/upstream/Cargo.toml`; a name alone where the tests are the standard library's.
+    /// The crate, one of `tests/upstream/Cargo.toml`; a name alone if the tests are the standard library's.
     pub name: String,
     /// Test targets to run, `lib` for the tests in the library itself; all when left out.
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct Suite {
 pub struct RustSrc {
     /// Test targets, each with its file below `library`.
     pub targets: BTreeMap<String, String>,
-    /// What they depend on, as in a manifest.
+    /// Their dependencies, as in a manifest.
     #[serde(default)]
     pub dependencies: toml::Table,
 }
@@ -97,7 +97,7 @@ fn parse(text: &str) -> Result<Vec<Suite>> {
         let name = &suite.name;
         ensure!(
             suite.path.is_none() || suite.rust_src.is_none(),
-            "suite `{name}`: its tests lie in a package or in the standard library's source, not in both"
+            "suite `{name}`: its tests are in a package or in the standard library's source, not in both"
         );
         ensure!(!list.suite.iter().take(place).any(|other| other.name == *name), "the suite `{name}` is there twice");
         for skip in &suite.skip {

@@ -21,17 +21,17 @@ use crate::suites::upstream::results::Count;
 use capos_host::files;
 use capos_vm::accel;
 
-/// What boots to run them, below the source folder.
+/// The system that runs them, below the source folder.
 const MACHINE: &str = "tests/upstream/system";
 /// The plan's name on the medium; `suite-runner` knows it.
 const PLAN: &str = "suites.jsonl";
 /// Threads of a test program: those that run tests, and those that tests make.
 const THREADS: u32 = 512;
-/// Under which name a failure of the machine is told: no crate is called so.
+/// The name under which a failure of the machine is reported: no crate has it.
 const THE_MACHINE: &str = "(machine)";
 /// Tests that run at the same time in one program.
 const TEST_THREADS: &str = "--test-threads=4";
-/// Seconds of the host for booting, and for what each program takes besides its tests.
+/// Seconds of the host for booting, and for each program besides its tests.
 const BOOT_SECONDS: u64 = 120;
 const PROGRAM_SECONDS: u64 = 30;
 
@@ -41,10 +41,10 @@ pub struct Args {
     /// Run the suites whose name contains this only.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// Write the lock files anew, after the list or its crates have changed.
+    /// Write the lock files again, after the list or its crates have changed.
     #[arg(long)]
     relock: bool,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
@@ -66,12 +66,12 @@ struct Entry<'a> {
     threads: u32,
 }
 
-/// How all of them went: the tests of each program, and what is wrong besides.
+/// How all of them went: the tests of each program, and other faults.
 #[derive(Debug, Default)]
 pub struct Results {
     /// By program.
     pub programs: BTreeMap<String, Count>,
-    /// What is wrong with whole suites, by suite, and with the machine that ran them.
+    /// Faults of whole suites, by suite, and of the machine that ran them.
     pub broken: Vec<(String, String)>,
 }
 
@@ -123,7 +123,7 @@ pub fn execute(
     Ok(results)
 }
 
-/// What became of the machine.
+/// How the machine ended.
 #[derive(Debug, Default)]
 struct Run {
     log: String,
@@ -131,7 +131,7 @@ struct Run {
     reason: Option<String>,
 }
 
-/// Counts the tests of the programs, and tells what is wrong with the machine and with the suites as a whole.
+/// Counts the tests of the programs, and reports what is wrong with the machine and with the suites as a whole.
 fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Results) {
     if let Some(reason) = &run.reason {
         results.broken.push((THE_MACHINE.into(), reason.clone()));
@@ -149,7 +149,7 @@ fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Result
         }
         let gone: Vec<&&str> = skip.iter().filter(|test| !tests.contains(**test)).collect();
         if tests.is_empty() {
-            // Where a program did not name its tests, that is told of the program.
+            // A program that did not name its tests is reported as such.
             if counts.values().all(|count| count.failures.is_empty()) {
                 results.broken.push((suite.name.clone(), "it has no tests".into()));
             }
@@ -180,7 +180,7 @@ fn build<'a>(
                 Err(error) => results.broken.push((suite.name.clone(), format!("{error:#}"))),
             }
         }
-        // Without one nothing could be built, which is told.
+        // Without one nothing could be built, which is reported.
         let locked = std::fs::read(workspace.folder.join("Cargo.lock"));
         if let (true, Ok(locked)) = (relock, locked) {
             files::write_if_changed(&workspace.lock, &locked)?;
@@ -241,7 +241,7 @@ mod tests {
         suite-runner: ended a: exited with code 0\n\
         suite-runner: suite run a\nsuite-runner: ended a: exited with code 0\n";
 
-    /// What is wrong with a suite `a` of one program, or of none, after this.
+    /// The faults of a suite `a` of one program, or of none, after this.
     fn broken(suite: &str, programs: usize, log: &str, reason: Option<&str>) -> Results {
         let suite: Suite = toml::from_str(suite).unwrap();
         let program = || Program { name: "a".into(), file: "a".into() };

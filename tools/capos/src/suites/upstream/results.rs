@@ -1,24 +1,24 @@
-//! What upstream test programs said in the machine, read from its log: which tests there are, and how each ended.
+//! The results of upstream test programs, read from the machine's log: which tests there are, and how each ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use capos_plural::count;
 
-/// Who writes the log's lines: nothing that a test writes begins like this.
+/// The writers of the log's lines; no line of a test begins like this.
 const RUNNER: &str = "suite-runner: ";
 
-/// What is known of one program.
+/// The results of one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The tests that it named.
     pub listed: BTreeSet<String>,
     /// How many it said there are, after the last name.
     pub announced: Option<usize>,
-    /// How it ended after naming them, in words.
+    /// How it ended after naming them, as a sentence.
     pub list_report: Option<String>,
     /// Those that ended, and how.
     pub ended: BTreeMap<String, End>,
-    /// How it ended after running them, in words.
+    /// How it ended after running them, as a sentence.
     pub report: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub fn read(log: &str) -> BTreeMap<String, Outcome> {
                 outcome.listed.extend(listed(said));
                 outcome.announced = announced(said).or(outcome.announced);
             } else if let Some((test, end)) = ended(said) {
-                // What failed stays so: lines that a test itself has written follow its end.
+                // A failure stays a failure: lines that a test itself has written follow its end.
                 let known = outcome.ended.entry(test).or_insert(end);
                 if *known != End::Failed {
                     *known = end;
@@ -112,7 +112,7 @@ impl Outcome {
                 None => count.failures.push((test.clone(), format!("it did not end: {report}"))),
             }
         }
-        // A program that ends badly after a test has failed does what it should.
+        // A program that ends badly after a test has failed behaves correctly.
         if count.failures.is_empty() && report != CLEAN {
             count.failures.push((RUN.into(), format!("no test failed, and the program did not end well: {report}")));
         }
@@ -137,11 +137,11 @@ impl Outcome {
     }
 }
 
-/// What `suite-runner` says of a program that ended as it should.
+/// The line of `suite-runner` for a program that ended as it should.
 const CLEAN: &str = "exited with code 0";
-/// What is said of a program of whose end the log does not tell.
+/// The text for a program whose end is not in the log.
 const CUT_OFF: &str = "the machine ended before it";
-/// Under which names failures of a program stand that are no test's.
+/// Names for failures of a program that are not a test's.
 const RUN: &str = "(run)";
 const LIST: &str = "(list)";
 
@@ -161,7 +161,7 @@ mod tests {
         read(log).remove("a").unwrap_or_default().count(&BTreeSet::new())
     }
 
-    /// A log of one program: what it said when it was to name its tests, how that ended, and the same of its run.
+    /// A log of one program: its output when asked for its tests, how that ended, and the same of its run.
     fn log(list: [&str; 2], run: [&str; 2]) -> String {
         let mut log = String::new();
         for (what, [said, end]) in [("list", list), ("run", run)] {
@@ -204,7 +204,7 @@ mod tests {
             let failures = count(&log(ONE, [OK[0], end])).failures;
             assert_eq!(failures, failed(RUN, &format!("no test failed, and the program did not end well: {end}")));
         }
-        // Its end tells nothing more where a test has failed.
+        // Its end adds nothing if a test has failed.
         let failures = count(&log(ONE, ["test one ... FAILED", "exited with code 101"])).failures;
         assert_eq!(failures, failed("one", "see the log"));
     }

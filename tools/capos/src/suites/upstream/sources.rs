@@ -1,5 +1,6 @@
 //! Where upstream test suites come from: crates as cargo unpacks them from the registry, and the standard library's
-//! source beside a compiler. Both are made into workspaces below `target`; nothing of them is kept in the repository.
+//! source that comes with a compiler. Both are made into workspaces below `target`; nothing of them is kept in the
+//! repository.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub struct Workspace<'a> {
     pub target: PathBuf,
     /// Its lock file in the source.
     pub lock: PathBuf,
-    /// The standard library's source, where its tests are in it.
+    /// The standard library's source, if its tests are in it.
     pub std_source: Option<LibrarySource>,
     /// Its members: the suite and its manifest.
     pub members: Vec<(&'a Suite, PathBuf)>,
@@ -61,7 +62,7 @@ pub fn workspaces<'a>(root: &Path, all: &'a [Suite], wanted: &dyn Fn(&Suite) -> 
     Ok(workspaces)
 }
 
-/// The folder, with what tells cargo how to build for capOS.
+/// The folder, with the settings by which cargo builds for capOS.
 fn configured(target: PathBuf, config: &str) -> Result<PathBuf> {
     files::write_if_changed(&target.join(CONFIG), config.as_bytes())?;
     Ok(target)
@@ -108,7 +109,7 @@ fn registry<'a>(root: &Path, suites: &[&'a Suite]) -> Result<Workspace<'a>> {
     finish(root, folder, "registry.lock", members, None)
 }
 
-/// A crate's manifest without its benchmarks, its examples and what only they need.
+/// A crate's manifest without its benchmarks, its examples and their own dependencies.
 fn trimmed(text: &str, suite: &Suite) -> Result<String> {
     let mut manifest: Table = toml::from_str(text)?;
     for section in ["bench", "example"] {
@@ -152,7 +153,7 @@ fn library<'a>(root: &Path, suites: &[&'a Suite]) -> Result<Workspace<'a>> {
     finish(root, folder, "rust-src.lock", members, Some(library))
 }
 
-/// Writes what the members have in common.
+/// Writes the common part of the members.
 fn finish<'a>(
     root: &Path,
     folder: PathBuf,

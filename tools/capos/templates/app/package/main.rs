@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// How often each letter stands in these words, without regard to case.
+/// How often each letter occurs in these words, without regard to case.
 fn letters(words: &[String]) -> BTreeMap<char, u32> {
     let mut counts = BTreeMap::new();
     let letters = words.iter().flat_map(|word| word.chars()).filter(|letter| letter.is_alphabetic());

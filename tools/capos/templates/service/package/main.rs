@@ -1,4 +1,4 @@
-//! The service `@name@`: keeps notes for whoever holds a capability to it.
+//! The service `@name@`: keeps notes for the holders of a capability to it.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
@@ -16,7 +16,7 @@ use capos_schema::@file@::{@Type@Server, @Type@Service};
 
 use crate::notes::Notes;
 
-/// What clients call: one list for all of them.
+/// The server's object: one list for all clients.
 struct Keeper(RefCell<Notes>);
 
 impl @Type@Server for Keeper {

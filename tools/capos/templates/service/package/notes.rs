@@ -1,4 +1,4 @@
-//! What the service keeps. Nothing here knows of capabilities, so all of it is tested on the host.
+//! The service's data. Nothing here knows of capabilities, so all of it is tested on the host.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ const MAX_NOTES: u32 = 100;
 /// Bytes of a note at most.
 const MAX_TEXT: usize = 1000;
 
-/// Notes, oldest first. Whoever may add them cannot make the service run out of memory.
+/// Notes, oldest first. A caller that may add notes cannot make the service run out of memory.
 #[derive(Debug, Default)]
 pub struct Notes {
     texts: Vec<String>,

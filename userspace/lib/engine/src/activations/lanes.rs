@@ -1,5 +1,5 @@
-//! Quantised rows laid out for products in sixteen lanes: what has one scale lies in one lane, so that the products of a
-//! chunk are added up as whole numbers and multiplied with their scales once.
+//! Quantised rows laid out for products in sixteen lanes. All values with one scale are in one lane, so the products of
+//! a chunk are added up as integers and multiplied with their scales once.
 
 use core::ops::Range;
 

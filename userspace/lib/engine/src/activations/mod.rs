@@ -14,10 +14,10 @@ use crate::pool::{Pool, part_size, rows_of_part, share};
 /// Values of a row that share a scale when they are quantised.
 pub const GROUP: usize = 32;
 
-/// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for what is left over.
+/// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for a remainder.
 pub const CHUNK: usize = 256;
 
-/// Values of a single row that are worth handing to other threads, where floating point is slow.
+/// Values of a single row that are worth sharing with other threads, if floating point is slow.
 const VALUES_SHARED: usize = 1024;
 
 /// Values whose sum is kept; half a group.
@@ -48,7 +48,7 @@ pub struct Activations {
     laid_out: bool,
     /// For sixteen rows after the other, all their columns.
     floats: Vec<FloatTile>,
-    /// What these leave of the numbers.
+    /// The remainders of the numbers.
     rests: Vec<FloatTile>,
 }
 
@@ -82,7 +82,7 @@ pub struct RowMut<'a> {
 }
 
 impl<'a> RowMut<'a> {
-    /// Its parts of so many values, which are so many quants: whole [`GROUP`]s. Neither is none.
+    /// Splits it into parts of `values` values, which are `quants` quants: whole [`GROUP`]s. Neither number is 0.
     fn parts(self, values: usize, quants: usize) -> impl Iterator<Item = RowMut<'a>> {
         let groups = quants / GROUP;
         let values = self.values.chunks(values);
@@ -108,9 +108,9 @@ impl Activations {
         &mut self.values
     }
 
-    /// Makes of all rows what the kernels want for a matrix of this kind, where they want more than the numbers: quants
-    /// for quantised types, of which `columns` must be whole groups, and what is laid out for products with many rows.
-    /// What is done already is left as it is.
+    /// Prepares all rows for a matrix of this kind, if the kernels need more than the numbers: quants for quantised
+    /// types, and the layout for products with many rows. For quants, `columns` must be a multiple of the group. Rows
+    /// that are prepared already stay unchanged.
     pub fn prepare(&mut self, kind: Kind, kernels: &dyn Kernels, pool: &dyn Pool) {
         if self.columns == 0 {
             return;
@@ -143,7 +143,7 @@ impl Activations {
         }
     }
 
-    /// Takes back what was made of other numbers.
+    /// Drops what was computed from earlier numbers.
     fn forget(&mut self) {
         self.quantised = false;
         self.layout = None;
@@ -156,7 +156,7 @@ impl Activations {
     fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
         let (padded, count) = (self.padded.max(CHUNK), self.rows());
         let groups = padded / GROUP;
-        // What is behind the columns has to be zero, and may be left of other rows.
+        // The columns' padding has to be zero, but may hold values of other rows.
         self.quants.refill(padded.saturating_mul(count));
         self.scales.refill(groups.saturating_mul(count));
         self.sums.refill(groups.saturating_mul(count));
@@ -230,7 +230,7 @@ impl Activations {
         self.padded.checked_div(CHUNK).unwrap_or(0).max(1)
     }
 
-    /// Makes tiles of the numbers, and of what these leave where it is asked for.
+    /// Makes tiles of the numbers, and of their remainders on request.
     fn lay_out_floats(&mut self, rests: bool, kernels: &dyn Kernels, pool: &dyn Pool) {
         let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
         let count = self.rows().div_ceil(FLOAT_ROWS).saturating_mul(across);
@@ -246,12 +246,12 @@ impl Activations {
         });
     }
 
-    /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
+    /// The tiles of eight rows after the other, a slice of chunks for each, if the kernels' [`Layout`] is such.
     pub fn eights(&self) -> impl Iterator<Item = &[Tile]> {
         self.eights.chunks_exact(self.chunks())
     }
 
-    /// The lanes of up to [`LANE_ROWS`] rows after the other, where the kernels' [`Layout`] is such: which rows they are,
+    /// The lanes of up to [`LANE_ROWS`] rows after the other, if the kernels' [`Layout`] is such: which rows they are,
     /// and for each chunk one of each row.
     pub fn lanes(&self) -> impl Iterator<Item = (Range<usize>, &[Lanes])> {
         let chunks = self.chunks();
@@ -261,13 +261,13 @@ impl Activations {
         })
     }
 
-    /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, where the kernels'
+    /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, if the kernels'
     /// [`Layout`] is such.
     pub fn floats(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.floats.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
-    /// The same of what these leave of the numbers, where the matrix has numbers of 16 bits.
+    /// The same for their remainders, if the matrix has numbers of 16 bits.
     pub fn rests(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.rests.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }

@@ -1,4 +1,4 @@
-//! Rows of activations laid out for products with many of them: what meets the same weights lies together.
+//! Rows of activations laid out for products with many of them: values that meet the same weights are together.
 
 use super::{CHUNK, GROUP, HALF_GROUP, Row};
 
@@ -55,8 +55,8 @@ pub const FLOAT_ROWS: usize = 16;
 /// Columns of a [`FloatTile`].
 pub const TILE_COLUMNS: usize = 32;
 
-/// Columns of sixteen rows as BF16, the upper half of 32 bits: for every two columns the numbers of each row. What is not
-/// there is zero.
+/// Columns of sixteen rows as BF16, the upper half of 32 bits: for every two columns the numbers of each row. Missing
+/// values are zero.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatTile(pub [[[u16; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]);

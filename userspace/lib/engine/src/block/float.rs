@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-/// A number that stands alone.
+/// A single number.
 pub trait Float: Pod + Send + Sync {
     /// The number.
     fn to_f32(self) -> f32;

@@ -155,7 +155,7 @@ impl Block for Q6K {
     }
 }
 
-/// Bytes of four values that lie 32 apart.
+/// Bytes of four values that are 32 apart.
 #[inline(always)]
 fn two_bits(packed: &[[u8; 32]; 2], quants: &mut [u8]) {
     for (to, packed) in quants.chunks_exact_mut(128).zip(packed) {
@@ -177,8 +177,8 @@ fn add_bits<const WIDTH: u32, const PLACE: u32>(packed: &[u8; 32], quants: &mut 
     }
 }
 
-/// Eight scales and eight minima of six bits each in twelve bytes: the first four of each have
-/// bytes of their own, in whose upper two bits are those of the last four.
+/// Eight scales and eight minima of six bits each in twelve bytes. The first four of each have
+/// bytes of their own, whose upper two bits belong to the last four.
 #[inline(always)]
 pub(crate) fn scales_and_minima(packed: [u8; 12]) -> (u64, u64) {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = packed;

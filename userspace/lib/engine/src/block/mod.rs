@@ -1,9 +1,9 @@
-//! How the numbers of a tensor lie in the file, one file for each family of types.
+//! The layout of a tensor's numbers in the file, one file for each family of types.
 //!
 //! A quantised row is a sequence of blocks. A block's values fall into groups that share a scale
-//! and, in some types, a minimum; every value is `scale × (quant − OFFSET) − minimum`. What the
-//! kernels need of a type is only [`Block::unpack`]: the quants as bytes, the scales, the minima.
-//! A value of a float type stands alone ([`Float`]).
+//! and, in some types, a minimum; every value is `scale × (quant − OFFSET) − minimum`. The kernels
+//! need only [`Block::unpack`] of a type: the quants as bytes, the scales, the minima. A value of a
+//! float type has no block ([`Float`]).
 
 mod float;
 mod iq4;
@@ -35,16 +35,16 @@ pub trait Block: Pod + Send + Sync {
     const VALUES: usize;
     /// Values that share a scale: 16 or 32.
     const GROUP: usize;
-    /// What is taken off every quant.
+    /// The offset that is subtracted from every quant.
     const OFFSET: u8;
     /// Whether groups have a minimum.
     const MINIMA: bool;
 
-    /// Writes [`Self::VALUES`] quants, and for each group a scale and, where the type has them,
-    /// a minimum. The slices have exactly these lengths.
+    /// Writes [`Self::VALUES`] quants, and for each group a scale and, if the type has them, a
+    /// minimum. The slices have exactly these lengths.
     ///
-    /// It begins with a copy of the block: without one the compiler has to think that the slices may lie over the
-    /// block, and makes no vector code.
+    /// It begins with a copy of the block: without one the compiler must assume that the slices overlap the block, and
+    /// vectorises nothing.
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]);
 
     /// The values of the block, into a slice of [`Self::VALUES`].
@@ -61,7 +61,7 @@ pub trait Block: Pod + Send + Sync {
     }
 }
 
-/// Room for what a block of any type is unpacked to.
+/// Room for an unpacked block of any type.
 pub(crate) struct Unpacked {
     quants: [u8; MOST_VALUES],
     scales: [f32; MOST_VALUES / LEAST_GROUP],
@@ -76,7 +76,7 @@ impl Unpacked {
         minima: [0.0; MOST_VALUES / LEAST_GROUP],
     };
 
-    /// What a type has of it: quants, scales and minima.
+    /// The parts of a type: quants, scales and minima.
     #[inline(always)]
     pub fn parts<B: Block>(&mut self) -> (&mut [u8], &mut [f32], &mut [f32]) {
         let groups = B::VALUES / B::GROUP;
@@ -178,7 +178,7 @@ impl Kind {
         with_block!(self, B => B::GROUP, else 1)
     }
 
-    /// Whether values stand alone, without a shared scale.
+    /// Whether values are separate, without a shared scale.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }

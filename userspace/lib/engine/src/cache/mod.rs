@@ -11,7 +11,7 @@ use rows::Rows;
 
 /// Tokens by which the memory of a cache grows at least.
 const STEP: usize = 256;
-/// The part of its tokens by which it grows, where that is more: what it holds is copied then, and what is not used is little.
+/// The part of its tokens by which it grows, if that is more: growing copies its content, so the unused part is small.
 const PART: usize = 8;
 
 /// How keys and values are kept.
@@ -85,7 +85,7 @@ impl Cache {
     /// A cache with the first `length` tokens.
     ///
     /// # Errors
-    /// [`EngineError::Memory`] where there is none for it.
+    /// [`EngineError::Memory`] if there is none for it.
     pub fn copy(&self, length: usize) -> Result<Self, EngineError> {
         let length = length.min(self.length);
         let mut layers = Vec::new();
@@ -110,7 +110,7 @@ impl Cache {
         layers.fold(0, |sum: usize, rows| sum.saturating_add(bytes(rows)))
     }
 
-    /// Gives back memory until it has at most so many bytes: what no token uses, then what the last tokens use.
+    /// Frees memory until at most `bytes` are used: first unused room, then the last tokens.
     pub fn shrink(&mut self, bytes: usize) {
         self.truncate(bytes.checked_div(self.token_bytes()).unwrap_or(0));
         for layer in &mut self.layers {
@@ -123,7 +123,7 @@ impl Cache {
     /// Makes room for `count` more tokens.
     ///
     /// # Errors
-    /// [`EngineError::Full`] where the cache was not made for so many, [`EngineError::Memory`] where there is none.
+    /// [`EngineError::Full`] if the cache was not made for that many, [`EngineError::Memory`] if there is no memory.
     pub fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
         self.room(count).map(|_| ())
     }
@@ -149,7 +149,7 @@ impl Cache {
         if end > self.room {
             let more = end.saturating_add(end.checked_div(PART).unwrap_or(0));
             let room = more.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
-            // Where there is no memory for what may come, there may be some for what has.
+            // If there is no memory for future tokens, there may be some for the existing ones.
             self.grow(room).or_else(|_| self.grow(end))?;
         }
         Ok(end)

@@ -58,7 +58,7 @@ impl Rows {
         (self.heads, self.size) == (heads, size)
     }
 
-    /// Makes it at least so many rows.
+    /// Makes it at least this many rows.
     pub fn grow(&mut self, rows: usize) -> Result<(), EngineError> {
         let wanted = self.row().checked_mul(rows).ok_or_else(none_left)?;
         match &mut self.numbers {
@@ -136,7 +136,7 @@ impl Rows {
         self.heads.saturating_mul(self.head())
     }
 
-    /// What one head has of each of some rows.
+    /// One head's part of some rows.
     fn heads_of<'n, T>(&self, all: &'n [T], rows: &Range<usize>, head: usize) -> Parts<'n, T> {
         let width = self.row();
         let range = rows.start.saturating_mul(width)..rows.end.saturating_mul(width);

@@ -1,12 +1,12 @@
 //! Requests on their way through one model.
 //!
-//! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and behind these a piece of
-//! the prompts that are being read. A pass is bounded work, so whoever cancels between two of them waits for one only.
-//! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
+//! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and after these a piece of
+//! the prompts that are being read. A pass is bounded work, so a cancellation between two of them waits for one only. A
+//! prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
-//! What a request comes to does not depend on the others, nor on the pieces, to the last bit with the kernels `scalar`,
-//! `swar` and `sse41`. `avx2`, `avx512` and `amx` add up in another order where two or more tokens are in a pass, so
-//! there two tokens of which each is as likely as the other, nearly, may change places.
+//! With the kernels `scalar`, `swar` and `sse41`, a request's result does not depend on other requests or on the
+//! pieces, to the last bit. `avx2`, `avx512` and `amx` add in another order when a pass has two or more tokens. Two
+//! tokens that are almost equally likely may then change places.
 
 mod prefixes;
 mod request;
@@ -37,10 +37,10 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
-    /// How keys and values are kept; as [`Model::cache_type`] has it where it is not said.
+    /// How keys and values are kept; as [`Model::cache_type`] has it if it is not said.
     pub cache: Option<CacheType>,
-    /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
-    /// that it is over within some 40 ms; where even one token takes longer, no fewer than six.
+    /// Nanoseconds since a time that stays the same. If it is set, a pass has only as many of [`Options::prefill`]
+    /// tokens as take some 40 ms, but at least six.
     pub clock: Option<&'m dyn Fn() -> u64>,
 }
 
@@ -50,7 +50,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// Requests that one model is run for, and what is kept of those that have ended.
+/// Requests to one model, and the kept sequences of ended ones.
 pub struct Generation<'m> {
     model: &'m Model<'m>,
     machine: Machine<'m>,
@@ -88,8 +88,8 @@ impl<'m> Generation<'m> {
     /// Takes a request, whose new tokens have to be as `constraint` says, if there is one.
     ///
     /// # Errors
-    /// [`EngineError`] where it cannot be run: the model writes nothing, the prompt is empty or too long, or has a token
-    /// that the vocabulary does not have, or a setting of the sampler cannot be meant.
+    /// [`EngineError`] if it cannot be run: the model generates no text, the prompt is empty or too long, or
+    /// has unknown tokens, or a sampler setting is out of range.
     pub fn submit(
         &mut self,
         request: Request,
@@ -115,7 +115,7 @@ impl<'m> Generation<'m> {
         Ok(id)
     }
 
-    /// Ends a request. The next step tells so; one that has ended already is left as it was.
+    /// Ends a request. The next step reports that; a request that has ended already is unchanged.
     pub fn cancel(&mut self, id: RequestId) {
         let all = self.waiting.iter_mut().chain(&mut self.running);
         if let Some(sequence) = all.into_iter().find(|sequence| sequence.id == id) {
@@ -123,7 +123,7 @@ impl<'m> Generation<'m> {
         }
     }
 
-    /// Whether there is nothing to do: every request has ended, and that has been told.
+    /// Whether there is nothing to do: every request has ended, and that has been reported.
     pub fn idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
     }
@@ -138,7 +138,7 @@ impl<'m> Generation<'m> {
         self.prefixes.clear();
     }
 
-    /// Makes one pass, if there is something to do, and tells what happened.
+    /// Makes one pass, if there is something to do, and returns what happened.
     pub fn step(&mut self) -> Vec<(RequestId, Event)> {
         let mut events = Events::new();
         // Those that were cancelled leave room for others.
@@ -155,7 +155,7 @@ impl<'m> Generation<'m> {
         events
     }
 
-    /// Tells of requests that have ended, and keeps what they leave.
+    /// Reports requests that have ended, and keeps their sequences.
     fn retire(&mut self, events: &mut Events) {
         let ended = |sequence: &Sequence| sequence.finish.is_some();
         while let Some(mut sequence) = self.waiting.iter().position(ended).and_then(|at| self.waiting.remove(at)) {
@@ -202,7 +202,7 @@ impl<'m> Generation<'m> {
             return 0;
         }
         let mut room = cache.reserve(count);
-        // What is kept has no use until then; what runs does.
+        // Kept sequences have no use until then; running ones do.
         if room.is_err() && self.prefixes.clear() {
             room = cache.reserve(count);
         }
@@ -214,7 +214,8 @@ impl<'m> Generation<'m> {
         count
     }
 
-    /// Adds what must follow a prompt that is about to be read to its end, so that it goes through the model with it.
+    /// Adds what must follow a prompt that is about to be read to its end, so that both pass through the model
+    /// together.
     fn force(&mut self, index: usize, most: usize, events: &mut Events) {
         let (Some(sequence), Some(cache)) = (self.running.get_mut(index), self.caches.get(index)) else { return };
         if sequence.usage.new == 0 && sequence.tokens.len().saturating_sub(cache.length()) <= most {
@@ -292,6 +293,6 @@ struct Share {
     /// The place of the first.
     first: usize,
     count: usize,
-    /// Whether the sequence's last token is in it, behind which the next is chosen.
+    /// Whether the sequence's last token is in it, after which the next is chosen.
     last: bool,
 }

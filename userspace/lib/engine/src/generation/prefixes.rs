@@ -40,13 +40,13 @@ impl Prefixes {
     }
 
     /// Keys and values of the longest beginning of `tokens` that is longer than `least`. The last token is never in it,
-    /// for the logits behind it are wanted.
+    /// for the logits after it are wanted.
     pub fn find(&mut self, tokens: &[u32], least: usize) -> Option<Cache> {
         let tokens = tokens.split_last()?.1;
         let shared = self.kept.iter().map(|kept| common(&kept.tokens, tokens));
         let (shared, index) = shared.zip(0..).max().filter(|(shared, _)| *shared > least)?;
         let kept = self.kept.remove(index)?;
-        // What goes on where another has ended takes its place.
+        // A request that continues a finished one takes over its cache.
         if shared == kept.tokens.len() {
             return Some(kept.cache);
         }

@@ -1,4 +1,4 @@
-//! What is asked of a model, and what comes back.
+//! A request to a model, and its results.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use crate::EngineError;
 use crate::mask::Mask;
 use crate::sampler::Sampling;
 
-/// Tokens that are wanted behind others.
+/// Tokens that are wanted after others.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The tokens to begin with.
     pub prompt: Vec<u32>,
     /// How many new ones to make at most.
     pub limit: usize,
-    /// Tokens behind which nothing follows.
+    /// Tokens after which nothing follows.
     pub ends: Vec<u32>,
     /// How tokens are chosen.
     pub sampling: Sampling,
@@ -23,19 +23,19 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
-/// What the new tokens have to be like, such as a grammar.
+/// A constraint on the new tokens, such as a grammar.
 pub trait Constraint {
-    /// Leaves in `allowed`, in which all tokens are when it comes, those that may be next. Where one alone is left it
-    /// is taken without the model, and several in a row go through the model together.
+    /// Leaves in `allowed`, in which all tokens are when it comes, those that may be next. If one alone is left it is
+    /// taken without the model, and several in a row go through the model together.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] where it cannot say; the request then fails with it.
+    /// [`EngineError::Constraint`] if it cannot say; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
-    /// Tells that a token has been chosen, which is not one of the request's ends.
+    /// Records that a token has been chosen, which is not one of the request's ends.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] where it must not be; the request then fails with it.
+    /// [`EngineError::Constraint`] if it must not be; the request then fails with it.
     fn accept(&mut self, token: u32) -> Result<(), EngineError>;
 }
 
@@ -55,7 +55,7 @@ pub enum Event {
     Finish {
         /// Why.
         reason: Finish,
-        /// What it took.
+        /// Its usage.
         usage: Usage,
     },
 }
@@ -69,7 +69,7 @@ pub enum Finish {
     Limit,
     /// It was cancelled.
     Cancelled,
-    /// No token fits behind the last one.
+    /// No token fits after the last one.
     Full,
     /// It could not go on.
     Failed(EngineError),

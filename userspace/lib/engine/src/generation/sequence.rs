@@ -12,16 +12,16 @@ use crate::sampler::Sampler;
 /// Events, and the requests that they are of.
 pub type Events = Vec<(RequestId, Event)>;
 
-/// A constraint and the room for what it allows. Once a token is about to be chosen that is up to date.
+/// A constraint and the room for its mask. Once a token is about to be chosen that is up to date.
 struct Constrained {
     constraint: Box<dyn Constraint>,
     allowed: Mask,
 }
 
-/// A request and what has become of it.
+/// A request and its state.
 pub struct Sequence {
     pub id: RequestId,
-    /// The prompt and behind it the new tokens.
+    /// The prompt and after it the new tokens.
     pub tokens: Vec<u32>,
     /// Why it has ended, once it has.
     pub finish: Option<Finish>,
@@ -61,14 +61,14 @@ impl Sequence {
         self.finish = Some(Finish::Failed(error));
     }
 
-    /// Tells why the request has ended, if it has.
+    /// Returns why the request has ended, if it has.
     pub fn tell_end(&mut self, events: &mut Events) {
         if let Some(reason) = self.finish.take() {
             events.push((self.id, Event::Finish { reason, usage: self.usage }));
         }
     }
 
-    /// Chooses the next token by the logits behind the last, and adds those behind it between which there is no choice.
+    /// Chooses the next token by the logits after the last, and adds those after it between which there is no choice.
     pub fn choose(&mut self, logits: &[f32], events: &mut Events) {
         let allowed = self.constrained.as_ref().map(|constrained| &constrained.allowed);
         match self.sampler.choose(logits, allowed, &self.tokens) {

@@ -29,7 +29,7 @@ pub fn available() -> Vec<&'static dyn Kernels> {
 /// The set of this name.
 ///
 /// # Errors
-/// [`EngineError::Kernels`] where there is none, or none that can run here.
+/// [`EngineError::Kernels`] if there is none, or none that can run here.
 pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
     let why = match NAMES.contains(&name) {
         true => "the processor, or the system, does not have the instructions",
@@ -43,12 +43,12 @@ pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
 const ROWS: usize = 32;
 const COLUMNS: usize = 512;
 
-/// How often each set is tried that may be the fastest. The sets take turns: what holds the thread up for a while holds up all
-/// of them, so that workers which are started beside other work choose the same set, where one is clearly the fastest.
+/// How often each set is tried that may be the fastest. The sets take turns, so that a delay of the thread affects all
+/// of them. Then workers that start under load choose the same set, if one is clearly the fastest.
 const TRIALS: usize = 9;
 
-/// After so many trials a set is tried no more that has always taken [`HOPELESS`] times as long as the fastest. One alone tells
-/// little: code that is new to an emulator is translated first.
+/// After this many trials, a set that has always taken [`HOPELESS`] times as long as the fastest is dropped. A single
+/// one says little: an emulator first translates new code.
 const TRIALS_AT_LEAST: usize = 3;
 const HOPELESS: u64 = 2;
 
@@ -66,7 +66,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// With so many rows of activations and weights of this kind.
+    /// With this many rows of activations and weights of this kind.
     fn new(kernels: &dyn Kernels, kind: Kind, count: usize) -> Self {
         let mut activations = Activations::default();
         activations.resize(count, COLUMNS).fill(0.5);
@@ -79,7 +79,7 @@ impl Trial {
         let mut rows: Vec<&mut [f32]> = self.out.chunks_exact_mut(ROWS).collect();
         let began = now();
         kernels.product(matrix, &self.activations, &mut rows);
-        // A clock that went back tells nothing.
+        // A clock that went back gives no time.
         if let Some(took) = now().checked_sub(began) {
             self.least = took.min(self.least);
         }
@@ -108,8 +108,8 @@ impl Candidate {
     }
 }
 
-/// The set with the better way for each number of rows of activations, by a trial with each number of rows that many may
-/// begin with, and weights of the type that files mostly have.
+/// The set with the faster code path for each number of rows of activations. It tries each number from which the path
+/// for many rows may start, with weights of the most common type.
 fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     let bytes = alloc::vec![0x11; ROWS * COLUMNS / 256 * 144];
     let [always, .., seldom] = MANY_FROM;
@@ -130,8 +130,8 @@ fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'s
     kernels.many_from(from).unwrap_or(kernels)
 }
 
-/// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
-/// registers are. `now` tells a time in any unit.
+/// The set that is fastest here, found by a trial, because features that the processor reports may be slow: emulated
+/// wide registers are. `now` returns a time in any unit.
 pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     // The bytes make blocks of small numbers, whose scales are numbers.
     let block_bytes = 34;
@@ -145,7 +145,7 @@ pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
             left.retain(|candidate| candidate.took() <= most);
         }
     }
-    // Of equals the widest.
+    // The widest of equals.
     let best = left.into_iter().reduce(|best, other| if other.took() <= best.took() { other } else { best });
     best.map_or(&Scalar, |best| with_better_ways(best.kernels, now))
 }
@@ -160,7 +160,7 @@ mod tests {
     /// Looks at the clock in a set's turn.
     const TURN: usize = 2 * COUNTS.len();
 
-    /// What is chosen, and after how many looks at a clock that goes on by `step` at each.
+    /// The chosen set, and how often it read the clock, which advances by `step` at each reading.
     fn chosen(step: impl Fn(usize) -> i64) -> (&'static str, usize) {
         let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
         let now = || {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_once_changes_nothing() {
         let sets = available().len();
-        // The first set takes longer than all others, but for the trial in which the clock goes back.
+        // The first set takes longer than all others, except in the trial in which the clock goes back.
         let step = |look: usize| match look {
             1 => -1,
             _ if (look / TURN).is_multiple_of(sets) => 15,
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_set_that_takes_much_longer_is_soon_tried_no_more() {
         let sets = available().len();
-        // The second set is the fastest, but for its first trial.
+        // The second set is the fastest, except in its first trial.
         let step = |look: usize| {
             let (set, round) = (look / TURN % sets, look / TURN / sets);
             if set == 1 && round > 0 || round >= TRIALS_AT_LEAST { 1 } else { 100 }
@@ -222,13 +222,13 @@ mod tests {
         assert_eq!(chosen(step), (name(1), TURN * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST)));
     }
 
-    /// From how many rows on the set that is chosen takes the way for many, where that of its ways takes `cost` for some
+    /// From how many rows on the set that is chosen takes the way for many, if that of its ways takes `cost` for some
     /// rows: of few or of many.
     fn chosen_way(cost: impl Fn(usize, bool) -> i64) -> Option<usize> {
         let sets = available();
         let widest = *sets.last().unwrap();
         widest.many_from(USUAL_MANY)?;
-        // Of equals the widest is chosen, and then each of its ways is tried with each number of rows in turn.
+        // The widest of equals is chosen, and then each of its ways is tried with each number of rows in turn.
         let before = TURN * sets.len() * TRIALS;
         let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
         let now = || {

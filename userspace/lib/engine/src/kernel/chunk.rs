@@ -1,4 +1,4 @@
-//! A piece of a quantised row, unpacked: what all kernels but the reference compute with.
+//! A piece of a quantised row, unpacked: the input of all kernels except the reference.
 
 use crate::activations::{CHUNK, Row};
 use crate::block::{Block, LEAST_GROUP};
@@ -13,11 +13,11 @@ pub const VALUE_GROUPS: usize = CHUNK / crate::activations::GROUP;
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct Chunk {
-    /// Quants. Where there are fewer values, those behind them mean nothing.
+    /// Quants. If there are fewer values, those after them mean nothing.
     pub quants: [u8; CHUNK],
-    /// A scale for each group; zero where there is none.
+    /// A scale for each group; zero if there is none.
     pub scales: [f32; GROUPS],
-    /// A minimum for each group; zero where there is none.
+    /// A minimum for each group; zero if there is none.
     pub minima: [f32; GROUPS],
 }
 

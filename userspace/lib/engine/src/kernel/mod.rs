@@ -52,7 +52,7 @@ pub use scalar::Scalar;
 pub use sse41::Sse41;
 pub use swar::Swar;
 
-/// The same part of each of some rows that lie one after another.
+/// The same part of each of some rows that are one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a, T> {
     rows: &'a [T],
@@ -75,7 +75,7 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-/// What tiles of activations are made of.
+/// The sources of activation tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// [Quants](crate::activations::Tile) of eight rows, with 128 added to each.
@@ -97,13 +97,13 @@ pub(crate) const USUAL_MANY: usize = 16;
 /// Rows of activations that are few at most.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// A set of kernels. What a set has no better loop for is in plain Rust.
+/// A set of kernels. Operations without a better loop in a set use plain Rust.
 pub trait Kernels: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Whether arithmetic of floating point is slow beside that of integers, as it is where the processor is emulated: then
-    /// little of it is worth handing to other threads.
+    /// Whether floating point is slow compared with integers, for instance because the processor is emulated. Then
+    /// little of it is worth sharing with other threads.
     fn has_slow_floats(&self) -> bool {
         false
     }
@@ -118,13 +118,14 @@ pub trait Kernels: Sync {
         None
     }
 
-    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros where nothing is. `rests` are of what the tiles leave of the numbers, or there are none.
+    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros if nothing is. `rests` are the
+    /// remainders of the numbers, or absent.
     fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
         portable::lay_out(rows, tiles, rests);
     }
 
-    /// The set that computes as this one, except that it multiplies as many rows of activations as these and more the way
-    /// that is meant for many, if there are two ways: one of [`MANY_FROM`], of which the trial finds the best.
+    /// The same set, except that it uses the code path for many rows from this number of rows of activations on, if
+    /// there are two paths. The number is one of [`MANY_FROM`]; the trial finds the best.
     fn many_from(&self, _rows: usize) -> Option<&'static dyn Kernels> {
         None
     }
@@ -133,7 +134,7 @@ pub trait Kernels: Sync {
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
-    /// How keys and values are kept so that it is soonest done with them, where the weights are quantised.
+    /// How keys and values are kept so that it is soonest done with them, if the weights are quantised.
     fn cache(&self) -> CacheType {
         CacheType::F16
     }
@@ -152,8 +153,8 @@ pub trait Kernels: Sync {
         }
     }
 
-    /// Vectors that are best multiplied with rows of the cache at once, those of several tokens among them. What one
-    /// token comes to then depends on the tokens beside it, by the order of sums.
+    /// Vectors that are best multiplied with rows of the cache at once, those of several tokens among them. The result
+    /// of one token then depends on the other tokens of the pass, through the order of sums.
     fn vectors_together(&self) -> usize {
         1
     }
@@ -177,8 +178,8 @@ pub trait Kernels: Sync {
         portable::narrow(values, out);
     }
 
-    /// For each vector the sums of its products with each of some rows. The last block of a row may be longer than what
-    /// is left of a vector.
+    /// For each vector the sums of its products with each of some rows. The last block of a row may be longer than the
+    /// rest of a vector.
     fn dot_q8_0(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
         portable::dot_q8_0(vectors, rows, out);
     }

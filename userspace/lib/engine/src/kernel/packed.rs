@@ -10,7 +10,7 @@ pub const MOST: usize = 256;
 pub const FEW: usize = 4;
 
 /// Of `N` vectors after the other the first numbers, then the second ones, and so on. They have `size` numbers each; there
-/// are zeros where there is no vector.
+/// are zeros if there is no vector.
 pub fn packed<const N: usize>(vectors: ChunksExact<'_, f32>, size: usize) -> Vec<[f32; N]> {
     let mut packed = alloc::vec![[0.0; N]; vectors.len().div_ceil(N).saturating_mul(size)];
     for (index, vector) in vectors.enumerate() {

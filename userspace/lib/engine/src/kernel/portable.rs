@@ -87,7 +87,7 @@ fn joined(mut numbers: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
 pub fn softmax(scores: &mut [f32]) {
     let larger = |one: f32, other: f32| if other > one { other } else { one };
     let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-    // What there is no score for counts for nothing.
+    // Missing scores count for nothing.
     let mut last = [f32::NEG_INFINITY; LANES];
     last.iter_mut().zip(&*rest).for_each(|(last, score)| *last = *score);
     let mut most = last;
@@ -203,7 +203,7 @@ pub fn add_q8_0(weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: Chunk
     }
 }
 
-/// The sum of products with what blocks stand for.
+/// The sum of products with the values of blocks.
 #[inline(always)]
 fn dot_row_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
     let mut total = 0.0;
@@ -226,7 +226,7 @@ fn dot_row_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
     total
 }
 
-/// Adds what blocks stand for, multiplied with `weight`.
+/// Adds the values of blocks, multiplied with `weight`.
 #[inline(always)]
 fn add_row_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
     for (out, block) in out.chunks_mut(GROUP).zip(row) {
@@ -287,7 +287,7 @@ pub fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut 
 fn nearest(value: f32) -> f32 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
     let bits = value.to_bits();
-    // What is infinite or not a number stays so.
+    // Infinite numbers and NaN are kept.
     let rounded = if bits & INFINITY == INFINITY { bits } else { bits.wrapping_add(0x8000) };
     f32::from_bits(rounded & 0xffff_0000)
 }

@@ -9,15 +9,15 @@ const AHEAD: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Begins to fetch as many bytes as these have, 4 KiB behind them. What lies there may be something else, or may not be
-/// there at all.
+/// Begins to fetch as many bytes as these have, 4 KiB after them. The memory there may be something else, or may be
+/// absent.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch<T>(bytes: &[T]) {
     prefetch_ahead(bytes, AHEAD);
 }
 
-/// The same of what is so many bytes behind them.
+/// The same, `ahead` bytes after their start.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch_ahead<T>(bytes: &[T], ahead: usize) {

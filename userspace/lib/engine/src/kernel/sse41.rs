@@ -1,5 +1,5 @@
 //! SSE4.1, in whole numbers as far as it goes: one multiplication of floating point numbers for each group. That is
-//! what runs best where a processor is emulated, for which wide floating point instructions are slow.
+//! what runs best if a processor is emulated, for which wide floating point instructions are slow.
 
 use core::arch::x86_64::*;
 
@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 pub struct Sse41(());
 
 impl Sse41 {
-    /// The kernels, where the processor can run them.
+    /// The kernels, if the processor can run them.
     pub fn get() -> Option<&'static Self> {
         super::detect::features().sse41.then_some(&Self(()))
     }

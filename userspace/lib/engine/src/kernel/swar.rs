@@ -1,5 +1,5 @@
 //! Several products in one multiplication of words of 64 bits, in whole numbers as far as it goes, without instructions
-//! of any kind of processor. That is what runs best where a processor is emulated: such a multiplication becomes one of
+//! of any kind of processor. That is what runs best if a processor is emulated: such a multiplication becomes one of
 //! the processor that emulates it, and an instruction on vectors becomes a call.
 
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ fn in_pairs(heads: ChunksExact<'_, f32>, out: ChunksExactMut<'_, f32>, compute: 
     }
 }
 
-/// Rows of activations that lie in one word.
+/// Rows of activations that are in one word.
 const LANES: usize = 3;
 
 /// Bits of a row's part of a word: a group's sum is less than 32 × 255 × 127, which with its sign has 21 bits.
@@ -75,13 +75,13 @@ const WORDS: usize = 2;
 const WEIGHT_SCALE: f32 = 1_048_576.0;
 const VALUE_SCALE: f32 = 1_048_576.0;
 
-/// The largest size of numbers, by their bits: what is not a number is larger than all.
+/// The largest size of numbers, by their bits: NaN is larger than all.
 #[inline(always)]
 fn largest_of(numbers: impl Iterator<Item = f32>) -> f32 {
     f32::from_bits(numbers.map(|number| number.abs().to_bits()).fold(0, u32::max))
 }
 
-/// Whole numbers instead of scales, and what one of them stands for.
+/// Whole numbers instead of scales, and the value of one unit.
 fn whole(scales: &[f32], out: &mut [i64], largest: f32) -> f32 {
     let most = largest_of(scales.iter().copied());
     let inverse = if most > 0.0 { largest / most } else { 0.0 };
@@ -97,14 +97,14 @@ fn nearest(number: f32) -> i64 {
     i64::from((number + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()).cast_signed())
 }
 
-/// A block's scale, of which a compiler has to take each by itself: out of vectors, which it would make of several, an
-/// emulated processor takes longer to get numbers than it takes for all that is done with them.
+/// A block's scale. It keeps the compiler from loading several scales as a vector: an emulated processor takes longer
+/// to extract numbers from vectors than for all arithmetic with them.
 #[inline(always)]
 fn alone(block: &Q8_0) -> [u8; 2] {
     black_box(block.scale)
 }
 
-/// Whole numbers instead of the scales of a chunk's weights, and what one of them stands for.
+/// Whole numbers instead of the scales of a chunk's weights, and the value of one unit.
 #[derive(Clone, Copy)]
 struct Scales {
     whole: [i64; GROUPS],
@@ -131,7 +131,7 @@ impl Scales {
             let size = mantissa >> (most - exponent(bits));
             *whole = if bits & 0x8000 == 0 { size } else { -size };
         }
-        // The exponent of a half is 15 more than it says, and its mantissa has 10 bits behind the point.
+        // The exponent of a half is 15 more than it says, and its mantissa has 10 bits after the point.
         let exponent = 127 - 15 - 10 - MORE + most;
         self.unit = if most == 31 { f32::NAN } else { f32::from_bits(exponent << 23) };
     }
@@ -219,13 +219,13 @@ impl<const W: usize, const L: usize> Packed<W, L> {
     }
 }
 
-/// What is of a row.
+/// One element of a row.
 fn lane_of<T, const W: usize, const L: usize>(words: &mut [[T; L]; W], word: usize, lane: usize) -> Option<&mut T> {
     words.get_mut(word)?.get_mut(lane)
 }
 
-/// Weights that are multiplied before what was found is asked for: within so many there is no jump, and a jump is what
-/// takes long where a processor is emulated.
+/// Weights that are multiplied before the sums are read. These have no jump between them, since a jump is slow on an
+/// emulated processor.
 const UNROLLED: usize = 16;
 
 /// The sums of products of a group.
@@ -307,7 +307,7 @@ impl AllPacked {
     }
 }
 
-/// Multiplies rows whose weights are bytes, where they lie: vectors that are moved take longer than the products.
+/// Multiplies rows whose weights are bytes, in place: moving vectors takes longer than the products.
 fn bytes(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let packed = AllPacked::new(activations);
     let mut scales = alloc::vec![Scales::EMPTY; matrix.columns().div_ceil(CHUNK)];
@@ -345,7 +345,7 @@ fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut
     }
 }
 
-/// Multiplies an unpacked row, of whatever type, with all activations. Groups behind a row's end have scales of zero.
+/// Multiplies an unpacked row, of whatever type, with all activations. Groups after a row's end have scales of zero.
 #[inline(never)]
 fn multiply_unpacked<const SIZE: usize, const PER: usize>(
     packed: &AllPacked,
@@ -414,7 +414,7 @@ fn dot_pair(vectors: [&[f32]; 2], rows: Parts<'_, Q8_0>, out: [&mut [f32]; 2]) {
     }
 }
 
-/// What the whole numbers that weights become add up to: products of bytes with them fit into 32 bits.
+/// The sum of the integers that weights become: products of bytes with them fit into 32 bits.
 const WHOLE: f32 = 4_000_000.0;
 
 /// Columns whose sums are kept at a time: as many as there are registers for.

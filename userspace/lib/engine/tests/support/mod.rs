@@ -1,4 +1,4 @@
-//! The models in `tests/infer/models` and what is expected of them.
+//! The models in `tests/infer/models` and their expected results.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 #![allow(dead_code, reason = "not every test uses all of it")]
@@ -11,8 +11,8 @@ use std::sync::Once;
 use capos_engine::kernel::{self, Kernels};
 use serde_json::Value;
 
-/// All kernels that can run here, those with AMX among them where the system permits it. Of the others a line tells, once
-/// for each program of tests, which `capos test` repeats behind its count.
+/// All kernels that can run here, those with AMX among them if the system permits it. The others are named in a line,
+/// once for each test program, which `capos test` repeats after its count.
 pub fn kernels() -> Vec<&'static dyn Kernels> {
     static TOLD: Once = Once::new();
     capos_engine_threads::permit_tiles();
@@ -20,14 +20,14 @@ pub fn kernels() -> Vec<&'static dyn Kernels> {
     TOLD.call_once(|| {
         let names: Vec<&str> = found.iter().map(|kernels| kernels.name()).collect();
         for line in left_out(&names) {
-            // What is printed by macros is shown of tests that fail only. The line must not stand behind a test's name.
+            // Output of macros is shown for failed tests only. The line must not stand after a test's name.
             std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
         }
     });
     found
 }
 
-/// What is told of kernels that are not among those found.
+/// The text about kernels that are not among those found.
 pub fn left_out(found: &[&str]) -> Vec<String> {
     let missing = kernel::NAMES.into_iter().filter(|name| !found.contains(name));
     missing.map(|name| format!("not run: kernels {name}, which this processor or its system does not have")).collect()
@@ -48,7 +48,7 @@ pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"))
 }
 
-/// A prompt, and what the reference computes behind it.
+/// A prompt, and the reference's results after it.
 pub struct Expected {
     pub ids: Vec<u32>,
     pub logits: Vec<f64>,
@@ -64,7 +64,7 @@ pub fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
 }
 
-/// A model file, and what is expected of it behind each prompt.
+/// A model file, and its expected results after each prompt.
 pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
     let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
     let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
@@ -80,7 +80,7 @@ pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
     (file, all)
 }
 
-/// A model file, and what is expected of it behind the first prompt.
+/// A model file, and its expected results after the first prompt.
 pub fn read(name: &str) -> (Vec<u8>, Expected) {
     let (file, mut all) = read_all(name);
     (file, all.remove(0))

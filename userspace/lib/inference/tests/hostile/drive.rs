@@ -1,4 +1,4 @@
-//! The whole way with a file, whatever it is: opened, told of a tool, asked twice, listened to for some tokens.
+//! The whole path of a file, whatever it is: opened, shown a tool, asked twice, read for some tokens.
 
 use capos_chat::{Message, Role, Tool};
 use capos_engine::generation::Options;
@@ -26,7 +26,7 @@ fn machine() -> Machine<'static> {
     Machine { kernels: kernel::available().last().copied().unwrap_or(&kernel::Scalar), pool: &Single }
 }
 
-/// Goes the whole way with a model that writes nothing: it is asked for vectors of two texts, twice.
+/// The whole path with a model that writes nothing: it is asked for vectors of two texts, twice.
 fn embed(file: &[u8]) -> Way {
     let model = match EmbeddingModel::open(file, None) {
         Ok(model) => model,
@@ -56,7 +56,7 @@ fn embed(file: &[u8]) -> Way {
     Way::Answered
 }
 
-/// Goes the whole way.
+/// The whole path.
 pub fn drive(file: &[u8]) -> Way {
     let model = match LanguageModel::open(file, None) {
         Ok(model) => model,

@@ -1,4 +1,4 @@
-//! Files that are not what they should be, on the whole way to an answer.
+//! Malformed files, on the whole path to an answer.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 

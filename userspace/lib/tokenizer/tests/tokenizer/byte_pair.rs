@@ -47,7 +47,8 @@ fn characters_appear_when_they_are_complete() {
     let mut decoder = Decoder::new(&tokenizer);
     let shown: Vec<String> = parts.iter().map(|id| decoder.push(*id)).collect();
     assert_eq!(shown, ["", "", "", "\u{10ffff}"]);
-    // What cannot become a character any more is shown as soon as that is known, and what follows is kept.
+    // Bytes that cannot become a character any more are shown as soon as that is known, and the following ones are
+    // kept.
     let cut: Vec<u32> = parts[..2].iter().copied().chain([byte(b'x'), parts[0]]).collect();
     let mut decoder = Decoder::new(&tokenizer);
     let shown: Vec<String> = cut.iter().map(|id| decoder.push(*id)).collect();
@@ -113,7 +114,7 @@ fn without_types(family: &str, template: &str, more: &[&str], merges: &[&str]) -
     with(fixture, "tokenizer.ggml.merges", merges).tokenizer().unwrap()
 }
 
-/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text.
+/// Marks whose types say that they are ordinary text are one token in a template's output, and none in other text.
 #[test]
 fn marks_of_ordinary_type_are_marks() {
     let said = "<start_of_turn>{{ messages[0].role }}<｜User｜>[TOOL_CALLS]<|' + role + '|>";

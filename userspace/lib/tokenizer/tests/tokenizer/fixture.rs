@@ -7,11 +7,11 @@ use capos_gguf::{Header, Value, ValueType, Writer, WriterValue};
 use capos_tokenizer::{Tokenizer, TokenizerError};
 use serde_json::Value as Json;
 
-/// What reference libraries make of the texts.
+/// The tokens of the texts according to reference libraries.
 pub struct Expected {
     /// Without marks.
     pub ids: Vec<Vec<u32>>,
-    /// With marks, where that is not the same.
+    /// With marks, if that is not the same.
     marks: BTreeMap<usize, Vec<u32>>,
 }
 
@@ -41,7 +41,7 @@ pub fn texts() -> Vec<String> {
     json("texts.json").as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_string()).collect()
 }
 
-/// What a file of expectations holds, by name.
+/// The content of a file of expectations, by name.
 pub fn expected(name: &str) -> BTreeMap<String, Expected> {
     let one = |value: &Json| Expected {
         ids: value["ids"].as_array().unwrap().iter().map(ids).collect(),

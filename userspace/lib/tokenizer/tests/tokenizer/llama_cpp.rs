@@ -1,4 +1,4 @@
-//! The same tokens as llama.cpp, whose answers lie in `tests/infer/llama_cpp_tokens.json`; `make judge-infer` asks it
+//! The same tokens as llama.cpp, whose answers are in `tests/infer/llama_cpp_tokens.json`; `make judge-infer` asks it
 //! again.
 
 use capos_tokenizer::{Marks, Tokenizer};

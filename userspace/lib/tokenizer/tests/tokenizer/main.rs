@@ -1,4 +1,4 @@
-//! Tokenizers, against what reference libraries make of the same vocabularies.
+//! Tokenizers, against reference libraries' results for the same vocabularies.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 

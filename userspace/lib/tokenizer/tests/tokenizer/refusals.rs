@@ -1,4 +1,4 @@
-//! Vocabularies that do not hold together are refused in words.
+//! Inconsistent vocabularies are rejected with an error message.
 
 use crate::fixture::{Fixture, expected, texts};
 use capos_gguf::WriterValue;
@@ -123,7 +123,7 @@ fn merges_go_through_texts_that_are_no_tokens() {
     assert_eq!(one.encode("abc", Marks::All), [0, 1, 2]);
 }
 
-/// A byte without a token is the unknown token where there is one, and else is left out.
+/// A byte without a token is the unknown token if there is one, and else is left out.
 #[test]
 fn bytes_without_tokens() {
     let tokens = || with_tokens(list(&["a", "b", "?"]));
@@ -132,7 +132,7 @@ fn bytes_without_tokens() {
     assert_eq!(unknown.encode("axb", Marks::All), [0, 2, 1]);
 }
 
-/// Converters have written some marks as text of the vocabulary; they are marks all the same.
+/// Converters have written some marks as text of the vocabulary; they are still marks.
 #[test]
 fn known_marks_are_marks() {
     let tokens = with_tokens(list(&["<", "<|fim_prefix|>", "<|im_end|>", "<|other|>"]));
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// The fixture itself, so that what is refused above is refused for its own reason.
+/// The fixture itself, so that the files above are rejected for their own reasons.
 #[test]
 fn the_sample_is_accepted() {
     let tokenizer: Tokenizer = sample().tokenizer().unwrap();

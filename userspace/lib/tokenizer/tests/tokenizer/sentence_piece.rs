@@ -69,8 +69,8 @@ fn white_space_after_marks_is_left_out_where_models_want_it() {
     assert_eq!(begin, [vec![1], phi.encode(" the", Marks::All)].concat());
 }
 
-/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text, though
-/// merging would come to them.
+/// Marks whose types say that they are ordinary text are one token in a template's output, and none in other text,
+/// though merging would produce them.
 #[test]
 fn marks_of_ordinary_type_are_marks() {
     let letters = "<start_of_turn>".chars().map(String::from);
@@ -95,7 +95,7 @@ fn marks_of_ordinary_type_are_marks() {
         assert!(!tokenizer.encode(mark, Marks::Foreign).contains(&id), "{mark}");
         assert!(!tokenizer.encode(mark, Marks::Text).contains(&id), "{mark}");
     }
-    // What looks like a mark and is a word that texts come to, of which the template does not speak, is a word.
+    // A text that looks like a mark, but that merges produce and the template does not contain, is an ordinary word.
     let word = tokenizer.vocabulary().find("<i>").unwrap();
     assert_eq!(tokenizer.encode("<i>", Marks::Foreign), [word]);
 }
@@ -111,7 +111,7 @@ fn what_has_no_token() {
     assert_eq!(fixture.tokenizer().unwrap().encode("a xa", Marks::All), [5, 3, 0, 4]);
 }
 
-/// Half a megabyte of one letter, and of what falls back to bytes.
+/// Half a megabyte of one letter, and of a character that falls back to bytes.
 #[test]
 fn long_texts_are_encoded_soon() {
     let started = std::time::Instant::now();
@@ -126,8 +126,7 @@ fn long_texts_are_encoded_soon() {
     assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
 }
 
-/// A text is merged as a whole, but for one that is longer than any: that one in parts, between which nothing is merged in
-/// any case.
+/// A text is merged as a whole, unless it exceeds every usual length: then in parts that no merge would join anyway.
 #[test]
 fn a_text_without_end_has_the_tokens_of_its_words() {
     let tokenizer = tokenizer("sentence_piece");

@@ -1,4 +1,4 @@
-//! What stands behind descriptors: an open file with its position, shared by all that were duplicated from one.
+//! The objects of descriptors: an open file with its position, shared by all duplicates of one.
 
 use alloc::sync::Arc;
 use core::ffi::c_int;
@@ -12,7 +12,7 @@ use crate::guest::files::stream::Input;
 use crate::guest::output::Writer;
 use crate::guest::threads::lock::Mutex;
 
-/// What is open.
+/// The open object.
 #[derive(Debug)]
 pub enum Object {
     /// Standard input.
@@ -62,12 +62,12 @@ impl Description {
         self.flags() & libc::O_NONBLOCK == 0
     }
 
-    /// Fails where it was not opened to read.
+    /// Fails if it was not opened to read.
     pub fn may_read(&self) -> Result<()> {
         if self.flags() & libc::O_ACCMODE == libc::O_WRONLY { Err(Errno(libc::EBADF)) } else { Ok(()) }
     }
 
-    /// Fails where it was not opened to write.
+    /// Fails if it was not opened to write.
     pub fn may_write(&self) -> Result<()> {
         if self.flags() & libc::O_ACCMODE == libc::O_RDONLY { Err(Errno(libc::EBADF)) } else { Ok(()) }
     }

@@ -19,7 +19,7 @@ type Table = DescriptorTable<Arc<Description>>;
 /// Most pieces of one vectored call.
 const MAX_PIECES: usize = 1024;
 
-/// The process's descriptors. Held for looking only: what is done with a file, closing it too, is done outside.
+/// The process's descriptors. Held for lookups only: operations on a file, closing included, happen outside.
 fn table() -> &'static Mutex<Table> {
     static TABLE: Once<Mutex<Table>> = Once::new();
     TABLE.call_once(|| {
@@ -35,7 +35,7 @@ fn table() -> &'static Mutex<Table> {
     })
 }
 
-/// What a descriptor stands for.
+/// The object of a descriptor.
 pub fn get(number: c_int) -> Result<Arc<Description>> {
     table().lock().get(number).ok_or(Errno(libc::EBADF))
 }
@@ -47,7 +47,7 @@ pub fn add(open: Arc<Description>, close_on_exec: bool) -> Result<c_int> {
 
 fn add_from(open: Arc<Description>, from: c_int, close_on_exec: bool) -> Result<c_int> {
     let from = usize::try_from(from).ok().filter(|from| *from < MAX_DESCRIPTORS).ok_or(Errno(libc::EINVAL))?;
-    // What finds no number is closed after the table was let go of.
+    // An object without a free number is closed after the table was released.
     let kept = open.clone();
     let added = table().lock().add(open, from, close_on_exec);
     drop(kept);
@@ -92,7 +92,7 @@ fn duplicate_to(number: c_int, to: c_int, close_on_exec: bool) -> Result<c_int> 
     Ok(to)
 }
 
-/// C declares the last argument by what the command needs: of those that there are here, a number.
+/// C declares the last argument by the needs of the command: of the commands here, a number.
 #[unsafe(no_mangle)]
 extern "C" fn fcntl(number: c_int, command: c_int, value: c_int) -> c_int {
     answer(get(number).and_then(|open| control(number, &open, command, value)))
@@ -339,7 +339,7 @@ fn each(
     mut one: impl FnMut(&libc::iovec, Option<u64>) -> Result<usize>,
 ) -> Result<isize> {
     let mut done = 0_usize;
-    // Nothing to do is an operation too: what is wrong with the descriptor is told.
+    // An empty operation is still an operation: errors of the descriptor are reported.
     if pieces.iter().all(|piece| piece.iov_len == 0) {
         let none = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
         return count(one(&none, at)?);
@@ -366,7 +366,7 @@ unsafe fn read_pieces(number: c_int, array: *const libc::iovec, length: c_int, a
     let open = get(number)?;
     // SAFETY: the caller's array.
     let mut pieces = unsafe { pieces(array, length) }?;
-    // A second buffer would wait for what may never come, while there is something in the first.
+    // A second buffer would wait for data that may never come, while there is something in the first.
     if !matches!(open.object, Object::File(_))
         && let Some(first) = pieces.iter().position(|piece| piece.iov_len > 0)
     {
@@ -385,7 +385,7 @@ unsafe fn write_pieces(number: c_int, array: *const libc::iovec, length: c_int, 
     // SAFETY: the caller's array.
     let pieces = unsafe { pieces(array, length) }?;
     let sum = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.iov_len));
-    // What is short enough goes to a pipe in one piece, and is not mixed with what others write.
+    // Data that is short enough is written to a pipe in one piece, and is not mixed with the writes of others.
     if !matches!(open.object, Object::File(_)) && sum <= libc::PIPE_BUF {
         let mut whole = Vec::with_capacity(sum);
         for piece in pieces {
@@ -470,7 +470,7 @@ extern "C" fn ftruncate64(number: c_int, length: i64) -> c_int {
     }))
 }
 
-/// Locks a whole file among all who have opened it, in other processes too: its server keeps the lock.
+/// Locks a whole file against all other openers, in other processes too: its server keeps the lock.
 #[unsafe(no_mangle)]
 extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     answer(get(number).and_then(|open| {
@@ -486,7 +486,7 @@ extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     }))
 }
 
-/// A server has what was written when it answers, and keeps nothing back: there is nothing to wait for.
+/// A server has the written data when it answers, and keeps nothing back: there is nothing to wait for.
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
     answer(get(number).and_then(|open| match &open.object {

@@ -37,14 +37,14 @@ struct Entry {
 pub struct EntryStream {
     descriptor: c_int,
     open: Arc<Description>,
-    /// What the server has told last, the next one first.
+    /// The server's last answer, the next name first.
     entries: vec::IntoIter<Entry>,
     /// How many were given.
     given: i64,
-    /// The last name that the server told, and whether it has more.
+    /// The last name from the server, and whether it has more.
     after: String,
     more: bool,
-    /// What the last call gave.
+    /// The result of the last call.
     place: libc::dirent64,
 }
 
@@ -89,7 +89,7 @@ impl EntryStream {
         };
         let told_of = wait(directory.client::<DirectoryClient>().entries(".", &self.after)).map_err(failed)?;
         told(told_of.error)?;
-        // A server that tells the same again would be asked for ever.
+        // A server that repeats an answer would be asked for ever.
         let names =
             core::iter::once(self.after.as_str()).chain(told_of.entries.iter().map(|entry| entry.name.as_str()));
         if !names.is_sorted_by(|one, next| one < next) || (told_of.more && told_of.entries.is_empty()) {

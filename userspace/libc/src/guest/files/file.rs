@@ -17,7 +17,7 @@ use crate::guest::handle::{Handle, failed, not_opened, not_written, told};
 
 /// The most that one read or write of a server carries, in bytes.
 const MAX_TRANSFER: usize = 256 << 10;
-/// Bytes of an answer beside its data.
+/// Bytes of an answer besides its data.
 const OVERHEAD: u32 = 64;
 
 /// The capability of an open file.
@@ -48,7 +48,7 @@ impl OpenFile {
         }
     }
 
-    /// Locks the file. `EWOULDBLOCK` where others have it and it is not to be waited for.
+    /// Locks the file. `EWOULDBLOCK` if others have it and the caller does not want to wait.
     pub fn lock(&self, exclusive: bool, wait_for_it: bool) -> Result<()> {
         self.locked.store(true, Ordering::Relaxed);
         let held = match &self.open {
@@ -69,7 +69,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or where a
+    /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or if a
     /// call failed after others had given some.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0_usize;
@@ -97,7 +97,7 @@ impl OpenFile {
         Ok(done)
     }
 
-    /// Writes at an offset. How many bytes were written: fewer only where a call failed after others had succeeded.
+    /// Writes at an offset. How many bytes were written: fewer only if a call failed after others had succeeded.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let Open::ToWrite(file) = &self.open else { return Err(Errno(libc::EBADF)) };
         let file: FileClient = file.client();
@@ -122,7 +122,7 @@ impl OpenFile {
     /// Writes at the end. How many bytes were written, and where the end is then.
     pub fn append(&self, bytes: &[u8]) -> Result<(usize, u64)> {
         let Open::ToWrite(file) = &self.open else { return Err(Errno(libc::EBADF)) };
-        // One call, so that what two write at a time is never mixed.
+        // One call, so that concurrent writes are never mixed.
         let bytes = bytes.get(..MAX_TRANSFER).unwrap_or(bytes);
         let offset = wait(file.client::<FileClient>().append(bytes)).map_err(not_written)?;
         Ok((bytes.len(), offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(0))))
@@ -146,7 +146,7 @@ impl OpenFile {
         wait(file.client::<FileClient>().set_modified(milliseconds)).map_err(failed)
     }
 
-    /// The file as memory that its server pages in; `None` where the server has no such thing.
+    /// The file as memory that its server pages in; `None` if the server has no such thing.
     pub fn memory(&self) -> Result<Option<ReadOnlyFileMemoryResults>> {
         use capos_abi::ExceptionKind;
         use capos_schema::cap::CallError;
@@ -166,7 +166,7 @@ impl Drop for OpenFile {
     }
 }
 
-/// Opens what stands at a place.
+/// Opens the object at a place.
 pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
     let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
@@ -209,7 +209,7 @@ pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
         }
         (_, Some(file), _) if write => Open::ToWrite(Handle::own(file)),
         (_, _, Some(reader)) if !write => Open::ToRead(Handle::own(reader)),
-        // The server gave what nobody asked for.
+        // The server returned another kind of object than requested.
         _ => return Err(Errno(libc::EIO)),
     };
     if flags & libc::O_DIRECTORY != 0 || place.path.directory {
@@ -223,7 +223,7 @@ fn open(place: Result<Place>, flags: c_int) -> Result<c_int> {
     descriptor::add(Description::new(object, flags), flags & libc::O_CLOEXEC != 0)
 }
 
-/// The mode that C may give for a new file is not read: what may be done with a file, capabilities say.
+/// The mode that C may give for a new file is ignored: capabilities decide what may be done with a file.
 ///
 /// # Safety
 /// As in C.

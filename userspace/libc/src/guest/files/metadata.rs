@@ -15,12 +15,12 @@ use crate::guest::handle::{Handle, failed, told};
 const BLOCK: i64 = 64 << 10;
 /// Bytes that C counts blocks in.
 const COUNTED_BLOCK: i64 = 512;
-/// Permission bits of everything. What may be done with a file is not theirs to say but the capability's, so they are
-/// the same for all, and a copy has those of what it was made from.
+/// Permission bits of everything. The capability decides what may be done with a file, not these bits. So they are the
+/// same for all files, and a copy has those of its source.
 pub const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What C is told of a file.
+/// The metadata of a file for C.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// Type and permission bits.
@@ -50,8 +50,8 @@ impl Metadata {
         })
     }
 
-    /// Of a file that was granted alone. The numbers of such files are the process's own: each comes from a server of
-    /// its own, perhaps.
+    /// Of a file that was granted by itself. The numbers of such files are the process's own: each comes from a server
+    /// of its own, perhaps.
     fn of_granted(status: &FileStatus, id: u64) -> Result<Self> {
         Ok(Self { id: id.saturating_add(2), ..Self::of_status(status, 1)? })
     }
@@ -106,7 +106,7 @@ fn inside(directory: &Handle, device: u64, path: &str, follow: bool) -> Result<M
     Metadata::of_status(&answer.status, device)
 }
 
-/// Of what stands at a place.
+/// Of the object at a place.
 pub fn of_place(place: &Place, follow: bool) -> Result<Metadata> {
     let found = match &place.target {
         Target::Top => Metadata::top(),
@@ -143,7 +143,7 @@ unsafe fn give(metadata: Result<Metadata>, out: *mut libc::stat64) -> c_int {
             (*out).st_size = metadata.bytes;
             (*out).st_blksize = BLOCK;
             (*out).st_blocks = metadata.blocks();
-            // What was last done to it is all that is known.
+            // Only its last change is known.
             ((*out).st_atime, (*out).st_atime_nsec) = (seconds, nanoseconds);
             ((*out).st_mtime, (*out).st_mtime_nsec) = (seconds, nanoseconds);
             ((*out).st_ctime, (*out).st_ctime_nsec) = (seconds, nanoseconds);
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn statx(
         // SAFETY: all zero is one; then the caller's place for the answer.
         unsafe {
             out.write_bytes(0, 1);
-            // All but the time of birth, which nobody keeps.
+            // All but the time of birth, which no file server keeps.
             (*out).stx_mask = libc::STATX_BASIC_STATS;
             (*out).stx_blksize = u32::try_from(BLOCK).unwrap_or(4096);
             (*out).stx_nlink = 1;

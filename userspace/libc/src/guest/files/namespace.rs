@@ -1,4 +1,4 @@
-//! What the process's paths lead to: the directories and files that it was granted, each under its name, and nothing
+//! The targets of the process's paths: the directories and files that it was granted, each under its name, and nothing
 //! else.
 
 use alloc::string::String;
@@ -20,7 +20,7 @@ use crate::path::{self, Path, PathError};
 /// The program's own file, which the launcher may grant.
 const PROGRAM: &str = "program";
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Where the names of all grants are.
@@ -35,7 +35,7 @@ pub enum Target {
     Random,
 }
 
-/// A path and what it leads to.
+/// A path and its target.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub path: Path,
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether it is the name of a grant itself, or the top: what only the launcher may change.
+    /// Whether it is the name of a grant itself, or the top, which only the launcher may change.
     pub fn is_granted_name(&self) -> bool {
         !matches!(&self.target, Target::Inside { path, .. } if path != ".")
     }
@@ -58,12 +58,12 @@ impl From<PathError> for Errno {
     }
 }
 
-/// Where relative paths start, once the program has said so.
+/// Where relative paths start, once the program has set it.
 static WORKING: Mutex<Option<Path>> = Mutex::new(None);
 /// Where they start before.
 static FIRST: Once<Path> = Once::new();
 
-/// The environment's `PWD`, where it names a directory that was granted; else the top.
+/// The environment's `PWD`, if it names a directory that was granted; else the top.
 fn first() -> Path {
     let environment = grants::grants().map(|grants| grants.environment.as_slice()).unwrap_or_default();
     let named = environment.iter().find_map(|line| line.strip_prefix("PWD=")).filter(|path| path.starts_with('/'));
@@ -97,7 +97,7 @@ fn granted_file(name: &str) -> Option<u64> {
     grants::grants()?.all::<ReadOnlyFileClient>().find(|(granted, _)| *granted == name).map(|(_, id)| id)
 }
 
-/// What a path leads to. `ENOENT` where nothing of its first name was granted.
+/// What a path leads to. `ENOENT` if nothing of its first name was granted.
 pub fn find(path: &Path) -> Result<Target> {
     let Some((root, inside)) = path.split() else { return Ok(Target::Top) };
     let grants = grants::grants().ok_or(Errno(libc::ENOENT))?;
@@ -120,7 +120,7 @@ pub fn find(path: &Path) -> Result<Target> {
     }
 }
 
-/// A path of C. `EILSEQ` where it is not UTF-8: names on capOS are text. It is copied once and judged on the copy: another
+/// A path of C. `EILSEQ` if it is not UTF-8: names on capOS are text. It is copied once and judged on the copy: another
 /// thread of the program may change it meanwhile.
 ///
 /// # Safety
@@ -137,7 +137,7 @@ unsafe fn text(path: *const c_char) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Errno(libc::EILSEQ))
 }
 
-/// What a path of C leads to, from the working directory.
+/// The target of a path of C, from the working directory.
 ///
 /// # Safety
 /// `path` is null or a string.
@@ -146,7 +146,7 @@ pub unsafe fn place(path: *const c_char) -> Result<Place> {
     unsafe { place_at(libc::AT_FDCWD, path) }
 }
 
-/// What a path of C leads to, from an open directory: through the directory that was opened, wherever it is by now,
+/// The target of a path of C, from an open directory: through the directory that was opened, wherever it is by now,
 /// unless the path leaves it.
 ///
 /// # Safety

@@ -35,7 +35,7 @@ fn ends() -> (PipeReader, PipeWriter) {
     (PipeReader(pipe.clone()), PipeWriter(pipe))
 }
 
-/// Tries until it is done or, where it may not block, once.
+/// Tries until it is done or, if it may not block, once.
 fn until<T>(blocks: bool, mut attempt: impl FnMut() -> Option<Result<T>>) -> Result<T> {
     loop {
         let seen = poll::seen();
@@ -51,7 +51,7 @@ fn until<T>(blocks: bool, mut attempt: impl FnMut() -> Option<Result<T>>) -> Res
 }
 
 impl PipeReader {
-    /// Reads what there is, at least a byte; nothing once the writers are gone.
+    /// Reads the available bytes, at least one; nothing once the writers are gone.
     pub fn read(&self, buffer: &mut [u8], blocks: bool) -> Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -78,7 +78,7 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes all, or what there is room for where it may not block. `EPIPE` once the readers are gone.
+    /// Writes all, or as much as there is room for if it may not block. `EPIPE` once the readers are gone.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {

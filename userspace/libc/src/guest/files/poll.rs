@@ -14,12 +14,12 @@ use crate::guest::files::description::Object;
 use crate::guest::files::{descriptor, stream};
 use crate::guest::threads::futex;
 
-/// Counts what has happened to pipes and counters: those who wait for any of them wait for another number.
+/// Counts what has happened to pipes and counters: a waiter for any of them waits for the count to change.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
-/// How many wait, so that nobody is woken where nobody sleeps.
+/// How many threads wait, so that there is no wake-up call without a waiter.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// What has happened so far; to be asked before looking.
+/// The count so far; to be read before looking.
 pub fn seen() -> u32 {
     CHANGES.load(Ordering::SeqCst)
 }
@@ -39,7 +39,7 @@ pub fn changed() {
     }
 }
 
-/// What can be done with something that is open without waiting.
+/// The operations on an open object that would not block.
 fn events(object: &Object) -> i16 {
     match object {
         Object::PipeReader(pipe) => pipe.events(),
@@ -59,7 +59,7 @@ fn look(watched: &mut [libc::pollfd]) -> c_int {
             // Left out.
             ..0 => 0,
             number => match descriptor::get(number) {
-                // Errors and hang-ups are told unasked.
+                // Errors and hang-ups are always reported.
                 Ok(open) => events(&open.object) & (one.events | libc::POLLERR | libc::POLLHUP),
                 Err(_) => libc::POLLNVAL,
             },
@@ -94,7 +94,7 @@ fn wait_for(watched: &[libc::pollfd], seen: u32, deadline: u64) {
     WAITING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Waits for so many nanoseconds at most; `None` is for ever.
+/// Waits for this many nanoseconds at most; `None` is for ever.
 fn poll_for(watched: &mut [libc::pollfd], nanoseconds: Option<u64>) -> Result<c_int> {
     let deadline = match nanoseconds {
         Some(0) => 0,
@@ -134,7 +134,7 @@ unsafe extern "C" fn ppoll(
     time: *const libc::timespec,
     _mask: *const libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's time, where there is one.
+    // SAFETY: the caller's time, if there is one.
     let time = unsafe { time.as_ref() }.map(clock::nanoseconds).transpose();
     // SAFETY: the caller's array.
     answer(time.and_then(|time| poll_for(unsafe { array(watched, count) }?, time)))

@@ -1,4 +1,4 @@
-//! Standard input and output as the launcher gives them: a terminal, another program, or what the launcher keeps.
+//! Standard input and output as the launcher gives them: a terminal, another program, or a buffer of the launcher.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ const ANSWER_ROOM: u32 = 512;
 /// Columns and rows of a terminal.
 pub type Size = (u16, u16);
 
-/// What a call to a stream's server says where that is gone: for the program it is as if the other side were.
+/// The error of a stream whose server is gone: for the program the other side is gone.
 fn gone(error: CallError) -> Errno {
     if error.is_disconnected() { Errno(libc::EPIPE) } else { Errno::from(error) }
 }
@@ -71,7 +71,7 @@ impl Input {
         self.id.map(|id| Handle::granted(id).client_within(data.saturating_add(ANSWER_ROOM)))
     }
 
-    /// Reads what there is, at least a byte; nothing at the end.
+    /// Reads the available bytes, at least one; nothing at the end.
     pub fn read(&self, buffer: &mut [u8], blocks: bool) -> Result<usize> {
         let most = buffer.len().min(MAX_TRANSFER);
         let Some(client) = self.client(most).filter(|_| most > 0) else { return Ok(0) };
@@ -112,12 +112,12 @@ impl Input {
         }
     }
 
-    /// To be told when something can be read.
+    /// To learn when it can be read.
     pub fn asked(&self) -> Option<Asked> {
         asked::<StandardInputClient>(self.id?, |client| drop(wait(client.ready(true))))
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         let screen = wait(self.client(0)?.screen()).ok().filter(|screen| screen.terminal)?;
         Some((screen.columns, screen.rows))
@@ -133,7 +133,7 @@ impl Drop for Input {
     }
 }
 
-/// What the launcher gave to write to.
+/// The launcher's grant to write to.
 #[derive(Debug)]
 pub struct Output {
     id: u64,
@@ -142,7 +142,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// The grant of a name; the other, where there is only one for both streams.
+    /// The grant of a name; the other, if there is only one for both streams.
     pub fn granted(name: &str, other: &str) -> Option<Self> {
         let second = grants::id::<StandardClient>(other);
         match grants::id::<StandardClient>(name) {
@@ -155,7 +155,7 @@ impl Output {
         Handle::granted(self.id).client_within(ANSWER_ROOM)
     }
 
-    /// Writes all, or what there is room for where it may not block. `EPIPE` once nobody reads any more.
+    /// Writes all, or as much as there is room for if it may not block. `EPIPE` once no process reads from it any more.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         for piece in bytes.chunks(MAX_TRANSFER) {
@@ -190,18 +190,18 @@ impl Output {
         }
     }
 
-    /// To be told when something can be written.
+    /// To learn when it can be written.
     pub fn asked(&self) -> Option<Asked> {
         asked::<StandardClient>(self.id, |client| drop(wait(client.ready(true))))
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         let screen = wait(self.client().screen()).ok().filter(|screen| screen.terminal)?;
         Some((screen.columns, screen.rows))
     }
 
-    /// Says that nothing more is written, where nothing else of the process writes there.
+    /// Says that nothing more is written, if nothing else of the process writes there.
     pub fn close(&self) {
         if self.alone {
             // One that is gone is closed.

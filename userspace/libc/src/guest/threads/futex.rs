@@ -34,7 +34,7 @@ fn wait_until(address: u64, expected: u32, deadline: u64) -> Completion {
     ring().wait_word(address, expected, deadline)
 }
 
-/// Wakes those who wait for the word at an address, at most `count`.
+/// Wakes threads that wait for the word at an address, at most `count`.
 fn wake_at(address: u64, count: u32) -> Completion {
     ring().wake_word(address, count)
 }
@@ -60,7 +60,7 @@ unsafe fn deadline(time: *const libc::timespec, operation: c_int) -> Result<u64>
     Ok(nanoseconds)
 }
 
-/// The system call `futex`, in what `std` and its like use of it: words of this process, to wait and to wake.
+/// The system call `futex`, as `std` and others use it: words of this process, to wait and to wake.
 ///
 /// # Safety
 /// `time` is null or points to one.

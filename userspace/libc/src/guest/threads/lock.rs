@@ -4,15 +4,15 @@ use capos_sync::WordLock;
 
 use crate::guest::threads::futex::Kernel;
 
-/// A lock on one word, free where that is 0.
+/// A lock on one word, free if that is 0.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Raw(WordLock);
 
-/// A value behind such a lock.
+/// A value protected by such a lock.
 pub type Mutex<T> = lock_api::Mutex<Raw, T>;
 
-// SAFETY: whoever changes the word from free holds the lock until it makes it free; loom has gone through it.
+// SAFETY: a thread that changes the word from free holds the lock until it makes it free; loom has checked that.
 unsafe impl lock_api::RawMutex for Raw {
     const INIT: Self = Self(WordLock::new());
     type GuardMarker = lock_api::GuardSend;

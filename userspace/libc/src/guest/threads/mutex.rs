@@ -1,4 +1,4 @@
-//! C's mutexes of the ordinary kind, which nobody takes twice: the first word is the library's own lock.
+//! C's mutexes of the ordinary kind, which is not recursive: the first word is the library's own lock.
 
 use core::ffi::{c_int, c_void};
 
@@ -6,7 +6,7 @@ use lock_api::RawMutex;
 
 use crate::guest::threads::lock::Raw;
 
-/// Where C keeps a mutex's kind, in words. A mutex of another kind was set up by C's initializer for it.
+/// Index of the word in which C keeps a mutex's kind. A mutex of another kind was set up by C's initializer for it.
 const KIND: usize = 4;
 /// The ordinary kind.
 const ORDINARY: c_int = libc::PTHREAD_MUTEX_NORMAL;
@@ -18,7 +18,7 @@ const ORDINARY: c_int = libc::PTHREAD_MUTEX_NORMAL;
 unsafe fn lock<'a>(mutex: *mut libc::pthread_mutex_t) -> Result<&'a Raw, c_int> {
     // SAFETY: the caller's; the kind is not changed after the mutex was set up.
     let kind = unsafe { mutex.cast::<c_int>().add(KIND).read() };
-    // SAFETY: the caller's; its first word is used as the lock alone, and all its bytes are 0 where it is free.
+    // SAFETY: the caller's; its first word is used as the lock alone, and all its bytes are 0 if it is free.
     if kind == ORDINARY { Ok(unsafe { &*mutex.cast::<Raw>() }) } else { Err(libc::ENOTSUP) }
 }
 

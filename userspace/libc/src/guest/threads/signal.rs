@@ -1,5 +1,5 @@
-//! Signals. There are none: what would be one on Linux, a bad address or an illegal instruction, ends the process with
-//! a report. So a signal may be ignored or left as it is; asking for a handler fails.
+//! Signals. There are none: a signal of Linux, such as a bad address or an illegal instruction, ends the process with a
+//! report. So a signal may be ignored or left at its default; asking for a handler fails.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU32;
@@ -9,7 +9,7 @@ use capos_sync::Futex;
 use crate::guest::errno::{self, Errno, Result, answer, unsupported};
 use crate::guest::threads::futex::Kernel;
 
-/// Whether this may be done where a signal comes: only that nothing is.
+/// Whether this may be done when a signal comes: only that nothing is.
 fn set(action: usize) -> Result<()> {
     if action == libc::SIG_DFL || action == libc::SIG_IGN { Ok(()) } else { Err(Errno(libc::ENOSYS)) }
 }
@@ -30,7 +30,7 @@ extern "C" fn signal(_number: c_int, handler: usize) -> usize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(_number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     if !old.is_null() {
-        // As where a signal is ignored: so `std` sees that it need not make each thread a stack for handlers.
+        // As for an ignored signal: so `std` sees that it need not make each thread a stack for handlers.
         // SAFETY: the caller's place for the answer; all zero is an action without flags.
         unsafe {
             old.write_bytes(0, 1);
@@ -78,7 +78,7 @@ extern "C" fn raise(_number: c_int) -> c_int {
     unsupported()
 }
 
-/// Waits for a signal: for ever, since none comes. `std` calls it where a thread must not go on.
+/// Waits for a signal: for ever, since none comes. `std` calls it if a thread must not go on.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
     let never = AtomicU32::new(0);

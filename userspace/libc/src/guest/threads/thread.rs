@@ -1,8 +1,8 @@
 //! Threads.
 //!
-//! A thread is one of the kernel's, which the process may make where it was given its own Process capability. Its stack,
-//! its thread-local storage and its block lie in one mapping, which whoever joins it puts away; of those that nobody
-//! will join, the next thread that is made does.
+//! A thread is a kernel thread; the process may make one if it holds its own Process capability. Its stack, its
+//! thread-local storage and its block are in one mapping. The thread that joins it frees the mapping; for detached
+//! threads, the next `create` does.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ const COMPLETION_ENTRIES: u32 = 64;
 /// The least stack of a thread, in bytes.
 const LEAST_STACK: u64 = 16 << 10;
 
-/// What others know of a thread.
+/// The record of a thread for others.
 pub struct Thread {
     /// Its number in the process: the first thread's is 1.
     number: u32,
@@ -58,23 +58,23 @@ static FIRST: u8 = 0;
 /// The number of the next thread.
 static NUMBER: AtomicU32 = AtomicU32::new(2);
 
-/// Somebody will join it.
+/// It will be joined.
 const JOINABLE: u32 = 0;
 /// Nobody will.
 const DETACHED: u32 = 1;
 
-/// Threads that nobody joins and that may not have ended yet.
+/// Detached threads that may not have ended yet.
 struct Detached(Vec<*const Thread>);
 
-// SAFETY: what it points to is used by who takes it out alone.
+// SAFETY: only the code that takes a pointer out uses its target.
 unsafe impl Send for Detached {}
 
 static LEFT: Mutex<Detached> = Mutex::new(Detached(Vec::new()));
 
-/// What `pthread_attr_t` holds here.
+/// The fields of `pthread_attr_t` here.
 #[repr(C)]
 struct Attributes {
-    /// Lowest address of the stack; 0 where it is not made yet.
+    /// Lowest address of the stack; 0 if it is not made yet.
     stack: u64,
     stack_bytes: u64,
 }
@@ -92,7 +92,7 @@ unsafe extern "C" fn first() -> ! {
 
 extern "C" fn body() -> ! {
     let block = thread_block::current();
-    // SAFETY: whoever made the thread has put this in place, and keeps it until the thread has ended.
+    // SAFETY: the creator of the thread has put this in place, and keeps it until the thread has ended.
     if let Some(thread) = unsafe { block.thread.get().as_ref() } {
         let result = (thread.routine)(thread.argument);
         thread_key::run_destructors();
@@ -107,7 +107,7 @@ fn pages(bytes: u64) -> Result<u64> {
     bytes.checked_next_multiple_of(PAGE).ok_or(Errno(libc::EINVAL))
 }
 
-/// Makes a thread. Those that nobody joins, and that have nothing left to do but to end, are none that it is refused for.
+/// Makes a thread. Detached threads that are about to end do not count against the limit: it waits for them.
 fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*const Thread> {
     reap();
     create_now(stack_bytes, routine, argument)
@@ -165,14 +165,14 @@ fn create_now(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Resu
     let started = start().or_else(|error| if thread_region::give_up() { start() } else { Err(error) });
     match started {
         Ok(made) => {
-            // SAFETY: nobody takes it away before it can be joined or is detached, and both wait for this.
+            // SAFETY: it is not freed before it can be joined or is detached, and both wait for this.
             let known = unsafe { &*thread };
             known.cap.store(BlockingCap::into_id(made.as_cap()), Ordering::Release);
             known.known.take(&Kernel);
             Ok(thread)
         }
         Err(error) => {
-            // SAFETY: made above, and nobody else knows it.
+            // SAFETY: made above, and not shared yet.
             drop(unsafe { Box::from_raw(thread) });
             thread_region::give(region, region_bytes);
             memory_map::give(ring, ring_bytes);
@@ -181,23 +181,23 @@ fn create_now(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Resu
     }
 }
 
-/// The capability of a thread. The thread itself may ask for it before who made it has got it.
+/// The capability of a thread. The thread itself may ask for it before its creator has it.
 fn client(thread: &Thread) -> ThreadClient {
     thread.known.wait(&Kernel);
-    // SAFETY: every thread's block tells its ring.
+    // SAFETY: every thread's block contains its ring.
     unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.load(Ordering::Acquire)) }
 }
 
 /// The calling thread's number in the process.
 pub fn number() -> u32 {
-    // SAFETY: what is known of a thread stays while it runs.
+    // SAFETY: the record of a thread stays while it runs.
     unsafe { thread_block::current().thread.get().as_ref() }.map_or(1, |thread| thread.number)
 }
 
-/// Takes away what a thread that has ended has left.
+/// Frees what a thread that has ended still occupies.
 ///
 /// # Safety
-/// The thread has ended, and nobody else uses what is known of it.
+/// The thread has ended, and no other code uses its record.
 unsafe fn bury(thread: *const Thread) -> *mut c_void {
     // SAFETY: the caller's; made by `create`.
     let thread = unsafe { Box::from_raw(thread.cast_mut()) };
@@ -207,23 +207,23 @@ unsafe fn bury(thread: *const Thread) -> *mut c_void {
     thread.result.load(Ordering::Acquire)
 }
 
-/// Buries those of the threads that nobody joins that have ended.
+/// Reaps the detached threads that have ended.
 pub fn reap() {
     bury_left(|thread| wait(client(thread).info()).is_ok_and(|info| !info.alive));
 }
 
-/// The same, and waits for those that are about to end. Whether there was any.
+/// The same, and waits for those that are about to end. Returns whether there was any.
 fn reap_ending() -> bool {
     bury_left(|thread| wait(client(thread).wait()).is_ok())
 }
 
-/// Buries those of the threads that nobody joins that have done all but end, and of which the kernel says that they have
-/// ended. One of which it does not is left: it may also have no memory for the answer. Whether any was buried.
+/// Reaps the detached threads that have finished, if the kernel reports that they have ended. Others stay in the list,
+/// also if the kernel has no memory to answer. Returns whether any was reaped.
 fn bury_left(has_ended: impl Fn(&Thread) -> bool) -> bool {
     let left = core::mem::take(&mut LEFT.lock().0);
     let (mut alive, mut any) = (Vec::new(), false);
     for thread in left {
-        // SAFETY: nobody else has it: it was taken out of the list.
+        // SAFETY: it was taken out of the list, so this is the only pointer to it.
         let ended = unsafe { thread.as_ref() }.is_some_and(|thread| thread.ended.is_done() && has_ended(thread));
         if ended {
             // SAFETY: it has ended.
@@ -265,7 +265,7 @@ unsafe extern "C" fn pthread_create(
     }
 }
 
-/// What is known of a thread; null for the first one.
+/// The record of a thread; null for the first one.
 fn known(thread: libc::pthread_t) -> *const Thread {
     let address = usize::try_from(thread).unwrap_or(0);
     if address == (&raw const FIRST).addr() { core::ptr::null() } else { core::ptr::with_exposed_provenance(address) }
@@ -286,7 +286,7 @@ unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void
         // SAFETY: it has ended, and the caller alone may join it.
         unsafe { bury(thread) }
     } else {
-        // The kernel has no memory for the answer. What the thread has left is taken away when it has.
+        // The kernel has no memory for the answer. The thread's memory is freed once it has ended.
         other.ended.wait(&Kernel);
         let result = other.result.load(Ordering::Acquire);
         LEFT.lock().0.push(thread);
@@ -304,8 +304,7 @@ unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_detach(thread: libc::pthread_t) -> c_int {
     let thread = known(thread);
-    // Nobody joins the first thread.
-    // SAFETY: the caller's.
+    // The first thread is never joined. SAFETY: the caller's.
     let Some(other) = (unsafe { thread.as_ref() }) else { return 0 };
     if other.state.swap(DETACHED, Ordering::AcqRel) == DETACHED {
         return libc::EINVAL;
@@ -326,7 +325,7 @@ unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_
     let (thread, name) = unsafe { (known(thread).as_ref(), CStr::from_ptr(name)) };
     let Some(thread) = thread else { return libc::ENOSYS };
     let Ok(name) = name.to_str() else { return libc::EINVAL };
-    // A name is for reports only; what does not fit them is left out.
+    // A name is for reports only; the part that does not fit them is left out.
     drop(wait(client(thread).set_name(name)));
     0
 }
@@ -337,7 +336,7 @@ extern "C" fn sched_yield() -> c_int {
     0
 }
 
-/// The calling thread, as C names it: what is known of it, or what stands for the first thread.
+/// The calling thread, as C names it: its record, or the one that represents the first thread.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_self() -> libc::pthread_t {
     let thread = thread_block::current().thread.get();

@@ -1,4 +1,4 @@
-//! What a thread has of its own: the block that the FS base points to.
+//! A thread's own data: the block that the FS base points to.
 
 use core::arch::asm;
 use core::cell::Cell;
@@ -22,7 +22,7 @@ pub struct ThreadBlock {
     /// Lowest address of its stack, and the stack's bytes.
     pub stack: Cell<(u64, u64)>,
     pub values: [Cell<*mut core::ffi::c_void>; KEYS],
-    /// Free blocks of memory; none where all is zero.
+    /// Free blocks of memory; none if all is zero.
     pub cache: ThreadCache,
     /// What others know of the thread; null for the first one.
     pub thread: Cell<*const crate::guest::threads::thread::Thread>,
@@ -48,7 +48,7 @@ pub fn here() -> u64 {
 
 /// The calling thread's ring.
 pub fn ring() -> Ring {
-    // SAFETY: `here` reads what the thread's start has written.
+    // SAFETY: `here` reads the value that the thread's start has written.
     match unsafe { Ring::at(here()) } {
         Ok(ring) => ring,
         // Every thread starts with a ring.

@@ -8,7 +8,7 @@ use crate::guest::threads::thread_block::{self, KEYS};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// Rounds of destructors at a thread's end, since they may set values anew.
+/// Rounds of destructors at a thread's end, since destructors may set values again.
 const ROUNDS: usize = 4;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,7 +1,7 @@
 //! The mappings in which threads have their stack, their storage and their block.
 //!
 //! Making one costs the kernel a cleared frame for each page of it, so those of threads that have ended serve the next
-//! ones. They are few, and are given up before the process is refused memory.
+//! ones. They are few, and are freed before the process is refused memory.
 
 use capos_ring::unmap;
 use capos_schema::kernel::AddressSpaceClient;
@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 8 << 20;
 struct Region {
     start: u64,
     bytes: u64,
-    /// Whether it has memory. Of one without, only the addresses are left.
+    /// Whether it has memory. Only the addresses remain of one without.
     mapped: bool,
 }
 
@@ -32,7 +32,7 @@ fn take_out(which: impl Fn(&Region) -> bool) -> Option<Region> {
     KEPT.lock().iter_mut().find(|place| place.as_ref().is_some_and(&which))?.take()
 }
 
-/// A region of so many bytes, in whole pages. It may hold what another thread has left there.
+/// A region of `bytes` bytes, in whole pages. It may contain another thread's leftovers.
 pub fn take(bytes: u64) -> Result<u64> {
     while let Some(given_up) = take_out(|region| !region.mapped) {
         memory_map::give(given_up.start, given_up.bytes);
@@ -55,7 +55,7 @@ pub fn give(start: u64, bytes: u64) {
             return;
         }
     }
-    // What cannot be unmapped stays until the process ends.
+    // Memory that cannot be unmapped stays until the process ends.
     let _ = memory_map::unmap(start, bytes);
 }
 

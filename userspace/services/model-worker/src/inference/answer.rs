@@ -11,7 +11,7 @@ use capos_schema::models::{
 
 use super::requests::Requests;
 
-/// An answer, as it is made. Dropping it ends the work on it.
+/// An answer in progress. Dropping it ends the work on it.
 pub struct Answer {
     requests: Rc<Requests>,
     id: RequestId,
@@ -33,12 +33,12 @@ impl Answer {
                 return chunk(event);
             }
             self.requests.step();
-            // Other calls are served, and a cancel is received.
+            // Others are served, and cancellations are heard.
             capos_rt::yield_now().await;
         }
     }
 
-    /// Ends the work on it. What was said before can be read on, up to the end.
+    /// Ends the work on it. Earlier output can be read on, up to the end.
     pub fn cancel(&self) {
         self.requests.cancel(self.id);
     }
@@ -59,7 +59,7 @@ fn chunk(event: Event) -> Result<StreamChunk, CallError> {
         }
         Event::Delta(Delta::Text(text)) => StreamChunk::TextDelta(text),
         Event::Delta(Delta::Call { index, name, handle, arguments }) => {
-            // The name comes with a call's first piece, and so does what it is called.
+            // The name comes with a call's first piece, and so does its id.
             let id = if name.is_empty() { String::new() } else { format!("call-{}", index.saturating_add(1)) };
             StreamChunk::ToolCallDelta(ToolCallDelta { index, id, name, handle, arguments })
         }

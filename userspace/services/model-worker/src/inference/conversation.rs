@@ -35,7 +35,7 @@ pub fn request(request: &InferenceRequest) -> Result<Request, CallError> {
     })
 }
 
-/// Seconds since 1970, which templates may tell the model: it knows the date as programs on the machine do.
+/// Seconds since 1970, which templates may show the model: it knows the date as programs on the machine do.
 fn now() -> Option<i64> {
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(passed.as_secs()).ok()
@@ -55,7 +55,7 @@ fn message(message: &ChatMessage) -> Message {
     }
 }
 
-/// A call of an earlier answer. Its arguments may be no JSON: the model is shown them as they were.
+/// A call of an earlier answer. Its arguments may be invalid JSON: the model sees them unchanged.
 fn call(call: &ToolCall) -> capos_chat::Call {
     let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.clone()));
     capos_chat::Call { id: call.id.clone(), name: call.name.clone(), arguments }
@@ -79,7 +79,7 @@ fn json(text: &str, what: impl FnOnce() -> String) -> Result<Value, CallError> {
     serde_json::from_str(text).map_err(|error| CallError::invalid_argument(format!("{} is no JSON: {error}", what())))
 }
 
-/// What chance begins with: requests with the same nonce, or none, are answered alike.
+/// The seed: requests with the same nonce, or none, are answered alike.
 fn seed(nonce: &[u8]) -> u64 {
     nonce.iter().fold(0, |seed: u64, byte| seed.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte))
 }

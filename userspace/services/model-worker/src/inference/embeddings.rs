@@ -19,17 +19,17 @@ const TEXTS: usize = 256;
 const AROUND: usize = 4096;
 const AROUND_VECTOR: usize = 24;
 
-/// What came of requests that have ended.
+/// The results of requests that have ended.
 type Ended = BTreeMap<EmbeddingId, Result<Vec<Vec<f32>>, InferenceError>>;
 
 /// The model that texts are embedded with.
 ///
-/// As with answers, a step of the engine is made when somebody waits for vectors and at no other time.
+/// As with answers, the engine makes a step only while a caller waits for vectors.
 pub struct Embeddings {
     info: ModelInfo,
     /// Most texts of a call: their vectors go into one answer.
     most: usize,
-    /// Why there is none, where the file cannot be run.
+    /// Why there is none, if the file cannot be run.
     embedder: RefCell<Result<Embedder<'static>, String>>,
     ended: RefCell<Ended>,
 }
@@ -41,7 +41,7 @@ struct Underway<'e> {
 }
 
 impl Embeddings {
-    /// Of a file that was made ready, or the reason why it could not be.
+    /// For a prepared file, or the reason why it could not be prepared.
     pub fn new(ready: &Result<Ready, String>, info: ModelInfo) -> Rc<Self> {
         let embedder = ready.as_ref().map_err(String::clone).and_then(Ready::embedder);
         let width = embedder.as_ref().map_or(0, Embedder::width);
@@ -84,7 +84,7 @@ impl Underway<'_> {
                 return vectors.map_err(|error| refused(&error));
             }
             self.embeddings.step();
-            // Other calls are served, and a cancel is received.
+            // Others are served, and cancellations are heard.
             capos_rt::yield_now().await;
         }
     }
@@ -105,7 +105,7 @@ impl TextEmbedderServer for Embeddings {
     }
 
     async fn embed(&self, _cx: &CallContext, texts: Vec<String>) -> Result<Vec<Vector>, CallError> {
-        // A cancelled call drops the request, which then is worked on no more.
+        // Cancelling the call drops the request and ends the work on it.
         let vectors = self.submit(texts)?.vectors().await?;
         Ok(vectors.into_iter().map(|values| Vector { values }).collect())
     }

@@ -30,8 +30,8 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Of a file that was made ready; none where it writes nothing. One that the engine refuses says so to each caller
-    /// that asks it: this process has no other way to.
+    /// For a prepared file; `None` if it writes nothing. If the engine rejects the file, each caller gets that error:
+    /// this process has no other way to report it.
     pub fn new(
         ready: &Result<Ready, String>,
         info: ModelInfo,
@@ -46,7 +46,7 @@ impl Inference {
     }
 }
 
-/// What is said of a file that the engine refuses.
+/// The error for a file that the engine rejects.
 fn cannot_be_run(why: &str) -> CallError {
     CallError::failed(format!("this model cannot be run: {why}"))
 }
@@ -57,7 +57,7 @@ impl LanguageModelServer for Inference {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        // A cancelled call drops the answer, which then is worked on no more.
+        // Cancelling the call drops the answer and ends the work on it.
         let answer = self.requests.submit(&within_budget(req, self.max_tokens))?;
         let mut whole = Whole::default();
         loop {

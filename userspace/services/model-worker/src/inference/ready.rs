@@ -12,22 +12,22 @@ use capos_tokenizer::Tokenizer;
 
 use crate::weights::Weights;
 
-/// A model, and what runs it.
+/// A model, and its engine.
 pub struct Ready {
     model: ModelOf,
     machine: Machine<'static>,
     options: Options<'static>,
 }
 
-/// What a file is opened as.
+/// The use for which a file is opened.
 enum ModelOf {
     Language(&'static LanguageModel<'static>),
     Texts(&'static EmbeddingModel<'static>),
 }
 
 impl Ready {
-    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens where that is said.
-    /// The process may use `own` bytes, and keeps what it has read of conversations in a part of them.
+    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is said.
+    /// The process may use `own` bytes, and keeps the tokens of conversations in a part of them.
     ///
     /// # Errors
     /// It cannot be run; says why.
@@ -59,7 +59,7 @@ impl Ready {
         Ok(Self { model, machine: Machine { kernels, pool: Box::leak(Box::new(pool)) }, options })
     }
 
-    /// What answers conversations; none where the model writes nothing.
+    /// The engine for conversations; none if the model writes nothing.
     pub fn assistant(&self) -> Option<Assistant<'static>> {
         match self.model {
             ModelOf::Language(model) => Some(Assistant::new(model, self.machine, self.options)),
@@ -67,7 +67,7 @@ impl Ready {
         }
     }
 
-    /// What embeds texts.
+    /// The engine for texts' embeddings.
     ///
     /// # Errors
     /// The model is not for that; says why.

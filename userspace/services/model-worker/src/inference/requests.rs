@@ -11,19 +11,18 @@ use capos_schema::models::InferenceRequest;
 use super::answer::Answer;
 use super::{cannot_be_run, conversation};
 
-/// The engine with one model, and what it has said that is not read yet.
+/// The engine with one model, and its output that has not been read yet.
 ///
-/// A step of the engine, which takes all requests further, is made when somebody waits for a piece of an answer and at
-/// no other time. So nothing piles up of an answer without a reader, except what others' steps bring, which the
-/// answer's own limit bounds.
+/// A step of the engine advances all requests. It is made only while a caller waits for a piece of an answer. So an
+/// unread answer does not grow, except by the steps of others, which the answer's own limit bounds.
 pub struct Requests {
-    /// Why there is none, where the file cannot be run.
+    /// Why there is none, if the file cannot be run.
     assistant: RefCell<Result<Assistant<'static>, String>>,
     unread: RefCell<BTreeMap<RequestId, VecDeque<Event>>>,
 }
 
 impl Requests {
-    /// Of what answers, or the reason why nothing does.
+    /// For the model that answers, or the reason why none does.
     pub fn new(assistant: Result<Assistant<'static>, String>) -> Rc<Self> {
         Rc::new(Self { assistant: RefCell::new(assistant), unread: RefCell::default() })
     }
@@ -41,7 +40,7 @@ impl Requests {
         Ok(Answer::new(self.clone(), id))
     }
 
-    /// What was said next to a request; none where the engine has not got there.
+    /// The next output of a request; none if the engine has not got there.
     pub fn take(&self, id: RequestId) -> Option<Event> {
         self.unread.borrow_mut().get_mut(&id)?.pop_front()
     }
@@ -54,21 +53,21 @@ impl Requests {
         };
         let mut unread = self.unread.borrow_mut();
         for (id, event) in events {
-            // An answer that was dropped has no reader for its end.
+            // The end of a dropped answer is never read.
             if let Some(unread) = unread.get_mut(&id) {
                 unread.push_back(event);
             }
         }
     }
 
-    /// Ends the work on a request; the next step tells its end.
+    /// Ends the work on a request; the next step reports its end.
     pub fn cancel(&self, id: RequestId) {
         if let Ok(assistant) = &mut *self.assistant.borrow_mut() {
             assistant.cancel(id);
         }
     }
 
-    /// Ends the work on a request whose answer has no reader left.
+    /// Ends the work on a request whose answer is no longer read.
     pub fn forget(&self, id: RequestId) {
         self.cancel(id);
         self.unread.borrow_mut().remove(&id);

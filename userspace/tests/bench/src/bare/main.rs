@@ -1,6 +1,6 @@
-//! Measures what is nearest to the operations of `bench-std` in a program on the runtime alone: threads of the kernel
-//! with nothing but a stack and a ring, waits for words of memory, notifications, typed calls, the heap. Each figure is
-//! a line `bench NAME VALUE UNIT: HOW` in the log; `bench-bare has measured` is the last one.
+//! Measures the counterparts of `bench-std`'s operations in a program on the runtime alone. It has kernel threads with
+//! nothing but a stack and a ring, waits for words of memory, notifications, typed calls and the heap. Each figure is a
+//! line `bench NAME VALUE UNIT: HOW` in the log; `bench-bare has measured` is the last one.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;

@@ -19,7 +19,7 @@ const RING_STEP: u64 = 0x100_0000;
 const ENTRIES: u32 = 8;
 const STACK: usize = 16 << 10;
 
-/// What a thread does.
+/// The part of a thread.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Part {
@@ -31,17 +31,17 @@ enum Part {
     Give,
     /// Notifies the other thread, and counts how long it takes to be notified.
     NotifyAndCount,
-    /// Notifies who has notified it.
+    /// Notifies the thread that notified it.
     Notify,
 }
 
-/// What two threads share.
+/// The shared state of two threads.
 struct Shared {
     /// Whose turn it is.
     turn: AtomicU32,
-    /// The notifications by which each is told.
+    /// The notifications of each.
     notifications: [u64; 2],
-    /// What was counted, round by round.
+    /// The counts, round by round.
     counts: Vec<AtomicU64>,
 }
 
@@ -79,7 +79,7 @@ extern "C" fn work(part: u64, shared: u64, rings: u64) -> ! {
         exit_thread(0);
     }
     let shared = core::ptr::with_exposed_provenance::<Shared>(usize::try_from(shared).unwrap_or(0));
-    // SAFETY: who starts threads keeps what they share until they have ended.
+    // SAFETY: the starter of threads keeps their shared data until they have ended.
     let shared = unsafe { &*shared };
     let [first, second] = shared.notifications;
     let mut from = count();
@@ -118,7 +118,7 @@ impl Crew {
     pub fn new(env: &Env) -> Result<Self, Error> {
         let stack = |_| {
             let stack = vec![0_u128; STACK / 16].leak();
-            // As after a call: the stack is aligned but for a return address.
+            // As after a call: the stack is aligned except for a return address.
             stack.as_mut_ptr_range().end.expose_provenance() as u64 - 8
         };
         Ok(Self { process: env.cap("process")?, account: env.cap("account")?, stacks: [0, 1].map(stack) })
@@ -139,7 +139,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Has two threads play these parts against each other; what the first has counted.
+    /// Has two threads play these parts against each other; returns the counts of the first.
     async fn play(&self, parts: [Part; 2], rounds: usize) -> Result<Samples, Error> {
         let notifications: [NotificationClient; 2] =
             [self.account.create_notification().await?, self.account.create_notification().await?];
@@ -149,7 +149,7 @@ impl Crew {
             counts: (0..rounds).map(|_| AtomicU64::new(0)).collect(),
         };
         let mut threads = Vec::new();
-        // Who counts comes last: the other is there already.
+        // The counting thread comes last: the other is there already.
         for (at, part) in parts.into_iter().enumerate().rev() {
             threads.push(self.start(at, part, (&raw const shared).expose_provenance() as u64).await?);
         }

@@ -1,7 +1,7 @@
-//! Measures the way of a page from the disk: a file of the boot medium, mapped, through the ISO 9660
-//! server and the disk driver. Nothing else runs beside them, and nothing waits for a time, which on a
-//! machine that counts instructions would pass at once. The line `bench NAME VALUE UNIT: HOW` goes to the
-//! log; then the machine is ended.
+//! Measures a page-in from the disk: a mapped file of the boot medium, through the ISO 9660 server and
+//! the disk driver. No other program runs, and none waits for a time, which would pass at once on a
+//! machine that counts instructions. The line `bench NAME VALUE UNIT: HOW` goes to the log; then the
+//! machine is ended.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
@@ -17,10 +17,10 @@ use capos_schema::system::SystemStatusClient;
 
 use touch::touch;
 
-/// A file that is large enough, and of whose pages nothing is in the page cache but the first: memory
-/// that is asked for anew has a cache of its own.
+/// A file that is large enough. Only its first page is in the page cache: a new memory object has a
+/// cache of its own.
 const FILE: &str = "boot/boot.tar";
-/// The debug-exit device, and what says that all went well.
+/// The debug-exit device, and the value that means success.
 const EXIT_PORT: u16 = 0xf4;
 const PASSED: u32 = 0x10;
 /// Pages of one sample: the kernel's largest window.

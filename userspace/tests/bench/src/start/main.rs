@@ -1,5 +1,5 @@
-//! Measures how far it is to the first words of a program on `std`, and of one on the runtime alone: from opening its
-//! file to the call that brings its first line. Lines `bench NAME VALUE UNIT: HOW` go to the log, and then how the two
+//! Measures the time to the first output of a program on `std`, and of one on the runtime alone: from opening its file
+//! to the call that carries its first line. Lines `bench NAME VALUE UNIT: HOW` go to the log, and then how the two
 //! compare.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
@@ -70,14 +70,14 @@ impl Bench {
         capos_rt::wait(&told).await?;
         let to = line.came.get().context("its first line was told and is not there")?;
         let idle = self.status.statistics().await?.idle_nanoseconds.saturating_sub(idle);
-        // Where it has ended by itself that is as good.
+        // If it has ended by itself that is as good.
         let _ = started.process.kill("it was measured").await;
         drop(started.process.wait().await?);
         self.server.unexport(logger.as_cap());
         Ok(to.saturating_sub(from).saturating_sub(idle))
     }
 
-    /// Tells a program's first start, and starts out of the page cache: their median.
+    /// Logs a program's first start, and the median of starts out of the page cache.
     async fn measure(&self, name: &str, path: &str, what: &str) -> Result<u64, Error> {
         let cold = self.start(path).await?;
         log::info!("bench {name}_cold {cold} instructions: {what}, its file read from the disk");

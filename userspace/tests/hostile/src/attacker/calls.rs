@@ -81,7 +81,7 @@ pub async fn pass_reply(kit: &Kit) -> Result<(), Error> {
             answers.expect(CALL, Status::Ok)?;
         }
     }
-    // In another call to itself: whoever has it can answer, once.
+    // In another call to itself: the new holder can answer, once.
     let mut answers = Answers::new();
     let reply = receive_own_call(kit, &mut answers)?;
     kit.put_slot(0, CapSlot::send(reply, Rights::ALL, TransferMode::Move));
@@ -114,7 +114,7 @@ pub async fn answer_cancelled(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Calls itself with nobody there to receive.
+/// Calls itself without a receiver.
 pub async fn call_itself(kit: &Kit) -> Result<(), Error> {
     let mut answers = Answers::new();
     for tag in 100..140 {
@@ -177,7 +177,7 @@ pub async fn move_in_flight(kit: &Kit) -> Result<(), Error> {
     answers.send(&[kit::cancel(44, 43), kit::cancel(45, 40)]);
     answers.expect(43, Status::Cancelled)?;
     answers.expect(40, Status::Cancelled)?;
-    // The endpoint's last receiver goes while calls wait in line.
+    // The endpoint's last receiver ends while calls wait in line.
     answers.send(&[kit.call(50), kit.call(51), kit::release(52, kit::id(&kit.endpoint))]);
     answers.expect(50, Status::Disconnected)?;
     answers.expect(51, Status::Disconnected)?;
@@ -223,7 +223,7 @@ fn everything(kit: &Kit) -> Result<Vec<(u64, RawEntry)>, Error> {
     Ok(all)
 }
 
-/// Starts as much as it can and cancels all of it, and what never was.
+/// Starts as much as it can and cancels all of it, and operations that never were.
 pub async fn cancel_all(kit: &Kit) -> Result<(), Error> {
     for _ in 0..5 {
         let mut answers = Answers::new();

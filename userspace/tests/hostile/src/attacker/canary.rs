@@ -1,4 +1,4 @@
-//! The process that must not notice anything: it answers whoever calls.
+//! The process that must not notice anything: it answers its callers.
 
 use alloc::format;
 use alloc::rc::Rc;

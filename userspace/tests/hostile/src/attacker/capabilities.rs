@@ -96,7 +96,7 @@ pub async fn stale(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Capabilities used as what they are not, or for more than they allow.
+/// Capabilities used as other types, or for more than they permit.
 pub async fn rights(kit: &Kit) -> Result<(), Error> {
     let (account, endpoint) = (kit::id(&kit.account), kit::id(&kit.endpoint));
     let params = Buffer { address: kit.params, length: 16 };
@@ -123,7 +123,7 @@ pub async fn rights(kit: &Kit) -> Result<(), Error> {
         let after = kit.table.info(more).await?.rights;
         kit::ensure(before == after, || format!("rights {before:#x} became {after:#x} by deriving"))?;
     }
-    // What may not be passed on is not passed on, neither by copy nor by move.
+    // Capabilities that may not be passed on are not, neither by copy nor by move.
     let kept = kit.table.derive(account, without(Rights::GRANT)).await?;
     for mode in [TransferMode::Copy, TransferMode::Move] {
         kit.put_slot(0, CapSlot::send(kept, Rights::ALL, mode));
@@ -151,7 +151,7 @@ pub async fn rights(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Gives up its own account, space and table, and goes on.
+/// Drops its own account, space and table, and continues.
 pub async fn release_own(kit: &Kit) -> Result<(), Error> {
     for cap in [kit::id(&kit.table), kit::id(&kit.space), kit::id(&kit.account)] {
         kit::expect(&kit::release(TAG, cap), Status::Ok)?;
@@ -160,7 +160,7 @@ pub async fn release_own(kit: &Kit) -> Result<(), Error> {
             if cap == kit::id(&kit.account) { Ok(()) } else { Err(error) }
         })?;
     }
-    // The process still runs on what it has, and ends as it wants.
+    // The process still runs with its remaining time, and ends as it wants.
     let mut answers = Answers::new();
     answers.send(&[kit.receive(2), kit.call(1)]);
     answers.expect(2, Status::Ok)?;

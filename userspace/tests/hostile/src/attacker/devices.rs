@@ -13,7 +13,7 @@ fn refused<T>(what: &str, result: Result<T, CallError>) -> Result<(), Error> {
     kit::ensure(result.is_err(), || format!("{what} was allowed"))
 }
 
-/// It holds the four ports from 0x80 on, which do nothing, and no other.
+/// It holds only the four ports from 0x80 on, which do nothing.
 async fn ports(kit: &Kit) -> Result<(), Error> {
     let ports: IoPortsClient = kit.env.cap("ports")?;
     ports.write(0x80, 1, 0x55).await?;
@@ -75,7 +75,7 @@ async fn dma(kit: &Kit) -> Result<(), Error> {
     let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();
     let paged = kit.account.create_paged_memory(PAGE, &client).await?;
     refused("pinning paged memory", dma.pin(&paged, 0, PAGE).await)?;
-    // What is pinned stays until the device lets go, whoever else does.
+    // Pinned memory stays until the device releases it.
     let pinned = dma.pin(&own, 0, 4 * PAGE).await?;
     drop(own);
     capos_rt::yield_now().await;

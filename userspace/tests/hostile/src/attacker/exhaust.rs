@@ -15,12 +15,12 @@ use capos_schema::kernel::{
 
 use crate::kit::{self, Answers, Kit};
 
-/// CPU time that the runner lets those have who are to use it up.
+/// CPU time that the runner gives to attacks that are to use it up.
 const LITTLE_TIME: u64 = 300_000_000;
 /// No attack gets this many of anything.
 const TOO_MANY: usize = 1_000_000;
 
-/// Asks until it is refused; what it got.
+/// Asks until it is rejected; returns what it got.
 async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
@@ -42,7 +42,7 @@ async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
     Ok(got)
 }
 
-/// Has what was dropped released: before the answer of any call.
+/// Has dropped capabilities released: before the answer of any call.
 async fn settle(kit: &Kit) -> Result<(), Error> {
     capos_rt::yield_now().await;
     kit.account.usage().await?;
@@ -192,7 +192,7 @@ async fn loop_thread(process: &ProcessClient, number: u64) -> Result<(), CallErr
     process.create_thread(0x40_0000, 0, 0, 0, ring, 2, 2, 0).await.map(drop)
 }
 
-/// Has another process use CPU time for ever, and waits: of its own time, or of so much that it gives the other.
+/// Has another process use CPU time for ever, and waits: with its own time, or with time that it gives the other.
 pub async fn child_spends(kit: &Kit, time: u64) -> Result<(), Error> {
     let process = idle_process(kit).await?;
     if time != 0 {
@@ -214,12 +214,12 @@ pub async fn child_spends(kit: &Kit, time: u64) -> Result<(), Error> {
         format!("it ended by {:?} with {spent} ns used: {}", exit.cause, exit.report)
     })?;
     kit.still_served()?;
-    // What is left is used here.
+    // The rest is used here.
     crate::noise::spin()
 }
 
-/// Cuts an account: what it may hold shrinks to what it holds, and its parent has the rest; its threads end when they have
-/// used what time it is left.
+/// Cuts an account: its limits shrink to its usage, and its parent has the rest; its threads end when they have used
+/// their remaining time.
 pub async fn cut_account(kit: &Kit) -> Result<(), Error> {
     // The first time this process's own heap may grow.
     cut_one(kit).await?;
@@ -380,10 +380,10 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Keeps what a process made that is dead: that is all that this one's account lacks, of every resource, and
-/// each part of it is back as soon as it is given up.
+/// Keeps the objects that a dead process made. Only they are missing from this one's account, in every
+/// resource, and each part returns when it is released.
 pub async fn kept_objects(kit: &Kit) -> Result<(), Error> {
-    // The first time, this process's runtime makes what it then keeps.
+    // The first time, this process's runtime allocates the memory that it then keeps.
     drop(keep_objects(kit).await);
     keep_objects(kit).await?;
     kit.still_served()
@@ -435,8 +435,8 @@ async fn keep_objects(kit: &Kit) -> Result<(), Error> {
     kit::ensure(held().await? == before, || "the account is not what it was".into())
 }
 
-/// Leaves processes behind that nobody else knows: one that holds itself and never starts, two that
-/// hold each other, and one that loops for ever.
+/// Leaves processes behind that no other process holds: one that holds itself and never starts, two
+/// that hold each other, and one that loops for ever.
 pub async fn orphans(kit: &Kit) -> Result<(), Error> {
     let all = u32::MAX;
     let alone = idle_process(kit).await?;
@@ -479,7 +479,7 @@ pub async fn ring_slots(_kit: &Kit) -> Result<(), Error> {
             break;
         }
     }
-    // 128 were taken at once, and the 64 that lay in the submission ring after that.
+    // 128 were taken at once, and the 64 in the submission ring after that.
     kit::ensure(next == 192, || format!("{next} answers in place of 192"))
 }
 
@@ -500,7 +500,7 @@ pub async fn in_flight(kit: &Kit) -> Result<(), Error> {
     capos_rt::exit(0)
 }
 
-/// All the memory that the machine has, as far as the account goes.
+/// All the memory of the machine that the account permits.
 pub async fn machine(kit: &Kit) -> Result<(), Error> {
     let mut held = Vec::new();
     let mut bytes = 1_u64 << 30;
@@ -524,7 +524,7 @@ pub async fn machine(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Kernel memory through small objects and capabilities, as far as a very large account goes.
+/// Kernel memory through small objects and capabilities, up to the limit of a very large account.
 pub async fn kernel_heap(kit: &Kit) -> Result<(), Error> {
     let mut made = 0_u32;
     'fill: loop {

@@ -28,8 +28,8 @@ fn samples(kit: &Kit) -> Vec<(&'static str, RawEntry)> {
     ]
 }
 
-/// Flips each bit of each opcode's entry; what the shared validator refuses must be refused by the
-/// kernel with the same status.
+/// Flips each bit of each opcode's entry; if the shared validator rejects it, the kernel must
+/// reject it with the same status.
 pub async fn reserved(kit: &Kit) -> Result<(), Error> {
     let mut refused = 0_u32;
     for (name, sample) in samples(kit) {
@@ -119,7 +119,7 @@ pub async fn messages(kit: &Kit) -> Result<(), Error> {
     for round in 0..2000_u64 {
         let length = random.next() % 33 * 8;
         for at in 0..length / 8 {
-            // Mostly pointers with small offsets: what a parser follows.
+            // Mostly pointers with small offsets, which a parser follows.
             let word = random.next();
             let word = match random.next() % 4 {
                 0 => word,
@@ -129,7 +129,7 @@ pub async fn messages(kit: &Kit) -> Result<(), Error> {
             };
             kit::write(kit.params + at * 8, word);
         }
-        // Every interface that this process holds, every method; not what would end or unmap it.
+        // Every interface that this process holds, every method; except those that would end or unmap it.
         let (cap, interface, methods) = random
             .pick(&[
                 (kit::id(&kit.account), interface_of(&kit.account), 7),

@@ -1,4 +1,4 @@
-//! Calls in registers, by INVOKE: what it gives back, what it refuses, and that it never does what a call by the rings would not.
+//! Calls in registers, by INVOKE: its results and errors, and that it never does more than a call by the rings would.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -17,8 +17,8 @@ const POLL: u16 = 0;
 /// Bits that are there to be polled.
 const BITS: u64 = 0x8000_0001_0000_5a5a;
 
-/// What the registers hold after an INVOKE with values of its own in those that it must preserve: `rax` and `rdx`, those that
-/// it clears, and what differs of the others.
+/// The registers after an INVOKE with values of its own in those that it must preserve: `rax` and `rdx`, those that it
+/// clears, and differences in the others.
 struct After {
     outcome: u64,
     number: u64,
@@ -66,7 +66,8 @@ fn whole(after: &After, what: &str) -> Result<(), Error> {
     kit::ensure(after.cleared == 0, || format!("{what}: a register shows {:#x} of the kernel's", after.cleared))
 }
 
-/// Every register is as it was or cleared, whatever stack pointer and flags there are, whether the call is answered or not.
+/// Every register is unchanged or cleared, whatever stack pointer and flags there are, whether the call is answered or
+/// not.
 pub async fn registers(kit: &Kit) -> Result<(), Error> {
     let good = [kit::id(&kit.notification), NotificationClient::INTERFACE_ID, u64::from(POLL)];
     let stacks = [0, 8, 0x40_0000, 0x7fff_ffff_fff8, 0x8000_0000_0000, 0xffff_8000_0010_0000, u64::MAX - 7];
@@ -86,7 +87,7 @@ pub async fn registers(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// What a call by the rings would refuse is not done, and what it would do is done once.
+/// A call that the rings would reject is not done, and one that they would do is done once.
 pub async fn refusals(kit: &Kit) -> Result<(), Error> {
     let own = kit::id(&kit.notification);
     let without = |right: Rights| Rights(!right.0).0;
@@ -124,7 +125,7 @@ pub async fn refusals(kit: &Kit) -> Result<(), Error> {
         let wide = invoke([own, interface, method], 0x1000, 0);
         kit::ensure(wide.outcome == INVOKE_NOT, || format!("method {method:#x} was called"))?;
     }
-    // Nothing of that took the bits; who polls takes them, and finds none then.
+    // Nothing of that took the bits; the poller takes them, and finds none then.
     let seen = [poll(lent), poll(own)];
     kit::ensure(seen == [Some(BITS), Some(0)], || format!("polled {seen:x?}"))?;
     kit.table.revoke(own).await?;
@@ -132,7 +133,7 @@ pub async fn refusals(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Anything in the registers, beside all that this process holds.
+/// Anything in the registers, together with all that this process holds.
 pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);
     let caps: Vec<u64> = kit.table.list().await.context("its capabilities")?.iter().map(|info| info.id).collect();

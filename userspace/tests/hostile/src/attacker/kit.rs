@@ -1,5 +1,5 @@
-//! What every attack starts from: identifiers of the process's capabilities, entries, and a way to
-//! send them exactly as they are.
+//! The tools of every attack: identifiers of the process's capabilities, entries, and a way to send
+//! them exactly as they are.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -58,7 +58,7 @@ fn address(memory: &'static mut Memory) -> u64 {
 }
 
 impl Kit {
-    /// Makes what is not granted.
+    /// Makes an object that is not granted.
     pub async fn new(env: &Env) -> Result<Self, Error> {
         let account: ResourceAccountClient = env.cap("account")?;
         let endpoint = account.create_endpoint().await.context("an endpoint")?;
@@ -150,7 +150,7 @@ pub fn pointer(address: u64) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))
 }
 
-/// An entry's bytes. Its tag is told from the runtime's own by a bit that [`collect`] removes.
+/// An entry's bytes. A bit that [`collect`] removes distinguishes its tag from the runtime's own.
 pub fn encode(tag: u64, operation: Operation) -> RawEntry {
     Entry { user_data: tag | raw::TAG, operation }.encode()
 }
@@ -197,21 +197,20 @@ pub fn submit(entries: &[RawEntry]) -> u64 {
     raw::enter(u32::try_from(queued).unwrap_or(u32::MAX), 0, 0)
 }
 
-/// Queues an entry; false where there is no place for it.
+/// Queues an entry; false if there is no place for it.
 pub fn queue(entry: &RawEntry) -> bool {
-    // SAFETY: attacks name their own leaked pages, or memory that is not theirs: what the
-    // kernel then does is what is tested, and it must not write anywhere that Rust code of
-    // this process relies on.
+    // SAFETY: attacks name their own leaked pages, or memory of others. The kernel's reaction is
+    // what the test checks; it must not write where Rust code of this process relies on memory.
     unsafe { raw::push(entry) }
 }
 
-/// All completions that lie unread.
+/// All completions that are unread.
 pub fn collect() -> Vec<Completion> {
     let plain = |completion: Completion| Completion { user_data: completion.user_data & !raw::TAG, ..completion };
     core::iter::from_fn(raw::pop).map(plain).collect()
 }
 
-/// Completions by tag, as they come.
+/// Completions by tag, in order of arrival.
 #[derive(Default)]
 pub struct Answers {
     by_tag: BTreeMap<u64, Completion>,
@@ -268,7 +267,7 @@ impl Answers {
     }
 }
 
-/// A status in words.
+/// The text of a status.
 pub fn words(status: i32) -> alloc::string::String {
     match Status::from_raw(status) {
         Some(known) => format!("{known:?}"),

@@ -1,7 +1,7 @@
 //! An ordinary process that attacks the kernel. Its first argument names the attack.
 //!
-//! It ends with code 0 where the kernel withstood, with code 1 and a line in the log where it did
-//! not; some attacks are meant to end the process. The runner knows which.
+//! It ends with code 0 if the kernel withstood, with code 1 and a line in the log if it did not;
+//! some attacks are meant to end the process. The runner knows which.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
@@ -55,7 +55,7 @@ fn huge_arguments(env: &Env) -> Result<(), Error> {
 }
 
 async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
-    // What needs nothing comes first, so that an attack is as plain as it can be.
+    // Attacks that need nothing come first, so that an attack is as plain as it can be.
     match name {
         "canary" => return canary::sing(env).await,
         "call-with-few-frames" => return canary::ask(env).await,

@@ -27,8 +27,8 @@ pub fn touch(address: u64) -> u8 {
 
 /// Writes a byte. An address that is not writable ends the process, which is the point.
 pub fn poke(address: u64) {
-    // SAFETY: as in `touch`. Where the address is writable after all, the attack has succeeded and
-    // the process says so and ends.
+    // SAFETY: as in `touch`. If the address is writable after all, the attack has succeeded and the
+    // process reports that and ends.
     unsafe { asm!("mov byte ptr [{a}], 0x5a", a = in(reg) address, options(nostack)) };
 }
 
@@ -73,13 +73,13 @@ pub fn write_record() -> Result<(), Error> {
     survived("writing to", LAUNCH_RECORD)
 }
 
-/// Runs what lies on its stack.
+/// Executes data on its stack.
 pub fn run_stack() -> Result<(), Error> {
     let code = core::hint::black_box([0xc3_u8; 64]);
     jump(code.as_ptr().expose_provenance() as u64)
 }
 
-/// Runs what lies in its heap.
+/// Executes data in its heap.
 pub fn run_heap() -> Result<(), Error> {
     let code = alloc::vec![0xc3_u8; 64];
     jump(core::hint::black_box(&code).as_ptr().expose_provenance() as u64)
@@ -217,7 +217,7 @@ pub async fn revoked(kit: &Kit) -> Result<(), Error> {
     survived("writing to", mapping.address())
 }
 
-/// Unmaps its own rings and goes on using the system calls.
+/// Unmaps its own rings and continues to use the system calls.
 pub async fn unmap_ring(kit: &Kit) -> Result<(), Error> {
     // Its answer is written to rings that it can no longer see.
     let answer = kit.space.unmap(FIRST_RING, 4 * PAGE);
@@ -292,7 +292,7 @@ pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
             _ => {}
         }
     }
-    // Mapping where everything was unmapped works as ever.
+    // Mapping an unmapped range works as before.
     kit.space.unmap(FREE, 40 * PAGE).await?;
     let memory = memory::create(40 * PAGE)?;
     kit.space

@@ -1,4 +1,4 @@
-//! Processes that never rest, and words that are not what they seem.
+//! Processes that never rest, and misleading words.
 
 use alloc::format;
 
@@ -96,7 +96,7 @@ pub async fn sleep(kit: &Kit) -> Result<(), Error> {
     timer.sleep_until(timer.now().await? + 1_000_000).await?;
     kit::ensure(sleepers.iter().all(|sleeper| !sleeper.is_ended()), || "a sleep of centuries has ended".into())?;
     for deadline in [1, 2, u64::MAX - 1, 1 << 63] {
-        // A wait whose deadline has passed, or one that is ended by what completes at once.
+        // A wait whose deadline has passed, or one that ends with an operation that completes at once.
         kit::submit(&[kit::encode(7, Operation::Nop)]);
         raw::enter(0, 1, deadline);
         kit::ensure(kit::collect().iter().any(|completion| completion.status == Status::Ok as i32), || {

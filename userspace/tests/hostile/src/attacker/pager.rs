@@ -1,5 +1,5 @@
 //! Pagers: one that does its work, and many that do not. The process that touches their pages must
-//! get what it was promised or die with words; nobody else may notice.
+//! get what it was promised or die with a report; no other process may notice.
 
 use alloc::format;
 use core::future::poll_fn;
@@ -16,7 +16,7 @@ use capos_schema::kernel::{AddressSpaceAccess, EndpointClient, MemoryObjectClien
 use crate::kit::{self, Answers, Kit};
 use crate::memory::{poke, touch};
 
-/// What an honest pager fills its pages with.
+/// The content of an honest pager's pages.
 pub const CONTENT: u8 = 0xa5;
 /// How long a late pager takes, in nanoseconds: longer than its client is let run.
 const LATE: u64 = 90_000_000;
@@ -114,7 +114,7 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
             }
             "never" => kit::sleep_for_ever(),
             "late" => {
-                // Who asked is gone by now.
+                // The requester is gone by now.
                 capos_rt::sleep(LATE).await?;
                 pager.fill(&request)?;
                 pager.answer(&request)?;
@@ -168,7 +168,7 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
                 }
             }
             "copies-window" => {
-                // What it writes to its copy afterwards is nobody else's.
+                // What it writes to its copy afterwards stays in the copy.
                 pager.fill(&request)?;
                 let copy = request.window.copy(&kit.account, 0, request.bytes).await?;
                 let mapping = memory::map(&copy, 0, request.bytes, Access::ReadWrite)?;
@@ -214,8 +214,8 @@ pub async fn read_pages(env: &Env, content: u8) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies `weights`, of which nothing is in: the copy has the content, and is its own; or the copy is refused in words of
-/// which `refusal` is a part.
+/// Copies `weights`, none of whose pages is present. Either the copy has the content and is independent, or the copy is
+/// rejected with a message that contains `refusal`.
 pub async fn copy_pages(kit: &Kit, refusal: &str) -> Result<(), Error> {
     let weights: MemoryObjectClient = kit.env.cap("weights")?;
     let info = weights.info().await?;
@@ -254,7 +254,7 @@ pub async fn read_by_kernel(kit: &Kit) -> Result<(), Error> {
     let weights: MemoryObjectClient = kit.env.cap("weights")?;
     let mapping = memory::map(&weights, 0, PAGE, Access::Read)?;
     let entry = kit::patched(kit.usage(5), 32, mapping.address());
-    // What lies there is no Cap'n Proto; that it is answered at all is the point.
+    // The data there is no Cap'n Proto message; the test is that there is an answer at all.
     let status = kit::status_of(&entry)?;
     kit::ensure(status >= 0, || format!("parameters in paged memory: {}", kit::words(status)))?;
     kit.still_served()

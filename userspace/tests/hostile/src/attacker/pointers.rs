@@ -21,10 +21,10 @@ const CALL: u64 = 1;
 const RECEIVE: u64 = 2;
 const RETURN: u64 = 3;
 
-/// An address and what is wrong with it.
+/// An address and its fault.
 type Bad = (&'static str, u64);
 
-/// Addresses that nobody may read or write through.
+/// Addresses that no process may read or write through.
 fn unreadable(kit: &Kit, page_end: u64) -> Vec<Bad> {
     alloc::vec![
         ("null", 0),
@@ -46,13 +46,13 @@ fn unreadable(kit: &Kit, page_end: u64) -> Vec<Bad> {
     ]
 }
 
-/// Addresses that nobody may write through, besides the unreadable ones.
+/// Addresses that no process may write through, besides the unreadable ones.
 fn read_only() -> [Bad; 2] {
     [("the launch record", LAUNCH_RECORD), ("the program's constants", PROGRAM_BASE)]
 }
 
-/// A conversation with the own endpoint: CALL, RECV and RETURN, one of which is bad. What each was
-/// answered with; `None` where it was not sent or had to be cancelled.
+/// A conversation with the own endpoint: CALL, RECV and RETURN, one of which is bad. The answer to
+/// each; `None` if it was not sent or had to be cancelled.
 struct Conversation {
     call: Option<i32>,
     receive: Option<i32>,
@@ -80,7 +80,7 @@ fn converse(
             let status = answers.wait(RETURN)?.status;
             result.answer = Some(status);
             if status != 0 {
-                // The call goes on: it must still be possible to answer it.
+                // The call continues: it must still be possible to answer it.
                 answers = Answers::new();
                 answers.send(&[kit::answer(RETURN + 1, kit.reply(), results, CapArray::default())]);
                 answers.expect(RETURN + 1, Status::Ok).context("an honest RETURN after a bad one")?;
@@ -220,7 +220,7 @@ pub async fn overlapping(kit: &Kit) -> Result<(), Error> {
     let ring = capos_abi::bootstrap::FIRST_RING;
     let sources = [ring, ring + 64, ring + 128, ring + 4096, ring + 8192];
     for address in sources {
-        // Reading the rings as parameters harms nobody: whatever they say, an answer comes.
+        // Reading the rings as parameters is safe: whatever they contain, an answer comes.
         kit::status_of(&patched(kit.usage(CALL), FIRST, address))?;
         let found = converse(kit, patched(kit.call(CALL), FIRST, address), kit.receive(RECEIVE), |entry| entry, 0)?;
         kit::ensure(found.call.is_some(), || format!("a CALL with parameters at {address:#x} was not answered"))?;

@@ -14,8 +14,8 @@ fn survived(what: &str) -> Result<(), Error> {
 
 /// Ends the process by one forbidden instruction.
 pub fn instruction(name: &str) -> Result<(), Error> {
-    // SAFETY: each of these ends the process. Where one does not, the attack has succeeded and the
-    // process says so; nothing that it then does is relied on.
+    // SAFETY: each of these ends the process. If one does not, the attack has succeeded and the
+    // process reports that; nothing that it then does is relied on.
     unsafe {
         match name {
             "in-byte" => asm!("in al, dx", in("dx") 0x3f8_u16, out("al") _),
@@ -127,8 +127,8 @@ pub fn states(kit: &Kit) -> Result<(), Error> {
     for flags in [0x400_u64, 0x4_0000, 0x4000, 0x20_0000, 0x4_4400, 0x24_4400] {
         let mut taken: u64 = 0;
         let mut after: u64;
-        // SAFETY: an ENTER that submits nothing and does not wait; the flags are put back before
-        // Rust code goes on.
+        // SAFETY: an ENTER that submits nothing and does not wait; the flags are restored before
+        // Rust code continues.
         unsafe {
             asm!(
                 "pushfq", "or qword ptr [rsp], {flags}", "popfq",
@@ -160,7 +160,7 @@ pub fn states(kit: &Kit) -> Result<(), Error> {
 /// Every register but rax, rcx and r11 survives a system call.
 fn registers() -> Result<(), Error> {
     let mut wrong: u64;
-    // SAFETY: an ENTER that does nothing; all registers that change are told.
+    // SAFETY: an ENTER that does nothing; all registers that change are declared.
     unsafe {
         asm!(
             "push rbx", "push rbp",
@@ -229,7 +229,7 @@ fn segments() -> Result<(), Error> {
     if taken == 0 { Ok(()) } else { Err(Error::new("an ENTER with null segments took entries")) }
 }
 
-/// Sets its own GS base and enters the kernel: by a system call first, then by a fault. Where the
+/// Sets its own GS base and enters the kernel: by a system call first, then by a fault. If the
 /// processor does not let it, it dies of the first instruction.
 pub fn gs_base() -> Result<(), Error> {
     // SAFETY: this program uses no gs; the last instruction ends the process.
@@ -250,7 +250,7 @@ pub fn gs_base() -> Result<(), Error> {
     }
 }
 
-/// Reads what user-mode instruction prevention hides, where the processor has it.
+/// Reads registers that user-mode instruction prevention hides, if the processor has it.
 pub fn tables() -> Result<(), Error> {
     let mut table = [0_u8; 16];
     // SAFETY: the instruction writes ten bytes, or ends the process.

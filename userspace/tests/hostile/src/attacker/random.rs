@@ -1,4 +1,4 @@
-//! Random bytes where the kernel reads: entries, and the rings themselves.
+//! Random bytes if the kernel reads: entries, and the rings themselves.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -108,7 +108,7 @@ pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
             plausible(kit, &mut random, round, if round % 5 == 0 { &caps } else { &spare })
         };
         if kit::submit(&[entry]) == 0 {
-            // No room for an answer: make some by reading, and have what lies there taken.
+            // No room for an answer: make some by reading, and have the entries there taken.
             read();
             raw::enter(64, 0, 0);
         }
@@ -131,7 +131,7 @@ pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
             kept.push((endpoint, client, notification));
         }
     }
-    // Random entries that all fail at the same check test nothing behind it.
+    // Random entries that all fail at the same check test nothing after it.
     kit::ensure(seen.len() >= 9 && seen.get(&0).is_some_and(|ok| *ok > 200), || {
         format!("only these answers came: {seen:?}")
     })
@@ -168,8 +168,8 @@ pub fn scribble() -> ! {
     }
 }
 
-/// Submits entries that another thread changes meanwhile. What comes of them is not looked at, and the runtime not used
-/// any more.
+/// Submits entries that another thread changes meanwhile. Their results are not checked, and the runtime not used any
+/// more.
 pub fn submit_changing() -> Result<(), Error> {
     let mut tail = get(SUBMISSION_TAIL);
     for _ in 0..20_000_u32 {
@@ -218,8 +218,8 @@ pub async fn kernel_words(kit: &Kit, seed: u64) -> Result<(), Error> {
     capos_rt::exit(0)
 }
 
-/// Receives a message over the rings' own indices: that is the process's loss alone, and the kernel
-/// goes on with the indices that it keeps for itself.
+/// Receives a message over the rings' own indices. That harms the process only: the kernel
+/// continues with its own copy of the indices.
 pub async fn receive_into(kit: &Kit) -> Result<(), Error> {
     for offset in [SUBMISSION_HEAD, COMPLETION_TAIL] {
         let place = FIRST_RING + u64::try_from(offset).unwrap_or(0);

@@ -27,14 +27,14 @@ const NOPS: u32 = 2048;
 
 /// The word's value that ends [`Part::Revoke`].
 const OVER: u32 = u32::MAX;
-/// Where its words lie behind that: what it may revoke through, what it revokes, how many went, its messages.
+/// Its words after that: the capability to revoke through, what it revokes, how many were revoked, its messages.
 const TABLE: u64 = 16;
 const REVOKED: u64 = 24;
 const WENT: u64 = 32;
 const PARAMS: u64 = 64;
 const RESULTS: u64 = 128;
 
-/// What a started thread does.
+/// The part of a started thread.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Part {
@@ -46,15 +46,15 @@ enum Part {
     Abandon,
     /// Waits for the word to change, then looks at its rings.
     Look,
-    /// Uses the first thread's rings through the runtime. Ends with what came of it.
+    /// Uses the first thread's rings through the runtime. Ends with the result.
     Meddle,
-    /// Counts the word up for as long as it is let.
+    /// Counts the word up until it is stopped.
     Count,
     /// Keeps the kernel busy for long until the word changes.
     Busy,
-    /// Revokes what it is told to, each time the word changes, until it is [`OVER`].
+    /// Revokes the capability in its word, each time the word changes, until it is [`OVER`].
     Revoke,
-    /// Writes over the submission entries of the first thread for as long as it is let.
+    /// Overwrites the submission entries of the first thread until it is stopped.
     Scribble,
 }
 
@@ -159,7 +159,7 @@ fn revoke_when_told(ring: &Ring, word: u64) -> ! {
             results: Buffer { address: results, length: 64 },
             caps: CapArray::default(),
         };
-        // SAFETY: the messages lie in the word's page, which is leaked and to which no reference exists.
+        // SAFETY: the messages are in the word's page, which is leaked and to which no reference exists.
         if !unsafe { ring.push(&Entry { user_data: 1, operation: call }) } {
             exit_thread(-2);
         }
@@ -171,7 +171,7 @@ fn revoke_when_told(ring: &Ring, word: u64) -> ! {
 }
 
 /// Revokes the root of a chain of capabilities on one processor, and its middle on another, while calls are in flight
-/// through them and more are derived. Each goes once, and nothing of them is left.
+/// through them and more are derived. Each is revoked once, and nothing of them is left.
 pub async fn revoke_elsewhere(kit: &Kit) -> Result<(), Error> {
     const CHAIN: u32 = 16;
     const ROUNDS: u32 = 300;
@@ -246,7 +246,7 @@ impl<'a> Crew<'a> {
     async fn start_with(&mut self, at: usize, part: Part, word: u64) -> Result<ThreadClient, Error> {
         while self.stacks.len() <= at {
             let stack = alloc::vec![0_u128; STACK / 16].leak();
-            // As after a call: the stack is aligned but for a return address.
+            // As after a call: the stack is aligned except for a return address.
             self.stacks.push(stack.as_mut_ptr_range().end.expose_provenance() as u64 - 8);
         }
         let stack = self.stacks.get(at).copied().unwrap_or(0);
@@ -265,7 +265,7 @@ impl<'a> Crew<'a> {
         Ok(thread.wait().await.context("waiting for a thread")?.code)
     }
 
-    /// Waits until so many threads wait for words.
+    /// Waits until `count` threads wait for words.
     fn gather(&self, count: u32) -> Result<(), Error> {
         loop {
             let here = counter(self.word + 8).load(Ordering::Acquire);
@@ -335,7 +335,7 @@ pub async fn storm(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// What a thread must not do to itself or get from its process's capability.
+/// Operations that a thread must not do to itself or get from its process's capability.
 pub async fn own(kit: &Kit) -> Result<(), Error> {
     let mut crew = Crew::new(kit)?;
     let own = crew.process.current_thread().await?;
@@ -399,8 +399,8 @@ fn see_counting(word: u64) {
     }
 }
 
-/// Threads that count without ever entering the kernel, on other processors where there are any: once one is ended it
-/// does nothing more, not even for a moment.
+/// Threads that count without ever entering the kernel, on other processors if there are any: once one is ended it does
+/// nothing more, not even for a moment.
 pub async fn ended(kit: &Kit) -> Result<(), Error> {
     const THREADS: u64 = 3;
     let mut crew = Crew::new(kit)?;
@@ -428,8 +428,8 @@ pub async fn ended(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// A thread counts in memory that another one unmaps, and that is mapped at a second place: when it is unmapped, nobody
-/// writes there any more. The next write ends the process.
+/// A thread counts in memory that is mapped at two places, and another thread unmaps the place it uses. After that the
+/// word must not change. The next write ends the process.
 pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
     const PLACES: [u64; 2] = [0x5300_0000_0000, 0x5400_0000_0000];
     let mut crew = Crew::new(kit)?;
@@ -452,8 +452,9 @@ pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
     crew.code(&thread).await.map(drop)
 }
 
-/// A thread counts in memory while it is copied: what a copy holds does not change, what is written to it is not counted on
-/// from, and the thread goes on. Each copy is as large as the memory, whose other pages nobody touches.
+/// A thread counts in memory while it is copied. The content of a copy does not change, a write to the copy does not
+/// reach the thread, and the thread continues. Each copy is as large as the memory, whose other pages are never
+/// touched.
 pub async fn copies_elsewhere(kit: &Kit) -> Result<(), Error> {
     const PLACE: u64 = 0x5300_0000_0000;
     const COPY: u64 = 0x5400_0000_0000;
@@ -481,7 +482,7 @@ pub async fn copies_elsewhere(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// Threads that keep the kernel busy for so long that it lets others in, while translations are taken from them.
+/// Threads that keep the kernel busy for so long that other threads get in, while their mappings are removed.
 pub async fn busy_elsewhere(kit: &Kit) -> Result<(), Error> {
     const THREADS: usize = 2;
     const PLACE: u64 = 0x5300_0000_0000;

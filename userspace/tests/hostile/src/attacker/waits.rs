@@ -1,4 +1,4 @@
-//! Waits for the end of calls: in every wrong order, through what is no reply, and very many.
+//! Waits for the end of calls: in every wrong order, through capabilities that are no reply, and very many.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ fn watch_own_call(kit: &Kit, answers: &mut Answers) -> Result<u64, Error> {
     Ok(reply)
 }
 
-/// Waits twice, after the end, through what was a reply once, and through what never was one.
+/// Waits twice, after the end, through an object that was a reply once, and through one that never was.
 pub async fn on_replies(kit: &Kit) -> Result<(), Error> {
     for _ in 0..50 {
         let mut answers = Answers::new();
@@ -76,7 +76,7 @@ pub async fn on_replies(kit: &Kit) -> Result<(), Error> {
         answers.send(&[kit::cancel(31, CALL), kit::release(32, next)]);
         answers.expect(WAIT, Status::Ok)?;
     }
-    // What has no end to wait for.
+    // Objects without an end to wait for.
     for cap in [kit::id(&kit.client), kit::id(&kit.endpoint), kit::id(&kit.account), kit::id(&kit.table)] {
         let found = kit::status_of(&wait(40, cap))?;
         let refused = [Status::WrongInterface, Status::MissingRight].map(|status| status as i32);

@@ -1,5 +1,5 @@
-//! A process that calls another, started again and again with an account of one frame more each time: it does not come into
-//! being, or says what it lacks, until it has as much as it needs. It never panics.
+//! A process that calls another is started again and again, each time with one frame more in its account. Until that
+//! suffices, it does not start, or reports what it lacks. It never panics.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ use crate::words;
 
 /// Frames that such a process does not need.
 const MANY: u64 = 1000;
-/// What the kernel and the runtime say where an account can pay for nothing more.
+/// What the kernel and the runtime say if an account can pay for nothing more.
 const LACKS: [&str; 3] = ["the account's limit does not cover", "out of memory", "no memory"];
 /// Arguments that do not go into the memory that a program begins with: its launch record has to be read into more.
 const LONG_ARGUMENTS: usize = 60;
@@ -27,7 +27,7 @@ fn tells_of_lack(said: &str) -> bool {
     LACKS.iter().any(|lacks| said.contains(lacks))
 }
 
-/// Whether the process has written a line that tells of the lack, behind a position of the log, which goes on.
+/// Whether the process has written a line about the lack since `position` of the log; advances `position`.
 async fn has_told(runner: &Runner, position: &mut u64) -> Result<bool, String> {
     loop {
         let read = runner.log.read(*position).await.map_err(words)?;
@@ -74,7 +74,7 @@ async fn run_with(runner: &Runner, arguments: &[String], position: &mut u64) -> 
                 return if refused > 0 && ended > 0 { Ok(()) } else { Err("it lacked nothing".into()) };
             }
             ExitInfoCause::Fault if tells_of_lack(&exit.report) => ended += 1,
-            // Who started it learns of it by the code, and everybody by the log.
+            // Its starter learns of it by the code, and everyone by the log.
             ExitInfoCause::Exited
                 if [exit_code::OUT_OF_MEMORY, exit_code::FAILURE].contains(&exit.code)
                     && has_told(runner, position).await? =>

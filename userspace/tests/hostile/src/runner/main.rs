@@ -1,10 +1,10 @@
 //! The first process of the hostile test image: starts one attack after another, each in a process
-//! of its own with an account of its own, and judges what became of it.
+//! of its own with an account of its own, and judges the outcome.
 //!
-//! An attack has passed when its process ended as it must, when a process beside it answered all
-//! the while, and when the machine's free memory, the kernel's heap and the runner's account are to the byte what
-//! they were before. The last line is `N passed, N failed`; then the machine is ended through the
-//! debug-exit device, with value 0x10 where all passed and 0x11 otherwise.
+//! An attack has passed if three conditions hold. Its process ended as expected. A concurrent process answered all the
+//! time. The machine's free memory, the kernel's heap and the runner's account are unchanged to the byte. The last line
+//! is `N passed, N failed`; then the machine is ended through the debug-exit device, with value 0x10 if all passed and
+//! 0x11 otherwise.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
@@ -40,7 +40,7 @@ const PASSED: u32 = 0x10;
 const FAILED: u32 = 0x11;
 /// How long an attack may take, in nanoseconds of the machine's time.
 const LIMIT: u64 = 60_000_000_000;
-/// How long one that goes on for ever is let run.
+/// How long an endless attack may run.
 const WHILE: u64 = 60_000_000;
 /// Readers of the log that the kernel keeps room for once there were as many.
 const LOG_READERS: usize = 8;
@@ -68,17 +68,17 @@ struct Runner {
     canary: GreeterClient,
 }
 
-/// What must be the same after an attack as before.
+/// The figures that an attack must leave unchanged.
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Measure {
     /// Free frames and those of the kernel's heap: how many of the heap's frames the same bytes take depends on
-    /// what was allocated between them.
+    /// the allocations between them.
     frames: u64,
     heap_bytes: u64,
     cached_frames: u64,
     processes: u32,
     threads: u32,
-    /// What the runner's account holds: frames, capabilities, threads, processes, objects.
+    /// The usage of the runner's account: frames, capabilities, threads, processes, objects.
     account: [u64; 5],
 }
 
@@ -196,7 +196,7 @@ impl Runner {
     }
 
     async fn measure(&self) -> Result<Measure, String> {
-        // A call first: what was dropped is released before its answer.
+        // A call first: dropped capabilities are released before its answer.
         self.sing_after_releases().await?;
         self.fill_log_readers().await;
         self.sing_after_releases().await?;
@@ -209,7 +209,8 @@ impl Runner {
         self.sing(1).await
     }
 
-    /// Brings the kernel's list of those who read the log to one size: it keeps the room of a few, and gives back that of many.
+    /// Brings the kernel's list of the log's readers to one size: it keeps the room of a few, and gives back that of
+    /// many.
     async fn fill_log_readers(&self) {
         let mut readers = Vec::new();
         for _ in 0..LOG_READERS {
@@ -219,7 +220,7 @@ impl Runner {
         }
     }
 
-    /// The canary must answer, whatever goes on beside it.
+    /// The canary must answer during every attack.
     async fn sing(&self, times: u32) -> Result<(), String> {
         for _ in 0..times {
             let song = capos_rt::timeout(LIMIT, self.canary.greet("the runner")).await;
@@ -234,7 +235,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for the end of a process, as it is expected; ends it where it is to run on.
+    /// Waits for a process to end as expected; ends it if it is meant to run on.
     async fn end(&self, started: &Started, expect: Expect) -> Result<(), String> {
         if matches!(expect, Expect::Runs) {
             let until = self.clock.now().saturating_add(WHILE);
@@ -258,8 +259,8 @@ impl Runner {
         }
     }
 
-    /// What has used up its CPU time has had all of it, and its account says so: what it carved for another process and that
-    /// one did not use would have come off its limit.
+    /// A process that was ended for its CPU time has used all of it, and its account says so. Time that it gave to
+    /// another process and that was not used would be missing from its limit.
     async fn spent(&self, started: &Started) -> Result<(), String> {
         let found = started.account.usage().await.map_err(words)?;
         let (used, limit) = (found.usage.cpu_nanoseconds, found.limits.cpu_nanoseconds);
@@ -269,7 +270,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs one attack, and its pager beside it.
+    /// Runs one attack, and its pager in parallel.
     async fn attack(&self, plan: &Plan) -> Result<(), String> {
         let mut grants = Vec::new();
         let mut pager = None;
@@ -278,7 +279,7 @@ impl Runner {
             let client = endpoint.mint(1, PagerClient::INTERFACE_ID).await.map_err(words)?;
             let client: PagerClient = client.cast();
             let weights = self.account.create_paged_memory(WEIGHTS * PAGE, &client).await.map_err(words)?;
-            // Not what lets its holder look into the page cache, nor what a session would not have.
+            // Without the capability to look into the page cache, and without those that a session would not have.
             let read = Rights::READ.union(Rights::GRANT).union(Rights::CALL);
             let weights = weights.attenuated(read);
             let own = vec![Granted::new("serve", &endpoint), Granted::new("weights", &weights)];
@@ -290,7 +291,7 @@ impl Runner {
             grants.push(Granted::new("interrupts", &self.interrupts));
         }
         if plan.attack == "devices" || plan.lingers() {
-            // Four ports that do nothing, and what a driver holds.
+            // Four ports that do nothing, and a driver's capabilities.
             let ports = self.ports.narrow(0x80, 4).await.map_err(words)?;
             grants.push(Granted::new("ports", &ports));
             grants.push(Granted::new("dma", &self.dma));
@@ -331,7 +332,7 @@ impl Runner {
         let result = if plan.attack == FEW_FRAMES { few_frames::run(self).await } else { self.attack(plan).await };
         let mut after = self.measure().await?;
         if plan.lingers() {
-            // What a device may still write to is kept for a second after its driver has died.
+            // Memory that a device may still write to is quarantined for a second after its driver has died.
             let until = self.clock.now().saturating_add(LINGER);
             while before != after && self.clock.now() < until {
                 after = self.measure().await?;
@@ -359,7 +360,7 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     let log: DebugLogClient = env.cap("log")?;
     let timer: TimerClient = env.cap("timer")?;
     let endpoint = account.create_endpoint().await?;
-    // Ordinal 0 of what it provides, client 1.
+    // Ordinal 0 of its interfaces, client 1.
     let canary = endpoint.mint(1 << 16, GreeterClient::INTERFACE_ID).await?;
     let runner = Runner {
         machine: env.cap("machine")?,

@@ -1,5 +1,5 @@
-//! Whoever shares a volume with an attacker on `std`: keeps files there that the attacker was not given, and looks
-//! whether they are as they were.
+//! The user of a volume that it shares with an attacker on `std`: keeps files there that the attacker was not given,
+//! and checks that they are unchanged.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use crate::{LIMIT, Runner, words};
 
 /// Bytes of the volume.
 const VOLUME: &str = "1048576";
-/// Every file that is not the attacker's, and what it holds.
+/// Every file that is not the attacker's, and its content.
 const FILES: &[(&str, &str)] = &[
     ("other/diary", "nobody else's"),
     ("books/book", "to be read"),
@@ -25,12 +25,12 @@ const FILES: &[(&str, &str)] = &[
     ("letter", "to whom it was given"),
     ("secret", "at the top"),
 ];
-/// Folders of the volume, and how many entries each has; what is in `home` is the attacker's.
+/// Folders of the volume, and how many entries each has; the content of `home` is the attacker's.
 const FOLDERS: &[(&str, usize)] = &[("other", 1), ("books", 2), ("books/shelf", 1)];
 /// Entries at the top: the folders, `home`, and two files.
 const AT_THE_TOP: usize = 5;
 
-/// A volume of its own, and what the attacker is given of it.
+/// A volume of its own, and the attacker's part of it.
 pub struct Neighbour {
     server: Started,
     volume: DirectoryClient,
@@ -43,7 +43,7 @@ impl Neighbour {
     /// Starts a file server and fills its volume.
     pub async fn settle(runner: &Runner) -> Result<Self, String> {
         let endpoint: EndpointClient = runner.account.create_endpoint().await.map_err(words)?;
-        // Ordinal 0 of what it provides, client 1.
+        // Ordinal 0 of its interfaces, client 1.
         let volume = endpoint.mint(1 << 16, DirectoryClient::INTERFACE_ID).await.map_err(words)?;
         let volume: DirectoryClient = volume.cast();
         let limits = Size::Server.limits(0);
@@ -62,7 +62,7 @@ impl Neighbour {
         Ok(Self { server, volume, home, books, letter })
     }
 
-    /// What the attacker is given.
+    /// The attacker's grants.
     pub fn grants(&self) -> Vec<Granted> {
         vec![Granted::new("home", &self.home), Granted::new("books", &self.books), Granted::new("letter", &self.letter)]
     }

@@ -11,7 +11,7 @@ pub enum Expect {
     Dies(&'static [&'static str]),
     /// Either of the two; random bytes may well mean something.
     ReturnsOrDies,
-    /// By itself, with whatever code, or with a report: it lies to its own library, which may believe it.
+    /// By itself, with any code, or with a report: it deceives its own library, which may believe it.
     Anyhow,
     /// By itself, with this code.
     Exits(i32),
@@ -30,7 +30,7 @@ pub enum Size {
     ManyCapabilities,
     /// All memory that is left.
     Everything,
-    /// What the manifest gives a file server.
+    /// The limits that the manifest gives a file server.
     Server,
     /// Many processes and objects: random operations lose some of them.
     Many,
@@ -38,12 +38,12 @@ pub enum Size {
     LittleTime,
 }
 
-/// CPU time of those who are to use it up, in nanoseconds: several times what their start takes where QEMU translates it,
-/// so that it is the attack that uses it up.
+/// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start when QEMU
+/// translates it, so that it is the attack that uses it up.
 pub const LITTLE_TIME: u64 = 300_000_000;
 
 impl Size {
-    /// The account's limits, where this many frames are left.
+    /// The account's limits, if this many frames are left.
     pub fn limits(self, frames: u64) -> Limits {
         let ordinary = Limits {
             frames: 2048,
@@ -78,7 +78,7 @@ impl Size {
 pub enum Attacker {
     /// A program on the kernel's interface alone.
     Bare,
-    /// An ordinary program on `std`, beside a neighbour's files.
+    /// An ordinary program on `std`, next to a neighbour's files.
     Std,
 }
 
@@ -93,9 +93,9 @@ pub struct Plan {
     pub argument: &'static str,
     /// How it must end.
     pub expect: Expect,
-    /// What it may hold.
+    /// Its limits.
     pub size: Size,
-    /// A process beside it that supplies the pages of `weights`: its way, and how it must end.
+    /// A process that supplies the pages of `weights`: its way, and how it must end.
     pub pager: Option<(&'static str, Expect)>,
 }
 
@@ -122,7 +122,7 @@ const fn on_std(attack: &'static str, argument: &'static str, expect: Expect) ->
     Plan { attacker: Std, ..plan(attack, argument, expect) }
 }
 
-/// Instructions of which the processor says "general protection".
+/// Instructions that raise "general protection" in the processor.
 const PROTECTED: Expect = Dies(&["general protection", "exception 13", "instruction 0x"]);
 
 const fn instruction(name: &'static str) -> Plan {
@@ -137,10 +137,10 @@ const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way
     Plan { attacker: Bare, attack, argument, expect, size: Size::Ordinary, pager: Some((way, pager)) }
 }
 
-/// What a touch of a page says when its pager failed.
+/// The report of a touched page when its pager failed.
 const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
 
-/// 50,000 random operations on everything that a process can hold, beside an honest pager.
+/// 50,000 random operations on everything that a process can hold, with an honest pager.
 const fn operations(seed: &'static str) -> Plan {
     Plan { size: Size::Many, ..paged("random-operations", seed, Returns, "honest", Runs) }
 }

@@ -1,9 +1,9 @@
-//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. Where there are few
+//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. If there are few
 //! rows, and for all that is no product, these are the kernels of AVX-512.
 //!
-//! A number of BF16 has eight bits, so that a weight and a value are off by a 256th of their size at most, and by less than
-//! quantised activations are on the whole. Where weights have 16 bits, what BF16 leaves of the values is multiplied too,
-//! and what it leaves of the weights; not both with each other, which would be a 65536th.
+//! A number of BF16 has eight bits, so a weight and a value are off by at most a 256th of their size. On the whole that
+//! is less than the error of quantised activations. If weights have 16 bits, the remainders that BF16 leaves of values
+//! and of weights are multiplied too. The product of both remainders is left out: it would be a 65536th.
 
 mod narrow;
 mod products;
@@ -39,7 +39,7 @@ impl Amx {
         Self(Avx512::new(many))
     }
 
-    /// The kernels, where the processor can run them and the program may ([`super::permit_tiles`]).
+    /// The kernels, if the processor can run them and the program may ([`super::permit_tiles`]).
     pub fn get() -> Option<&'static Self> {
         let set = SETS.iter().find(|set| set.0.many() == USUAL_MANY);
         set.filter(|_| super::detect::features().amx)

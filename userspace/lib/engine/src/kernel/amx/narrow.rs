@@ -11,7 +11,7 @@ use crate::kernel::avx512::{load_numbers, transpose};
 /// 32 numbers.
 pub type Numbers = [__m512; 2];
 
-/// Makes numbers BF16, the second 16 behind the first. The compiler's name for the instruction is newer than the oldest
+/// Makes numbers BF16, the second 16 after the first. The compiler's name for the instruction is newer than the oldest
 /// compiler that this is built with.
 ///
 /// # Safety
@@ -31,7 +31,7 @@ pub unsafe fn narrow([first, second]: Numbers) -> __m512i {
     narrowed
 }
 
-/// What BF16 leaves of the numbers that it was made of.
+/// The remainders of the numbers after BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 pub fn rest(narrowed: __m512i, [first, second]: Numbers) -> Numbers {
@@ -74,7 +74,7 @@ pub unsafe fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests
     }
 }
 
-/// The first numbers of a row, and zeros where it has no more.
+/// The first numbers of a row, and zeros if it has no more.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 fn part(row: &[f32]) -> Numbers {

@@ -32,7 +32,7 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
     let tiles = unsafe { Tiles::set_up([(ROWS as u8, LINE as u16); 8]) };
     let values: Vec<&[FloatTile]> = activations.floats().collect();
     let rests: Vec<&[FloatTile]> = activations.rests().collect();
-    // Pairs are whole; nobody asks for the products of a last one's second tile if that is not there.
+    // Pairs are whole; the products of a last pair's missing second tile are never read.
     let mut sums: Box<[MaybeUninit<[Sums; STRIPS]>]> = Box::new_uninit_slice(values.len().next_multiple_of(PAIR));
     let mut panel = Panel::new::<W>(matrix.rows());
     let row_bytes = matrix.row_bytes().max(1);
@@ -41,7 +41,7 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
         let chunks = matrix.columns().div_ceil(CHUNK);
         for chunk in 0..chunks {
             let range = chunk * W::CHUNK_BYTES..((chunk + 1) * W::CHUNK_BYTES).min(row_bytes);
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             unsafe {
                 panel.fill::<W>(rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
             }
@@ -98,7 +98,7 @@ fn pair<'a>(all: &[&'a [FloatTile]], index: usize, chunk: usize) -> Option<[&'a 
 /// The sums of a pair of strips with a pair of tiles, in the first four tiles of the processor.
 struct Block<'a> {
     _tiles: &'a Tiles,
-    /// For each tile of activations those of both strips, one behind the other.
+    /// For each tile of activations those of both strips, one after the other.
     sums: [*mut Sums; PAIR],
 }
 
@@ -196,7 +196,7 @@ fn write_row(lanes: __m512i, start: usize, out: &mut [f32]) {
     let Some(out) = out.get_mut(start..) else { return };
     match out.first_chunk_mut() {
         Some(out) => store_numbers(out, lanes),
-        // SAFETY: so many of the lanes are written as there is room for.
+        // SAFETY: the mask has as many lanes as `out` has room for.
         None => unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), (1_u16 << out.len()).wrapping_sub(1), lanes) },
     }
 }

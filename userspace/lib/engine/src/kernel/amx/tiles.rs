@@ -1,5 +1,5 @@
 //! The instructions on tiles. The compiler has no names for them that are stable, and never uses tiles itself, so that
-//! what is set up stays until it is released.
+//! the setup stays until it is released.
 
 use core::arch::asm;
 use core::marker::PhantomData;
@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 #[repr(C, align(64))]
 struct Sizes {
     palette: u8,
-    /// Where an interrupted load goes on.
+    /// Where an interrupted load continues.
     start: u8,
     nothing: [u8; 14],
     /// Bytes of a row.
@@ -23,7 +23,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Sets up tiles of so many rows, and bytes in each of these: at most 16 and 64.
+    /// Sets up tiles, each with its number of rows (at most 16) and of bytes in a row (at most 64).
     ///
     /// # Safety
     /// The processor has AMX, and the program may use it. There are no other [`Tiles`] on this thread.
@@ -32,7 +32,7 @@ impl Tiles {
         for ((rows, width), size) in all.rows.iter_mut().zip(&mut all.widths).zip(sizes) {
             (*rows, *width) = size;
         }
-        // SAFETY: 64 bytes are read; what they ask for is possible, as the caller says.
+        // SAFETY: 64 bytes are read; the caller guarantees that the sizes are valid.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const all, options(nostack, readonly, preserves_flags)) };
         Self { thread: PhantomData }
     }

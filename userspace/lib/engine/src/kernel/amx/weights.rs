@@ -29,12 +29,12 @@ pub type Strip = [WeightTile; ACROSS];
 pub struct Panel {
     /// The nearest numbers.
     pub nearest: Vec<Strip>,
-    /// What these leave; there are none where they leave nothing that counts.
+    /// The remainders; absent if they do not count.
     pub rests: Vec<Strip>,
 }
 
 impl Panel {
-    /// One for such weights, of so many rows and an even number of strips.
+    /// A panel for such weights, of this many rows and an even number of strips.
     pub fn new<W: Weights>(rows: usize) -> Self {
         let empty = [WeightTile([[0; TILE_COLUMNS]; ROWS]); ACROSS];
         let strips = rows.div_ceil(ROWS).min(STRIPS).next_multiple_of(2);
@@ -51,16 +51,16 @@ pub trait Weights {
     const VALUE_RESTS: bool;
     /// Bytes of a whole chunk of a row.
     const CHUNK_BYTES: usize;
-    /// A row's chunk, or what was made of it.
+    /// A row's chunk, or values computed from it.
     type Chunk<'a>;
 
     /// A row's chunk.
     ///
     /// # Safety
-    /// The processor has what the kernels of `avx512` need.
+    /// The processor has the instructions that the kernels of `avx512` use.
     unsafe fn chunk(bytes: &[u8]) -> Self::Chunk<'_>;
 
-    /// What a tile has of it, with zeros behind the numbers.
+    /// A tile's part of it, with zeros after the numbers.
     ///
     /// # Safety
     /// The same.
@@ -86,7 +86,7 @@ impl<B: Load> Weights for Quantised<B> {
 
     #[inline(always)]
     unsafe fn chunk(bytes: &[u8]) -> Quants {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let registers = B::load(blocks::<B>(bytes));
             let mut chunk = Quants { quants: [[[0; 16]; 2]; ACROSS], scales: [0.0; GROUPS], minima: [0.0; GROUPS] };
@@ -101,7 +101,7 @@ impl<B: Load> Weights for Quantised<B> {
 
     #[inline(always)]
     unsafe fn numbers(chunk: &Quants, tile: usize) -> Numbers {
-        // SAFETY: the caller has what is needed, and tiles are those of a chunk.
+        // SAFETY: the caller guarantees these instructions, and tiles are those of a chunk.
         unsafe {
             let mut numbers = [_mm512_setzero_ps(); 2];
             let place = tile * TILE_COLUMNS;
@@ -122,7 +122,7 @@ impl<B: Load> Weights for Quantised<B> {
 /// 32 numbers of 16 bits.
 #[inline(always)]
 unsafe fn widened<F: Widen>(chunk: &[F], tile: usize) -> Numbers {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         let part = chunk.get(tile * TILE_COLUMNS..).unwrap_or(&[]);
         match part.as_chunks::<16>().0 {
@@ -137,7 +137,7 @@ unsafe fn widened<F: Widen>(chunk: &[F], tile: usize) -> Numbers {
     }
 }
 
-/// Weights of a type of numbers of 16 bits, each the sum of two of BF16 where `RESTS`, and of BF16 itself otherwise.
+/// Weights of a type of numbers of 16 bits, each the sum of two of BF16 with `RESTS`, and of BF16 itself otherwise.
 pub struct Floats<F, const RESTS: bool>(PhantomData<F>);
 
 impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {
@@ -153,13 +153,13 @@ impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {
 
     #[inline(always)]
     unsafe fn numbers(chunk: &&[F], tile: usize) -> Numbers {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { widened(chunk, tile) }
     }
 }
 
 impl Panel {
-    /// Lays out a chunk of each row. Rows that are not there keep what was there before; nobody asks for their products.
+    /// Lays out a chunk of each row. Absent rows keep their earlier content; their products are never read.
     ///
     /// # Safety
     /// The processor has AVX-512 with BF16.
@@ -172,7 +172,7 @@ impl Panel {
             let mut rests = rests.next();
             for place in 0..ROWS {
                 let Some(bytes) = rows.next() else { return };
-                // SAFETY: the caller has what is needed.
+                // SAFETY: the caller guarantees these instructions.
                 let chunk = unsafe { W::chunk(bytes) };
                 for (index, tile) in nearest.iter_mut().enumerate() {
                     // SAFETY: the same.

@@ -9,16 +9,16 @@ use super::{add_f16, dot_f16, load, store, widen};
 use crate::kernel::Parts;
 use crate::kernel::packed::{FEW, MOST, packed};
 
-/// Vectors that rows are multiplied with at once: so many times [`WIDE`] sums are in registers.
+/// Vectors that rows are multiplied with at once: this many times [`WIDE`] sums are in registers.
 const TOGETHER: usize = 4;
 
-/// Vectors from which on widening rows costs little beside what is done with them.
+/// Vectors from which on widening rows costs little compared with their use.
 pub const TOGETHER_BEST: usize = 6 * TOGETHER;
 
 /// Registers of each vector that rows are added to at once.
 const ADDED: usize = 4;
 
-/// Vectors that rows are added to at once: so many times [`ADDED`] sums are in registers.
+/// Vectors that rows are added to at once: this many times [`ADDED`] sums are in registers.
 const PAIR: usize = 2;
 
 /// Rows that are added before sums are put down.
@@ -70,7 +70,7 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
 #[repr(C, align(32))]
 struct Columns([Column; LANES]);
 
-/// Widens up to sixteen rows. What is in the place of others means nothing.
+/// Widens up to sixteen rows. The values of absent rows mean nothing.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn fill<'a>(columns: &mut [Columns], rows: impl Iterator<Item = &'a [u16]>) {
@@ -128,7 +128,7 @@ pub fn adds_f16(weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
             count += 1;
         }
         for (weights, out) in weights.chunks(PAIR).zip(out.chunks_mut(PAIR)) {
-            // Copied, so that where they end is known in what follows.
+            // Copied, so that the compiler knows their ends.
             let mut near = [[0.0; PAIR]; BLOCK];
             for (index, weights) in weights.iter().enumerate() {
                 for (near, weight) in near.iter_mut().zip(weights.iter().skip(first)) {

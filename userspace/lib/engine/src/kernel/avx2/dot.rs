@@ -1,5 +1,5 @@
-//! Products with few rows of activations: each row of weights is used as it is unpacked, in registers of the types that
-//! people's files mostly have, by way of memory of all others.
+//! Products with few rows of activations: each row of weights is used immediately after unpacking. The types that
+//! common files have are unpacked in registers, all others through memory.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -76,7 +76,7 @@ fn dot<B: Dot, const N: usize>(row: &[B], values: &[[Values<'_>; N]]) -> [f32; N
     let zero = _mm256_setzero_ps();
     let mut sums = [Sums { products: [zero; 2], minima: zero }; N];
     for (blocks, values) in row.chunks(blocks_of::<B>()).zip(values) {
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         unsafe { B::add(blocks, values, &mut sums) };
     }
     let mut products = [0.0; N];
@@ -92,10 +92,10 @@ pub trait Dot: Unpack {
     /// Adds the products of a chunk's blocks with as many columns of some rows of activations.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { add_by_memory(blocks, values, sums) }
     }
 }
@@ -110,7 +110,7 @@ impl Dot for Iq4Xs {}
 impl Dot for Q8_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { add_eight(blocks, values, sums) }
     }
 }
@@ -118,7 +118,7 @@ impl Dot for Q8_0 {
 impl Dot for Q4_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { add_eight(blocks, values, sums) }
     }
 }
@@ -126,7 +126,7 @@ impl Dot for Q4_0 {
 impl Dot for Q5_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { add_eight(blocks, values, sums) }
     }
 }
@@ -136,7 +136,7 @@ impl Dot for Q4K {
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
         let [block] = blocks else { return };
         prefetch(core::slice::from_ref(block));
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let [scales, minima] = six_bits(block.groups, block.scale, block.minimum);
             let scales = scaled(scales, minima, values, sums);
@@ -154,7 +154,7 @@ impl Dot for Q5K {
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
         let [block] = blocks else { return };
         prefetch(core::slice::from_ref(block));
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let [scales, minima] = six_bits(block.groups, block.scale, block.minimum);
             let scales = scaled(scales, minima, values, sums);
@@ -178,7 +178,7 @@ impl Dot for Q6K {
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
         let [block] = blocks else { return };
         prefetch(core::slice::from_ref(block));
-        // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
+        // SAFETY: the caller guarantees these instructions; there are 16 bytes of scales to be read.
         unsafe {
             let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale)));
             let offset = _mm256_mul_ps(scale, _mm256_set1_ps(f32::from(Self::OFFSET)));
@@ -222,7 +222,7 @@ impl Dot for Q6K {
 /// A scale for each group of a chunk, with that of the activations.
 type Scales = [f32; VALUE_GROUPS];
 
-/// Multiplies scales with those of the activations, and adds what the minima of the groups come to.
+/// Multiplies scales with those of the activations, and adds the sums of the groups' minima.
 #[inline(always)]
 unsafe fn scaled<const N: usize>(
     scales: __m256,
@@ -244,7 +244,7 @@ unsafe fn scaled<const N: usize>(
 /// Adds the products of up to eight blocks of 32 values.
 #[inline(always)]
 unsafe fn add_eight<B: Flat, const N: usize>(blocks: &[B], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         if let Some(blocks) = blocks.first_chunk::<VALUE_GROUPS>() {
             return add_blocks(blocks, values, sums);
@@ -260,8 +260,8 @@ unsafe fn add_eight<B: Flat, const N: usize>(blocks: &[B], values: &[Values<'_>;
     }
 }
 
-/// Adds the products of so many blocks of 32 values with the first groups of the activations. Their number is known before,
-/// which makes no loop of them.
+/// Adds the products of `COUNT` blocks of 32 values with the first groups of the activations. Their number is a
+/// constant, so that the compiler unrolls the loop.
 #[inline(always)]
 unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
     blocks: &[B; COUNT],
@@ -269,7 +269,7 @@ unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
     sums: &mut [Sums; N],
 ) {
     prefetch(blocks);
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         let scales = all_scales(blocks);
         let minima = match small::<B>() {
@@ -288,7 +288,7 @@ unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
 #[inline(always)]
 unsafe fn add_block<B: Flat, const N: usize>(block: &B, group: usize, values: &[Values<'_>; N], sums: &mut [Sums; N]) {
     prefetch(core::slice::from_ref(block));
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale())));
         let weights = Weights::of::<B>(block.quants());
@@ -318,7 +318,7 @@ unsafe fn add_group<B: Block, const N: usize>(
     values: &[Values<'_>; N],
     sums: &mut [Sums; N],
 ) {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         let weights = Weights::of::<B>(quants);
         for (sums, (scales, values)) in sums.iter_mut().zip(scales.iter().zip(values)) {
@@ -341,7 +341,7 @@ unsafe fn add_by_memory<B: Unpack, const N: usize>(blocks: &[B], values: &[Value
         // SAFETY: the caller has AVX2.
         unsafe { _mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low)) }
     };
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         B::unpack_chunk(blocks, &mut chunk);
         let scales = chunk.scales.chunks_exact(GROUP / B::GROUP);

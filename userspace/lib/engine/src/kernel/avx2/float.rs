@@ -1,6 +1,6 @@
 //! Weights that are floating point numbers. With few rows of activations each row of weights is widened in registers and
-//! used at once. With many, sixteen rows are widened and laid out so that each is a lane, and then multiplied with all of
-//! them, six at a time: so many sums go on at once that none is waited for.
+//! used at once. With many, sixteen rows are widened and laid out so that each is a lane, and then multiplied with all
+//! activations, six at a time. That many sums in flight hide the latency of each.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -17,7 +17,7 @@ pub trait Widen: Float {
     /// The eight numbers.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     unsafe fn widen(numbers: &[Self; LANES]) -> __m256;
 }
 
@@ -93,7 +93,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N]
         prefetch(weights);
         let mut wide = [_mm256_setzero_ps(); APART];
         for (wide, weights) in wide.iter_mut().zip(weights) {
-            // SAFETY: this function has what is needed.
+            // SAFETY: this function has these instructions.
             *wide = unsafe { F::widen(weights) };
         }
         for (sums, values) in sums.iter_mut().zip(values) {
@@ -107,7 +107,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N]
     for (product, (sums, values)) in products.iter_mut().zip(sums.iter_mut().zip(values)) {
         let (values, last_values) = values.as_chunks::<LANES>();
         for (sum, (weights, values)) in sums.iter_mut().zip(rest.iter().zip(values.iter().skip(parts.len() * APART))) {
-            // SAFETY: this function has what is needed.
+            // SAFETY: this function has these instructions.
             *sum = _mm256_fmadd_ps(unsafe { F::widen(weights) }, load(values), *sum);
         }
         let [a, b, c, d] = *sums;
@@ -136,7 +136,7 @@ struct Panel([Column; COLUMNS]);
 #[inline]
 pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let values: Vec<&[f32]> = (0..out.len()).map(|index| activations.row(index).values).collect();
-    // A copy of the last columns where they are fewer, so that in the loop no place can be beyond the end.
+    // A copy of the last columns if they are fewer, so that in the loop no place can be beyond the end.
     let mut copies = Vec::new();
     if !matrix.columns().is_multiple_of(COLUMNS) {
         for values in &values {
@@ -188,7 +188,7 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
     }
 }
 
-/// Widens columns of up to sixteen rows and lays them out; zeros where there are none.
+/// Widens columns of up to sixteen rows and lays them out; zeros if there are none.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
@@ -206,7 +206,7 @@ fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
             }
             let mut lanes = [_mm256_setzero_si256(); LANES];
             for (lane, part) in lanes.iter_mut().zip(parts) {
-                // SAFETY: this function has what is needed.
+                // SAFETY: this function has these instructions.
                 *lane = _mm256_castps_si256(unsafe { F::widen(part) });
             }
             put_columns(lanes, half, part);

@@ -17,7 +17,7 @@ use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float16, Float32, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
-/// Rows of activations that a row of weights is multiplied with at once, as it is unpacked.
+/// Rows of activations that a row of weights is multiplied with at once, while it is unpacked.
 const TOGETHER: usize = 4;
 
 /// Kernels for processors with AVX2.
@@ -34,7 +34,7 @@ static SETS: [Avx2; MANY_FROM.len()] = {
 };
 
 impl Avx2 {
-    /// The kernels, where the processor can run them.
+    /// The kernels, if the processor can run them.
     pub fn get() -> Option<&'static Self> {
         let set = SETS.iter().find(|set| set.many == USUAL_MANY);
         set.filter(|_| super::detect::features().avx2)
@@ -168,7 +168,7 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
 }
 
 /// Whether quants have at most six bits, so that with signed bytes four products fit into 16 bits. All others have
-/// eight, of which the upper one turned over is a sign.
+/// eight, whose inverted upper bit is a sign.
 const fn small<B: Block>() -> bool {
     const { assert!(B::OFFSET <= 32 || B::OFFSET == 128) }
     B::OFFSET < 128
@@ -179,8 +179,8 @@ const fn has_minima<B: Block>() -> bool {
     B::MINIMA || small::<B>()
 }
 
-/// 32 quants as they are multiplied with signed bytes: small ones as they are, and of others the size and the sign of
-/// what they are without the offset.
+/// 32 quants as they are multiplied with signed bytes: small ones unchanged; for others the size and the sign without
+/// the offset.
 #[derive(Clone, Copy)]
 struct Weights {
     sizes: __m256i,

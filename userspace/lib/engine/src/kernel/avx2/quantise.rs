@@ -31,7 +31,7 @@ fn quantise_group(values: &[f32; GROUP], quants: &mut [i8; GROUP]) -> (f32, [f32
     let mut most = _mm256_setzero_ps();
     for (part, values) in parts.iter_mut().zip(values.as_chunks().0) {
         *part = load(values);
-        // What is no number is passed over: of these two, the second is taken.
+        // NaN is skipped: of two numbers, the second is then taken.
         most = _mm256_max_ps(_mm256_andnot_ps(sign, *part), most);
     }
     let most = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps::<1>(most));

@@ -1,4 +1,4 @@
-//! Strips of sixteen rows of weights that are laid out so that each is a lane, and what they come to.
+//! Strips of sixteen rows of weights that are laid out so that each is a lane, and their products.
 
 use core::arch::x86_64::*;
 

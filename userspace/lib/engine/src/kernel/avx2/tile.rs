@@ -19,16 +19,16 @@ const TOGETHER: usize = 4;
 /// A chunk of each of sixteen rows.
 #[repr(C, align(32))]
 struct Panel {
-    /// The chunks, of which the rest is made.
+    /// The chunks from which the rest is computed.
     rows: [Chunk; ROWS],
     /// Four quants of each row, for every four columns.
     quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
     scales: [Column; GROUPS],
-    /// With what the type's offset comes to, where that is multiplied.
+    /// With the type's offset, if that is multiplied.
     minima: [Column; GROUPS],
     /// Groups that there are.
     count: usize,
-    /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: where it
+    /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: if it
     /// makes none of it, it needs more registers than there are.
     fours: usize,
 }
@@ -59,14 +59,14 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
         for chunk in 0..matrix.columns().div_ceil(CHUNK) {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
             let parts = rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[]));
-            // The same chunk of the next strip: so far apart processors do not look ahead.
+            // The same chunk of the next strip: processors do not prefetch that far.
             parts.clone().for_each(|part| prefetch_ahead(part, ROWS * row_bytes));
             fill::<B>(&mut panel, parts);
             let mut left = out.len();
             for (tiles, sums) in activations.eights().zip(&mut sums) {
                 let Some(tile) = tiles.get(chunk) else { continue };
                 let (first, last) = sums.split_at_mut(TOGETHER);
-                // Nobody asks for the sums of rows that are not there.
+                // The sums of absent rows are never read.
                 match left {
                     0 => {}
                     1 => multiply::<B, 1, 0>(&panel, tile, first),
@@ -86,14 +86,13 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
     }
 }
 
-/// Unpacks a chunk of each row and lays it out. Rows that are not there keep what was there before; nobody asks for their
-/// products.
+/// Unpacks a chunk of each row and lays it out. Absent rows keep their earlier content; their products are never read.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) {
     for (chunk, bytes) in panel.rows.iter_mut().zip(rows) {
         let blocks = blocks::<B>(bytes);
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         unsafe { B::unpack_chunk(blocks, chunk) };
         panel.count = blocks.len() * B::VALUES / B::GROUP;
     }
@@ -127,7 +126,7 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
     }
 }
 
-/// Writes the first numbers of each row beside each other.
+/// Writes the first numbers of the rows next to each other.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [Column; GROUPS]) {
@@ -187,7 +186,7 @@ type Weight = [[u8; 4 * LANES]; WIDE];
 /// Four columns of eight rows of activations.
 type Quants = [[u8; 4]; TILE_ROWS];
 
-/// The sums of a group's products where 16 bits have room for them: 16 products of four bits and seven with a sign.
+/// The sums of a group's products if 16 bits have room for them: 16 products of four bits and seven with a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn sums_of_small<B: Unpack, const N: usize, const FIRST: usize>(

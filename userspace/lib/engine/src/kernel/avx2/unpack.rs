@@ -16,7 +16,7 @@ pub trait Unpack: Block {
     /// Unpacks the blocks of a chunk, as [`Chunk::unpack`] does.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         chunk.unpack(blocks);
@@ -103,7 +103,7 @@ impl Unpack for Q8_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -113,7 +113,7 @@ impl Unpack for Q4_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -123,7 +123,7 @@ impl Unpack for Q5_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { unpack_flat(blocks, chunk) }
     }
 }
@@ -134,7 +134,7 @@ impl Unpack for Q4K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
@@ -152,7 +152,7 @@ impl Unpack for Q5K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             let fifth = load_bytes(&block.fifth);
@@ -174,7 +174,7 @@ impl Unpack for Q6K {
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
-        // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
+        // SAFETY: the caller guarantees these instructions; there are 16 bytes of scales to be read.
         unsafe {
             let parts = chunk.quants.as_chunks_mut().0.as_chunks_mut::<4>().0.iter_mut();
             for (to, (low, high)) in parts.zip(block.low.iter().zip(&block.high)) {
@@ -196,7 +196,7 @@ impl Unpack for Q6K {
     }
 }
 
-/// The scales of up to eight blocks; zeros where there are no blocks.
+/// The scales of up to eight blocks; zeros if there are no blocks.
 #[inline(always)]
 pub unsafe fn all_scales<B: Flat>(blocks: &[B]) -> __m256 {
     let at = |place: usize| blocks.get(place).map_or(0, |block| i16::from_le_bytes(block.scale()));
@@ -207,12 +207,12 @@ pub unsafe fn all_scales<B: Flat>(blocks: &[B]) -> __m256 {
 /// Unpacks the blocks of a chunk.
 #[inline(always)]
 unsafe fn unpack_flat<B: Flat>(blocks: &[B], chunk: &mut Chunk) {
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     unsafe {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
             store_bytes(to, block.quants());
         }
-        // No place need be looked for where there are all eight.
+        // No place need be looked for if there are all eight.
         let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
             Some(blocks) => all_scales(blocks),
             None => all_scales(blocks),
@@ -267,7 +267,7 @@ pub unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
     }
 }
 
-/// Adds 16 where the byte of `fifth` has the bit of `bit`.
+/// Adds 16 if the byte of `fifth` has the bit of `bit`.
 #[inline(always)]
 pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
@@ -277,7 +277,7 @@ pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m25
     }
 }
 
-/// Adds 16 where the bits say so, one for each byte.
+/// Adds 16 if the bits say so, one for each byte.
 #[inline(always)]
 unsafe fn with_fifth_of(quants: __m256i, bits: [u8; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.

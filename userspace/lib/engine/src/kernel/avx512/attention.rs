@@ -15,7 +15,7 @@ const LANES: usize = 16;
 /// Vectors that rows are multiplied with at once.
 const TOGETHER: usize = 8;
 
-/// Vectors from which on widening rows costs little beside what is done with them.
+/// Vectors from which on widening rows costs little compared with their use.
 pub const TOGETHER_BEST: usize = 3 * TOGETHER;
 
 /// Rows that are added at once.
@@ -69,7 +69,7 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
 struct Columns([[f32; LANES]; MOST]);
 
 impl Columns {
-    /// Widens up to sixteen rows. What is in the place of others means nothing.
+    /// Widens up to sixteen rows. The values of absent rows mean nothing.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     #[inline]
     fn fill<'a>(&mut self, rows: impl Iterator<Item = &'a [u16]>) {
@@ -135,7 +135,7 @@ fn add_together<const N: usize, const Q: usize>(
             count += 1;
         }
         for (weights, out) in weights.chunks(Q).zip(out.chunks_mut(Q)) {
-            // Copied, so that where they end is known in what follows. As many as there can be are multiplied.
+            // Copied, so that the compiler knows their ends. As many as there can be are multiplied.
             let mut near = [[0.0; ROWS]; Q];
             for (near, weights) in near.iter_mut().zip(weights) {
                 let weights = weights.get(first..).unwrap_or_default();

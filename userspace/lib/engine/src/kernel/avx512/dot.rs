@@ -69,7 +69,7 @@ fn dot<B: Load, const N: usize>(row: &[B], values: &[[Lanes; N]]) -> [f32; N] {
     let mut all_minima = [_mm512_setzero_ps(); N];
     for (blocks, values) in row.chunks(blocks_of::<B>()).zip(values) {
         prefetch(blocks);
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         let Registers { quants, scales, minima } = in_lanes::<B>(unsafe { B::load(blocks) });
         for ((total, all_minima), values) in totals.iter_mut().zip(&mut all_minima).zip(values) {
             let mut products = _mm512_setzero_si512();

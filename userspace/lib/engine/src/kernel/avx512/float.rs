@@ -48,8 +48,8 @@ pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &
 /// Rows of weights that are multiplied with the same rows of activations while these are near.
 const STRIP: usize = 32;
 
-/// Rows of weights, and of activations at most, of which each is loaded once for all of the others: their sums are in
-/// registers, and so many that none is waited for.
+/// Rows of weights, and most rows of activations, in one step: each is loaded once for all of the others. Their sums
+/// are in registers, enough of them to hide the latency of each.
 const HIGH: usize = 4;
 const TOGETHER: usize = 6;
 
@@ -65,7 +65,7 @@ fn strip_products<F: Widen, const N: usize>(
 ) {
     let row_bytes = matrix.row_bytes().max(1);
     for (index, bytes) in strip.chunks(row_bytes.saturating_mul(HIGH)).enumerate() {
-        // Where there are fewer rows, the last is multiplied again, and nobody asks for that.
+        // If there are fewer rows, the last is multiplied again, and that result is never read.
         let mut rows: [&[F]; HIGH] = [&[]; HIGH];
         let mut last: &[F] = &[];
         let mut left = bytes.chunks_exact(row_bytes);

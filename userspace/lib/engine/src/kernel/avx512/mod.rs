@@ -42,7 +42,7 @@ impl Avx512 {
         self.many
     }
 
-    /// The kernels, where the processor can run them.
+    /// The kernels, if the processor can run them.
     pub fn get() -> Option<&'static Self> {
         let set = SETS.iter().find(|set| set.many == USUAL_MANY);
         set.filter(|_| super::detect::features().avx512)

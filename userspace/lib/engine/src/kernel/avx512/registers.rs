@@ -1,8 +1,8 @@
 //! Blocks, unpacked into registers. The types that people's files mostly have are unpacked with instructions of their
 //! own; all others as everywhere.
 //!
-//! Nothing here may go through a function that is compiled without these instructions and takes a closure, such as `map`
-//! of arrays: where it is not inlined, each instruction in the closure becomes a call.
+//! No function here may call a function that is compiled without these instructions and takes a closure, such as `map`
+//! of arrays. If it is not inlined, each instruction in the closure becomes a call.
 
 use core::arch::x86_64::*;
 
@@ -22,10 +22,10 @@ pub trait Load: Block {
     /// Unpacks the blocks of a chunk.
     ///
     /// # Safety
-    /// The processor has what the kernels of this folder need.
+    /// The processor has the instructions that the kernels of this folder use.
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe { load_by_memory(blocks) }
     }
 }
@@ -41,10 +41,10 @@ impl Load for Q8_0 {
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
         let pair = |one: &Self, other: &Self| {
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             unsafe { _mm512_xor_si512(halves(&one.quants, &other.quants), _mm512_set1_epi8(i8::MIN)) }
         };
-        // SAFETY: the caller has what is needed; a block begins with its scale, and has more than four bytes.
+        // SAFETY: the caller guarantees these instructions; a block begins with its scale, and has more than four bytes.
         unsafe { load_eight(blocks, pair) }
     }
 }
@@ -53,10 +53,10 @@ impl Load for Q4_0 {
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
         let pair = |one: &Self, other: &Self| {
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             unsafe { pair_of_nibbles(&one.quants, &other.quants) }
         };
-        // SAFETY: the caller has what is needed; a block begins with its scale, and has more than four bytes.
+        // SAFETY: the caller guarantees these instructions; a block begins with its scale, and has more than four bytes.
         unsafe { load_eight(blocks, pair) }
     }
 }
@@ -66,13 +66,13 @@ impl Load for Q5_0 {
     unsafe fn load(blocks: &[Self]) -> Registers {
         let pair = |one: &Self, other: &Self| {
             let fifth = |block: &Self| u64::from(u32::from_le_bytes(block.fifth));
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             unsafe {
                 let quants = pair_of_nibbles(&one.quants, &other.quants);
                 _mm512_mask_add_epi8(quants, fifth(one) | (fifth(other) << 32), quants, _mm512_set1_epi8(16))
             }
         };
-        // SAFETY: the caller has what is needed; a block begins with its scale, and has more than four bytes.
+        // SAFETY: the caller guarantees these instructions; a block begins with its scale, and has more than four bytes.
         unsafe { load_eight(blocks, pair) }
     }
 }
@@ -81,10 +81,10 @@ impl Load for Q4K {
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
         let [block] = blocks else {
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             return unsafe { load_by_memory(blocks) };
         };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let (scales, minima) = six_bits(block.groups, block.scale, block.minimum);
             let [a, b, c, d] = &block.quants;
@@ -97,10 +97,10 @@ impl Load for Q5K {
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
         let [block] = blocks else {
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             return unsafe { load_by_memory(blocks) };
         };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let (scales, minima) = six_bits(block.groups, block.scale, block.minimum);
             let fifth = both(&block.fifth);
@@ -122,10 +122,10 @@ impl Load for Q6K {
     #[inline(always)]
     unsafe fn load(blocks: &[Self]) -> Registers {
         let [block] = blocks else {
-            // SAFETY: the caller has what is needed.
+            // SAFETY: the caller guarantees these instructions.
             return unsafe { load_by_memory(blocks) };
         };
-        // SAFETY: the caller has what is needed.
+        // SAFETY: the caller guarantees these instructions.
         unsafe {
             let ([low, next_low], [high, next_high]) = (&block.low, &block.high);
             let ([a, b], [c, d]) = (half_of_six(low, high), half_of_six(next_low, next_high));
@@ -156,16 +156,16 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
     }
 }
 
-/// Unpacks up to eight blocks of 32 values pair by pair; where there are fewer, the groups that are missing have scales
-/// of zero.
+/// Unpacks up to eight blocks of 32 values pair by pair; if there are fewer, the groups that are missing have scales of
+/// zero.
 ///
 /// # Safety
-/// The processor has what is needed. A block begins with its scale of 16 bits, and has more than four bytes.
+/// The processor has the instructions that are used here. A block begins with its scale of 16 bits, and has more than four bytes.
 #[inline(always)]
 unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -> Registers {
     let size = size_of::<B>() as i32;
     let there = (1_u32 << blocks.len().min(8)).wrapping_sub(1) as u8;
-    // SAFETY: the caller has what is needed; four bytes are read from the start of each of the blocks that there are.
+    // SAFETY: the caller guarantees these instructions; four bytes are read from the start of each of the blocks that there are.
     let scales = unsafe {
         let places = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
         let none = _mm256_setzero_si256();
@@ -187,11 +187,11 @@ unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -
             all
         }
     };
-    // SAFETY: the caller has what is needed.
+    // SAFETY: the caller guarantees these instructions.
     Registers { quants, scales, minima: unsafe { _mm512_mul_ps(scales, offset::<B>()) } }
 }
 
-/// What is taken off every quant, in all lanes.
+/// The offset that is subtracted from every quant, in all lanes.
 #[inline(always)]
 unsafe fn offset<B: Block>() -> __m512 {
     // SAFETY: the caller has AVX-512F.

@@ -25,7 +25,7 @@ type Sums = [[f32; LANES]; TILE_ROWS];
 struct Group {
     scales: [f32; LANES],
     minima: [f32; LANES],
-    /// What the 128 in each quant of the activations adds to the products, with its sign turned.
+    /// The contribution of the 128 in each quant of the activations to the products, negated.
     excess: [i32; LANES],
 }
 
@@ -62,7 +62,7 @@ pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &m
             for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
                 *lane = blocks::<B>(row.get(range.clone()).unwrap_or(&[]));
             }
-            // The same chunk of the next strip: so far apart processors do not look ahead.
+            // The same chunk of the next strip: processors do not prefetch that far.
             lanes.iter().for_each(|blocks| prefetch_ahead(blocks, LANES * row_bytes));
             fill::<B>(&mut panel, &lanes);
             for (tiles, sums) in activations.eights().zip(&mut sums) {
@@ -95,7 +95,7 @@ fn fill<B: Load>(panel: &mut Panel, lanes: &[&[B]; LANES]) {
         if blocks.is_empty() {
             continue;
         }
-        // SAFETY: this function has what these kernels need.
+        // SAFETY: this function has the instructions of these kernels.
         let row = unsafe { B::load(blocks) };
         for (to, quants) in [a, b, c, d].into_iter().zip(row.quants) {
             *to = _mm512_sub_epi8(quants, offset);

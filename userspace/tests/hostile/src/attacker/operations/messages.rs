@@ -1,6 +1,6 @@
 //! Parameters of any method, laid out as the schema says and filled with random values.
 //!
-//! What a struct looks like is read from the schema once, so that a message costs some hundred instructions.
+//! The layout of a struct is read from the schema once, so that a message costs some hundred instructions.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use capos_schema::reflection::{self, InterfaceInfo};
 
 use super::values::{Hint, Values};
 
-/// Structs in structs that are filled; what lies deeper stays null.
+/// Structs in structs that are filled; deeper ones stay null.
 const DEEPEST: u32 = 4;
 /// The most bytes of a text, of data or of a list.
 const LONGEST: u64 = 600;
@@ -27,7 +27,7 @@ pub struct Method {
     params: Shape,
 }
 
-/// What a message of a struct type holds.
+/// The content of a message of a struct type.
 struct Shape {
     data_words: u16,
     pointers: u16,
@@ -44,13 +44,13 @@ enum Field {
 enum Target {
     Struct(Shape),
     Text,
-    /// A list whose elements have this code and so many bits.
+    /// A list whose elements have this code and this many bits.
     List {
         code: u64,
         bits: u64,
     },
     Capability,
-    /// What no method of the kernel takes.
+    /// Types that no method of the kernel takes.
     Other,
 }
 
@@ -85,7 +85,7 @@ fn width(ty: &TypeVariant) -> Option<u32> {
     }
 }
 
-/// What the schema says of a struct type.
+/// The schema's description of a struct type.
 fn shape(ty: Type, depth: u32) -> Option<Shape> {
     let TypeVariant::Struct(found) = ty.which() else { return None };
     let schema = StructSchema::from(found);
@@ -135,7 +135,7 @@ pub fn fill(method: &Method, words: &mut Vec<u64>, values: &mut Values<'_>) {
     Writer { words, values, caps: 0 }.shape(&method.params);
 }
 
-/// Changes a message in one to three places to what no client would send.
+/// Changes a message in one to three places to a form that no client would send.
 pub fn corrupt(words: &mut [u64], values: &mut Values<'_>) {
     for _ in 0..=values.below(3) {
         let place = values.below(words.len() as u64);
@@ -194,7 +194,7 @@ impl Writer<'_, '_> {
                 let length = self.values.length();
                 self.or(at, 1 | offset << 2 | 2 << 32 | (length + 1) << 35);
                 for word in 0..=length / 8 {
-                    // The last byte, and what fills its word, is zero.
+                    // The last byte, and the padding of its word, is zero.
                     let left = (length - word * 8).min(8);
                     let mask = if left == 8 { u64::MAX } else { (1 << (left * 8)) - 1 };
                     let text = self.values.text();

@@ -1,9 +1,9 @@
 //! Random operations on everything that a process can hold: entries of every opcode, and calls of every method that
 //! the schema gives the objects, with parameters made from it.
 //!
-//! Each entry that the kernel takes must be answered exactly once, and what was made must be gone with the process:
-//! the runner looks at that. Only this process's own end is out of reach, so that all operations are done: random
-//! entries name neither itself as a process nor its address space, and its pager is another process.
+//! Each entry that the kernel takes must be answered exactly once, and all objects must be gone with the process: the
+//! runner checks that. Random entries name neither this process nor its address space, and its pager is another
+//! process, so that the process lives until all operations are done.
 
 mod messages;
 mod values;
@@ -30,9 +30,9 @@ use victims::Safe;
 
 /// Operations of one process.
 pub const OPERATIONS: u32 = 50_000;
-/// Operations after which all is made anew.
+/// Operations after which everything is made again.
 const EPOCH: u32 = 2_500;
-/// Operations in flight at once, of which each has memory of its own.
+/// Operations in flight at once; each has its own memory.
 const SLOTS: usize = 64;
 /// In flight, at most, before some are cancelled.
 const CROWD: usize = 44;
@@ -42,7 +42,7 @@ const PARAMS: u64 = 1024;
 const CAPS: u64 = 3072;
 /// Capabilities held, at most, before some are released.
 const FULL: usize = 110;
-/// Where the slots are: far from all else, so that what is longer than a slot reaches no memory that Rust code relies on.
+/// Where the slots are: far from all else, so that data longer than a slot reaches no memory that Rust code relies on.
 const MEMORY: u64 = 0x6100_0000_0000;
 /// Where memory is mapped into this process.
 const MAPS: u64 = 0x6200_0000_0000;
@@ -57,7 +57,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether it may be given up. A process that nobody holds lives on, and would be paid for to the end.
+    /// Whether it may be released. A process without a holder lives on, and its account would pay for it to the end.
     fn loseable(self) -> bool {
         self.interface != ProcessClient::INTERFACE_ID
     }
@@ -79,7 +79,7 @@ struct World<'a> {
     held: Vec<Held>,
     /// Identifiers that random values may be.
     ids: Vec<u64>,
-    /// What the process was started with, and works with itself: random operations have copies of it.
+    /// The process's own capabilities, which it works with: random operations have copies of them.
     own: Vec<Held>,
     safe: Safe,
     flights: [Option<Flight>; SLOTS],
@@ -145,7 +145,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Gives up all but the process's own capabilities, and makes new ones.
+    /// Releases all but the process's own capabilities, and makes new ones.
     async fn renew(&mut self) -> Result<(), Error> {
         for info in self.kit.table.list().await.context("listing what is held")? {
             if !self.is_own(info.id) {
@@ -234,14 +234,14 @@ impl<'a> World<'a> {
         MEMORY + slot as u64 * SLOT + offset
     }
 
-    /// Writes what a slot sends: copies, and moves of what is not needed.
+    /// Writes a slot's data: copies, and moves of unneeded capabilities.
     fn offers(&mut self, slot: usize, count: u8) {
         for index in 0..u64::from(count) {
             let mut one = self.random.pick(&self.held).unwrap_or(Held { id: 0, interface: 0 });
             if self.below(2) == 0
                 && let Some(id) = self.random.pick(&self.safe.0)
             {
-                // What most methods take.
+                // The parameters of most methods.
                 one = Held { id, interface: MemoryObjectClient::INTERFACE_ID };
             }
             let moved = one.loseable() && self.below(6) == 0;
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
         (Operation::Call { cap, interface, method: ordinal, params, results, caps }, Some(at))
     }
 
-    /// A mapping or its end in this process's own address space, at places where nothing of its own lies.
+    /// A mapping or its end in this process's own address space, at places without memory of its own.
     fn map(&mut self, slot: usize) -> Operation {
         let address = MAPS + self.below(32) * PAGE;
         let length = self.below(4) * PAGE + PAGE;
@@ -329,7 +329,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A call of the process's own endpoint, and what its server does.
+    /// A call of the process's own endpoint, and its server's actions.
     fn message(&mut self, slot: usize) -> Operation {
         let (sent, accepted) = (self.small(4), self.small(4));
         self.offers(slot, sent);
@@ -391,7 +391,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives up what is not needed.
+    /// Releases what is not needed.
     fn release(&mut self) -> Operation {
         let at = usize::try_from(self.below(self.held.len() as u64)).unwrap_or(0);
         match self.held.get(at).copied() {
@@ -439,7 +439,7 @@ impl<'a> World<'a> {
         (entry, None)
     }
 
-    /// Random bytes behind an opcode.
+    /// Random bytes after an opcode.
     fn bytes(&mut self, tag: u64) -> RawEntry {
         let mut entry = [0; ENTRY_SIZE];
         for word in entry.chunks_exact_mut(8) {
@@ -453,7 +453,7 @@ impl<'a> World<'a> {
         kit::patched(entry, 8, tag | raw::TAG)
     }
 
-    /// Sends so many entries and looks at what was answered.
+    /// Submits `count` entries and checks the answers.
     fn batch(&mut self, count: u32) -> Result<(), Error> {
         let mut queued = 0;
         for _ in 0..count {
@@ -479,7 +479,7 @@ impl<'a> World<'a> {
             kit::ensure(taken > 0 && taken <= queued, || format!("{taken} of {queued} entries were taken"))?;
             queued -= taken;
         }
-        // Others run: what they do changes what comes next.
+        // Others run: their effects change the following ones.
         if self.below(32) == 0 {
             raw::enter(0, 1, capos_rt::now()?.saturating_add(20_000));
         }
@@ -543,7 +543,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Operations that all fail at the same check test nothing behind it.
+    /// Operations that all fail at the same check test nothing after it.
     fn judge(&self) -> Result<(), Error> {
         let total: u32 = self.statuses.values().sum();
         let good = self.statuses.get(&0).copied().unwrap_or(0);
@@ -563,7 +563,7 @@ impl<'a> World<'a> {
         kit::ensure(total >= OPERATIONS && good > OPERATIONS / 5 && self.statuses.len() >= 14, || {
             format!("only these answers came: {:?}", self.statuses)
         })?;
-        // Which ones never succeed is chance, and differs with what happens at once: one to eight were seen.
+        // Which ones never succeed is chance, and depends on concurrent events: one to eight were seen.
         kit::ensure(never.len() < 16, || format!("methods that never did anything: {never:?}"))
     }
 }

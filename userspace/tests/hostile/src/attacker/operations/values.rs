@@ -29,7 +29,7 @@ const EDGES: [u64; 16] = [
     0x80,
 ];
 
-/// What a field's name says of its values. They are such more often than not.
+/// The hint of a field's name about its values. They are such more often than not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// Nothing.
@@ -45,7 +45,7 @@ pub enum Hint {
 }
 
 impl Hint {
-    /// What this name says.
+    /// This name's hint.
     pub fn of(name: &str) -> Self {
         match name {
             "bytes" | "length" => Self::Size,
@@ -74,7 +74,7 @@ impl Values<'_> {
         self.random.next() % bound.max(1)
     }
 
-    /// A number of so many bits, of which the schema's name says this.
+    /// A number of this many bits; `hint` is what the schema's name says about it.
     pub fn number(&mut self, bits: u32, hint: Hint) -> u64 {
         let word = self.random.next();
         let (way, at) = (word % 16, word >> 8);

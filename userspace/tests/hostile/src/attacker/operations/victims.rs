@@ -1,4 +1,4 @@
-//! What the random operations begin with: objects of every kind, and processes that may be ended at any time.
+//! The start of the random operations: objects of every kind, and processes that may be ended at any time.
 
 use alloc::vec::Vec;
 
@@ -10,9 +10,10 @@ use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, Pager
 use super::Held;
 use crate::kit::{self, Kit};
 
-/// Where a victim's code is mapped. As a size it is more than there is, so that nobody fills so much with zeros.
+/// Where a victim's code is mapped. As a size it exceeds the machine's memory, so that no operation fills that much
+/// with zeros.
 pub const CODE: u64 = 0x1000_0000_0000;
-/// Where random addresses lie that are free in a victim.
+/// Random addresses that are free in a victim.
 pub const PLACES: u64 = 0x2000_0000_0000;
 /// Where the rings of its first thread are.
 const RING: u64 = 0x3000_0000_0000;
@@ -26,7 +27,7 @@ const WAIT: [u8; 20] =
 /// Ends the process.
 const LEAVE: [u8; 13] = [0xb8, 1, 0, 0, 0, 0x31, 0xff, 0x31, 0xf6, 0x0f, 0x05, 0x0f, 0x0b];
 
-/// Keeps a capability beyond its client: what becomes of it is for random operations to say.
+/// Keeps a capability beyond its client: random operations decide its fate.
 fn keep<C: AsCap + Client>(client: C) -> Held {
     let held = Held { id: kit::id(&client), interface: C::INTERFACE_ID };
     core::mem::forget(client);
@@ -36,7 +37,7 @@ fn keep<C: AsCap + Client>(client: C) -> Held {
 /// Memory that is neither paged nor a device's, and may be mapped into this process: its identifiers.
 pub struct Safe(pub Vec<u64>);
 
-/// Makes everything anew.
+/// Makes everything again.
 ///
 /// # Errors
 /// The account does not cover it: something was not given back.

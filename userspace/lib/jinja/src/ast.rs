@@ -72,8 +72,8 @@ pub enum Kind {
     List(Vec<Expression>),
     Tuple(Vec<Expression>),
     Dict(Vec<(Expression, Expression)>),
-    /// `value if condition else other`.
-    Condition(Box<(Expression, Expression, Option<Expression>)>),
+    /// `value if condition else other`. Without `else`, more conditions may follow; the last one is looked at first.
+    Condition(Box<Expression>, Vec<(Expression, Option<Expression>)>),
     Or(Vec<Expression>),
     And(Vec<Expression>),
     Not(Box<Expression>),

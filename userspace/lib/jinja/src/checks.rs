@@ -54,6 +54,7 @@ const NAMES: [&str; 39] = [
 impl Machine<'_> {
     #[inline(never)]
     pub fn test(&mut self, name: &str, value: &Value, args: Args) -> Result<bool, Error> {
+        self.spend_args(&args)?;
         let comparison = match name {
             "==" | "eq" | "equalto" => Some(Comparison::Equal),
             "!=" | "ne" => Some(Comparison::NotEqual),

@@ -62,15 +62,19 @@ impl<'t> Machine<'t> {
                 }
                 self.dict(entries)
             }
-            Kind::Condition(parts) => {
-                let (value, condition, other) = &**parts;
-                match (self.evaluate(condition)?.is_true(), other) {
-                    (true, _) => self.evaluate(value),
-                    (false, Some(other)) => self.evaluate(other),
-                    (false, None) => Ok(Value::undefined(
-                        "the inline if-expression evaluated to false and no else section was defined",
-                    )),
+            Kind::Condition(value, conditions) => {
+                for (condition, other) in conditions.iter().rev() {
+                    if self.evaluate(condition)?.is_true() {
+                        continue;
+                    }
+                    return match other {
+                        Some(other) => self.evaluate(other),
+                        None => Ok(Value::undefined(
+                            "the inline if-expression evaluated to false and no else section was defined",
+                        )),
+                    };
                 }
+                self.evaluate(value)
             }
             Kind::Or(parts) | Kind::And(parts) => {
                 let ends = matches!(kind, Kind::Or(_));
@@ -206,8 +210,14 @@ impl<'t> Machine<'t> {
             let Value::Dict(dict) = self.evaluate(stars)? else {
                 return Err(Error::failed("what stands behind ** has to be a dictionary"));
             };
+            self.spend_list(dict.entries().len())?;
             for (key, value) in dict.entries() {
                 let name = key.as_text().ok_or_else(|| Error::failed("names of arguments are texts"))?;
+                // The names in the call are few, and those of a dictionary differ.
+                self.spend_keys(arguments.named.len(), name.chars().len())?;
+                if arguments.named.iter().any(|(found, _)| name.is(found)) {
+                    return Err(Error::failed(format!("got multiple values for keyword argument '{name}'")));
+                }
                 args.named.push((name.clone(), value.clone()));
             }
         }
@@ -229,7 +239,7 @@ impl<'t> Machine<'t> {
         let found = match value {
             Value::Undefined(what) => return Err(Error::failed(&**what)),
             Value::Dict(dict) => {
-                self.spend(dict.entries().len().checked_div(8).unwrap_or(0))?;
+                self.spend_keys(dict.entries().len(), name.len())?;
                 dict.get_text(name).cloned()
             }
             Value::Made(Made::Namespace(at)) => {
@@ -249,11 +259,7 @@ impl<'t> Machine<'t> {
             }
             _ => None,
         };
-        let missing = || {
-            let of = if matches!(value, Value::None) { "'None'".into() } else { format!("'{} object'", value.kind()) };
-            Value::undefined(format!("{of} has no attribute '{name}'"))
-        };
-        Ok(found.unwrap_or_else(missing))
+        Ok(found.unwrap_or_else(|| without(value, "attribute", &format!("'{name}'"))))
     }
 
     /// `value[key]`.
@@ -264,7 +270,7 @@ impl<'t> Machine<'t> {
         }
         self.spend_value(key)?;
         if let Value::Dict(dict) = value {
-            self.spend(dict.entries().len().checked_div(8).unwrap_or(0))?;
+            self.spend_keys(dict.entries().len(), key.extent().size)?;
             if let Some(found) = dict.get(key) {
                 return Ok(found.clone());
             }
@@ -296,10 +302,14 @@ impl<'t> Machine<'t> {
         let mut written = Vec::new();
         crate::repr::repr(key, &mut written);
         let written: String = written.iter().take(80).map(|c| c.get()).collect();
-        let of = if matches!(value, Value::None) { "'None'".into() } else { format!("'{} object'", value.kind()) };
-        let what = if key.as_text().is_some() { "attribute" } else { "element" };
-        Ok(Value::undefined(format!("{of} has no {what} {written}")))
+        Ok(without(value, if key.as_text().is_some() { "attribute" } else { "element" }, &written))
     }
+}
+
+/// What stands for an attribute or element that a value does not have.
+pub fn without(value: &Value, what: &str, name: &str) -> Value {
+    let of = if matches!(value, Value::None) { "'None'".into() } else { format!("'{} object'", value.kind()) };
+    Value::undefined(format!("{of} has no {what} {name}"))
 }
 
 fn method(value: &Value, name: &str) -> Value {

@@ -1,6 +1,7 @@
 //! Filters of one value. Those of lists are in `lists`.
 
 use crate::Error;
+use crate::expressions::without;
 use crate::functions::Args;
 use crate::json::Options;
 use crate::machine::Machine;
@@ -110,7 +111,8 @@ pub fn size(value: Option<Value>, missing: usize) -> Result<usize, Error> {
     }
 }
 
-fn truth(value: Option<Value>) -> bool {
+/// Whether an argument is given and true.
+pub fn truth(value: Option<Value>) -> bool {
     value.is_some_and(|value| value.is_true())
 }
 
@@ -120,6 +122,7 @@ impl Machine<'_> {
         if BARE.contains(&name) && !(args.positional.is_empty() && args.named.is_empty()) {
             return Err(Error::failed(format!("the filter '{name}' takes no arguments")));
         }
+        self.spend_args(&args)?;
         match name {
             "abs" => match &value {
                 Value::Float(number) => Ok(Value::Float(number.abs())),
@@ -135,12 +138,10 @@ impl Machine<'_> {
                 let [name] = args.bind("attr", ["name"])?;
                 let name = name.map(|name| self.str(&name)).transpose()?.unwrap_or_default();
                 let name: String = name.iter().map(|c| c.get()).collect();
-                let is_dict = matches!(value, Value::Dict(_)) && !crate::methods::has(&value, &name);
-                if is_dict {
-                    Ok(Value::undefined(format!("'dict object' has no attribute '{name}'")))
-                } else {
-                    self.attribute(&value, &name)
+                if matches!(value, Value::Dict(_)) && !crate::methods::has(&value, &name) {
+                    return Ok(without(&value, "attribute", &format!("'{name}'")));
                 }
+                self.attribute(&value, &name)
             }
             "d" | "default" => {
                 let [default, boolean] = args.bind("default", ["default_value", "boolean"])?;

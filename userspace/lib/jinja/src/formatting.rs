@@ -129,24 +129,14 @@ impl Machine<'_> {
         }
         let text: String = rest.iter().map(|c| c.get()).collect();
         let mut rest = text.as_str();
-        let mut takes = |marks: &[char]| {
-            let found = rest.chars().next().filter(|c| marks.contains(c));
-            rest = found.map_or(rest, |found| rest.strip_prefix(found).unwrap_or(rest));
-            found
-        };
-        let sign = takes(&['+', '-', ' ']);
-        let alternate = takes(&['#']).is_some();
-        if takes(&['0']).is_some() && align.is_none() {
+        let sign = takes(&mut rest, &['+', '-', ' ']);
+        let alternate = takes(&mut rest, &['#']).is_some();
+        if takes(&mut rest, &['0']).is_some() && align.is_none() {
             (fill, align) = (Char::own('0'), Some('='));
         }
         let width = digits(&mut rest).unwrap_or(0);
-        let mut takes = |marks: &[char]| {
-            let found = rest.chars().next().filter(|c| marks.contains(c));
-            rest = found.map_or(rest, |found| rest.strip_prefix(found).unwrap_or(rest));
-            found
-        };
-        let group = takes(&[',', '_']);
-        let precision = if takes(&['.']).is_some() { digits(&mut rest) } else { None };
+        let group = takes(&mut rest, &[',', '_']);
+        let precision = if takes(&mut rest, &['.']).is_some() { digits(&mut rest) } else { None };
         let letter = rest.chars().next();
         self.spend_text(width.max(precision.unwrap_or(0)))?;
         let known = rest.chars().count() <= 1;
@@ -226,6 +216,13 @@ fn padded_as(text: &[Char], width: usize, fill: Char, align: char) -> Vec<Char> 
         }
         _ => padded(text, width, fill, "rjust"),
     }
+}
+
+/// Takes one of these marks off the beginning of a format.
+fn takes(rest: &mut &str, marks: &[char]) -> Option<char> {
+    let found = rest.chars().next().filter(|c| marks.contains(c))?;
+    *rest = rest.strip_prefix(found).unwrap_or(rest);
+    Some(found)
 }
 
 /// The number that a text begins with.

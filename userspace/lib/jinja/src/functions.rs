@@ -79,9 +79,11 @@ impl Machine<'_> {
             "namespace" => {
                 let mut members = Vec::new();
                 for (key, value) in self.pairs(&mut args)? {
+                    self.spend_keys(members.len(), key.extent().size)?;
                     set_member(&mut members, &key.as_text().map(ToString::to_string).unwrap_or_default(), value);
                 }
                 for (name, value) in args.named {
+                    self.spend_keys(members.len(), name.chars().len())?;
                     set_member(&mut members, &name.to_string(), value);
                 }
                 self.namespaces.push(members);
@@ -118,6 +120,7 @@ impl Machine<'_> {
         let mut entries = Vec::new();
         for given in std::mem::take(&mut args.positional) {
             if let Value::Dict(dict) = &given {
+                self.spend_list(dict.entries().len())?;
                 entries.extend_from_slice(dict.entries());
                 continue;
             }
@@ -140,7 +143,7 @@ impl Machine<'_> {
             if matches!(key, Value::List(_) | Value::Dict(_)) {
                 return Err(Error::failed(format!("a {} cannot be a key of a dictionary", key.kind())));
             }
-            self.spend(out.len().checked_div(8).unwrap_or(0))?;
+            self.spend_keys(out.len(), key.extent().size)?;
             match out.iter_mut().find(|(found, _)| found.equals(&key)) {
                 Some((_, old)) => *old = value,
                 None => out.push((key, value)),
@@ -193,6 +196,7 @@ impl Machine<'_> {
     /// Calls what a value is.
     #[inline(never)]
     pub fn call(&mut self, callee: &Value, args: Args) -> Result<Value, Error> {
+        self.spend_args(&args)?;
         match callee {
             Value::Made(Made::Function(name)) => self.call_function(name, args),
             Value::Made(Made::Macro(at)) => self.call_macro(*at, args),

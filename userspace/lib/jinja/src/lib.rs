@@ -1,7 +1,7 @@
 //! Jinja templates as jinja2 3.1 renders them, with Python's values.
 //!
 //! Every character of a text keeps who wrote it: the template, or others ([`Char`]). Conditions, slices and lengths see
-//! the text as it was written, and whoever reads what a template made still knows which parts of it are foreign.
+//! the text unchanged, and the output still says which parts of it are foreign.
 //!
 //! Steps, text, memory and nesting are bounded ([`Limits`]), so that a hostile template ends with an error.
 

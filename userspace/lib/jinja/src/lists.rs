@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::Error;
-use crate::filters::{size, whole};
+use crate::filters::{size, truth, whole};
 use crate::functions::Args;
 use crate::machine::Machine;
 use crate::methods::cased;
@@ -16,10 +16,6 @@ fn folded(value: &Value, case_sensitive: bool) -> Value {
         Value::Text(text) if !case_sensitive => Value::Text(cased(text.chars(), "lower").into()),
         other => other.clone(),
     }
-}
-
-fn truth(value: Option<Value>) -> bool {
-    value.is_some_and(|value| value.is_true())
 }
 
 /// How many levels a filter that `map` applies counts as: its frames are as large.
@@ -101,8 +97,7 @@ impl Machine<'_> {
                 let keys = self.keys(&items, attribute.as_ref(), truth(case))?;
                 let (mut seen, mut out): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
                 for (key, item) in keys.into_iter().zip(items) {
-                    self.spend(seen.len().checked_div(4).unwrap_or(0))?;
-                    self.spend_value(&key)?;
+                    self.spend_keys(seen.len().saturating_mul(2), key.extent().size)?;
                     if !seen.iter().any(|found| found.equals(&key)) {
                         seen.push(key);
                         out.push(item);
@@ -221,6 +216,12 @@ impl Machine<'_> {
             }
             self.spend_value(&item)?;
             keyed.push((keys, item));
+        }
+        // Each key takes part in about so many comparisons.
+        let rounds = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
+        for (keys, _) in &keyed {
+            let size = keys.iter().fold(0usize, |sum, key| sum.saturating_add(key.extent().size));
+            self.spend_keys(rounds.saturating_mul(8), size)?;
         }
         let mut wrong = None;
         keyed.sort_by(|(a, _), (b, _)| {

@@ -1,6 +1,7 @@
 //! What a rendering holds: limits, scopes, and what templates make that can change.
 
 use crate::ast::{Macro, Statement};
+use crate::functions::Args;
 use crate::loops::LoopState;
 use crate::text::Char;
 use crate::value::{Made, Value};
@@ -161,6 +162,19 @@ impl<'t> Machine<'t> {
     /// Counts work on all of a value.
     pub fn spend_value(&mut self, value: &Value) -> Result<(), Error> {
         self.spend(value.extent().size.checked_div(TEXT_PER_STEP).unwrap_or(0))
+    }
+
+    /// Counts work on the arguments of a call.
+    pub fn spend_args(&mut self, args: &Args) -> Result<(), Error> {
+        self.spend(args.positional.len().saturating_add(args.named.len()))?;
+        args.positional.iter().try_for_each(|value| self.spend_value(value))?;
+        args.named.iter().try_for_each(|(_, value)| self.spend_value(value))
+    }
+
+    /// Counts a search among so many keys. Each may be equal to the wanted one, of so many characters, up to its end.
+    pub fn spend_keys(&mut self, keys: usize, characters: usize) -> Result<(), Error> {
+        let each = characters.checked_div(TEXT_PER_STEP).unwrap_or(0).saturating_add(1);
+        self.spend(keys.saturating_mul(each).checked_div(8).unwrap_or(0))
     }
 
     /// `str(value)`.

@@ -94,7 +94,7 @@ pub fn round_int(value: i128, decimals: i32) -> i128 {
     if double > unit || double == unit && is_odd { down.saturating_add(unit) } else { down }
 }
 
-/// Whole numbers of which Python makes the largest float or less.
+/// A float without its fraction, if it is a number that `i128` holds. Python's whole numbers have no bound.
 #[allow(clippy::cast_possible_truncation)]
 pub fn truncated(value: f64) -> Option<i128> {
     let whole = value.trunc();

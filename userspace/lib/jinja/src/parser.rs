@@ -158,27 +158,25 @@ impl<'t> Parser<'t> {
     pub fn expression(&mut self) -> Result<Expression, Error> {
         self.deeper(|parser| {
             let line = parser.line();
-            let mut value = parser.binary(0)?;
-            let mut levels = 0usize;
+            let value = parser.binary(0)?;
+            let mut conditions = Vec::new();
             while parser.takes_name("if") {
-                levels = levels.saturating_add(1);
-                if levels > DEPTH {
-                    return parser.unexpected("an end of this chain of 'if'");
-                }
                 let condition = parser.binary(0)?;
-                let other = if parser.takes_name("else") { Some(parser.expression()?) } else { None };
-                value = Expression { line, kind: Kind::Condition(Box::new((value, condition, other))) };
+                conditions.push((condition, if parser.takes_name("else") { Some(parser.expression()?) } else { None }));
             }
-            Ok(value)
+            if conditions.is_empty() {
+                return Ok(value);
+            }
+            Ok(Expression { line, kind: Kind::Condition(Box::new(value), conditions) })
         })
     }
 
-    /// Several with commas between them are a tuple. `conditions`: whether `if` belongs to it.
+    /// Several with commas between them are a tuple. `conditions`: whether `if` belongs to it. `end`: a name that ends it.
     #[inline(never)]
-    pub fn tuple(&mut self, conditions: bool) -> Result<Expression, Error> {
+    pub fn tuple(&mut self, conditions: bool, end: Option<&str>) -> Result<Expression, Error> {
         let line = self.line();
         let (mut items, mut is_tuple) = (Vec::new(), false);
-        while !self.ends_tuple() {
+        while !self.ends_tuple(end) {
             items.push(if conditions { self.expression()? } else { self.deeper(|parser| parser.binary(0))? });
             if !self.takes_sign(",") {
                 break;
@@ -195,10 +193,10 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn ends_tuple(&self) -> bool {
+    fn ends_tuple(&self, end: Option<&str>) -> bool {
         match self.peek() {
             None | Some(Token::BlockEnd | Token::PrintEnd | Token::Sign(")")) => true,
-            Some(Token::Name(name)) => name == "recursive",
+            Some(Token::Name(name)) => end == Some(name),
             _ => false,
         }
     }
@@ -426,6 +424,9 @@ impl<'t> Parser<'t> {
             } else if self.takes_sign("*") {
                 arguments.star = Some(Box::new(self.expression()?));
             } else if let (Some(Token::Name(name)), Some(Token::Sign("="))) = (self.peek(), self.peek_second()) {
+                if arguments.named.iter().any(|(found, _)| found == name) {
+                    return Err(Error::syntax(format!("keyword argument repeated: {name}"), self.line()));
+                }
                 self.next();
                 self.next();
                 arguments.named.push((name.clone(), self.expression()?));
@@ -473,7 +474,7 @@ impl<'t> Parser<'t> {
                 if self.takes_sign(")") {
                     return made(Kind::Tuple(Vec::new()));
                 }
-                let inner = self.tuple(true)?;
+                let inner = self.tuple(true, None)?;
                 self.sign(")")?;
                 Ok(inner)
             }

@@ -38,7 +38,7 @@ impl Parser<'_> {
                 }
                 Some(Token::PrintBegin) => {
                     self.next();
-                    let value = self.tuple(true)?;
+                    let value = self.tuple(true, None)?;
                     self.end(Token::PrintEnd, "'}}'")?;
                     Action::Print(value)
                 }
@@ -137,7 +137,7 @@ impl Parser<'_> {
                 let call = self.expression()?;
                 Action::Call(call, self.macro_body("caller".into(), parameters, "endcall")?)
             }
-            "do" => self.closed_line(|parser| parser.tuple(true).map(Action::Do))?,
+            "do" => self.closed_line(|parser| parser.tuple(true, None).map(Action::Do))?,
             "print" => {
                 let mut inner = Vec::new();
                 while self.peek() != Some(&Token::BlockEnd) {
@@ -171,7 +171,7 @@ impl Parser<'_> {
         if !self.takes_name("in") {
             return self.unexpected("'in'");
         }
-        let over = self.tuple(false)?;
+        let over = self.tuple(false, Some("recursive"))?;
         let condition = if self.takes_name("if") { Some(self.expression()?) } else { None };
         let recursive = self.takes_name("recursive");
         self.block_end()?;
@@ -189,7 +189,7 @@ impl Parser<'_> {
     fn condition(&mut self) -> Result<Action, Error> {
         let (mut branches, mut otherwise) = (Vec::new(), Vec::new());
         loop {
-            let condition = self.tuple(false)?;
+            let condition = self.tuple(false, None)?;
             self.block_end()?;
             let (body, end) = self.body(&["elif", "else", "endif"])?;
             branches.push((condition, body));
@@ -211,7 +211,7 @@ impl Parser<'_> {
     fn set(&mut self) -> Result<Action, Error> {
         let target = self.target(true, true)?;
         if self.takes_sign("=") {
-            let value = self.tuple(true)?;
+            let value = self.tuple(true, None)?;
             self.block_end()?;
             return Ok(Action::Set(target, value));
         }

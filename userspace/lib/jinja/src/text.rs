@@ -147,12 +147,15 @@ pub fn trimmed<'t>(text: &'t [Char], set: Option<&[Char]>, start: bool, end: boo
 
 /// Where `part` first lies in `text` from `from` on.
 pub fn find(text: &[Char], part: &[Char], from: usize) -> Option<usize> {
-    let found = first_place(text.get(from..)?.iter().copied(), part)?;
-    found.checked_add(from)
+    let text = text.get(from..).filter(|text| text.len() >= part.len())?;
+    first_place(text.iter().copied(), part)?.checked_add(from)
 }
 
 /// Where `part` last lies in `text`.
 pub fn find_last(text: &[Char], part: &[Char]) -> Option<usize> {
+    if part.len() > text.len() {
+        return None;
+    }
     let behind = first_place(text.iter().rev().copied(), &part.iter().rev().copied().collect::<Vec<_>>())?;
     text.len().checked_sub(behind)?.checked_sub(part.len())
 }

@@ -126,6 +126,59 @@ fn what_is_carried_out_is_bounded() {
 }
 
 /// As deep as it may be, on the stack that there is.
+/// A search, a comparison or a copy costs as many steps as it looks at, whichever operand is the long one.
+#[test]
+fn long_operands_cost_steps() {
+    let text = "{% set x = 'a' * 1000000 %}";
+    let list = "{% set l = ['b'] * 500000 %}";
+    let keys = "{% set ns = namespace(d={}) %}{% for i in range(2000) %}\
+                {% set ns.d = dict(ns.d, **{'a' * 1000 ~ i: i}) %}{% endfor %}";
+    let many =
+        "{% set ns = namespace(l=[]) %}{% for i in range(2000) %}{% set ns.l = ns.l + ['a' * 1000 ~ i] %}{% endfor %}";
+    let cases = [
+        (text, "{% for i in range(99999) %}{{ 'b'.find(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'.count(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'.split(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'.rsplit(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'.partition(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'.startswith(x) }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b'|replace(x, '') }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ 'b' is eq x }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ x in 'b' }}{% endfor %}"),
+        (text, "{% for i in range(99999) %}{{ loop.changed(x) }}{% endfor %}"),
+        (text, "{{ (['b'] * 99999)|map('replace', x, '')|list }}"),
+        (many, "{{ ns.l|unique|list|length }}"),
+        (many, "{% for i in range(99) %}{{ ns.l|sort|length }}{% endfor %}"),
+        (list, "{% macro m() %}{{ varargs|length }}{% endmacro %}{% for i in range(99999) %}{{ m(*l) }}{% endfor %}"),
+        (keys, "1"),
+    ];
+    for (head, body) in cases {
+        let error = fails(&format!("{head}{body}"));
+        assert!(error.to_string().contains("steps"), "{body}: {error}");
+    }
+}
+
+#[test]
+fn chains_of_conditions_do_not_lie_in_each_other() {
+    let chain = "if 1 ".repeat(5000);
+    assert_eq!(render(&format!("{{{{ 'x' {chain} }}}}")).unwrap().len(), 1);
+    assert_eq!(render(&format!("{{{{ 'x' {chain} if 0 }}}}")).unwrap().len(), 0);
+    let nested = repeated("(", "'x'", &format!("{chain})"), 12);
+    assert_eq!(render(&format!("{{{{ {nested} }}}}")).unwrap().len(), 1);
+}
+
+#[test]
+fn names_and_arguments_are_those_of_the_language() {
+    let text = |source: &str| render(source).unwrap().iter().map(|c| c.get()).collect::<String>();
+    assert_eq!(text("{% set recursive = 2 %}{{ recursive }}{{ (recursive, 1)|first }}"), "22");
+    assert_eq!(text("{% for a in [1], recursive %}{{ a }}{% endfor %}"), "[1]");
+    let macro_of_one = "{% macro m(a) %}{{ a }}{% endmacro %}";
+    let repeated = fails(&format!("{macro_of_one}{{{{ m(a=1, a=2) }}}}")).to_string();
+    assert!(repeated.contains("keyword argument repeated: a"), "{repeated}");
+    let twice = fails(&format!("{macro_of_one}{{{{ m(a=1, **{{'a': 2}}) }}}}")).to_string();
+    assert!(twice.contains("got multiple values for keyword argument 'a'"), "{twice}");
+}
+
 #[test]
 fn the_deepest_values_are_compared_and_written() {
     let list = "{% set ns = namespace(x=[]) %}{% for i in range(198) %}{% set ns.x = [ns.x] %}{% endfor %}";

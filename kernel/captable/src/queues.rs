@@ -51,7 +51,7 @@ impl<T> Queues<T> {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.nodes.is_empty()

@@ -62,7 +62,7 @@ impl Segment {
     }
 }
 
-/// The initial image of a program's thread-local storage, of which each thread has a copy.
+/// The initial image of a program's thread-local storage, which is copied for each thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadLocal {
     /// Offset in the file of the image.

@@ -36,7 +36,7 @@ impl<K: Copy> Clock<K> {
         self.live
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.live == 0

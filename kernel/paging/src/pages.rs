@@ -11,7 +11,7 @@ pub enum PageState<L, R> {
     Resident(R),
 }
 
-/// How many pages a group has, and how many nodes a node has below it: a power of two, of which this is the exponent.
+/// How many pages a group has, and how many nodes a node has below it: a power of two, with this exponent.
 const SHIFT: u32 = 5;
 const FAN: usize = 1 << SHIFT;
 

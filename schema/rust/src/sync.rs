@@ -85,7 +85,7 @@ pub fn call_in<R>(
 /// Runs a dispatch function on a message of one segment.
 ///
 /// # Errors
-/// Whatever the function refuses; parameters that are no message; results that no message holds.
+/// The function's errors; malformed parameters; results that no message can hold.
 pub fn call(
     params: &[Word],
     dispatch: impl FnOnce(any_pointer::Reader<'_>, any_pointer::Builder<'_>) -> Result<Completion, Exception>,
@@ -167,7 +167,7 @@ pub fn no_such_method(interface: &'static str, method: u16) -> Exception {
     Exception::unimplemented(alloc::format!("{interface} has no method {method}"))
 }
 
-/// The parameters are no message.
+/// The parameters are malformed.
 #[must_use]
 pub fn malformed() -> Exception {
     Exception::invalid_argument("the parameters are no Cap'n Proto message of one segment")

@@ -90,7 +90,7 @@ pub fn keyboard() -> Result<Vec<Vec<u8>>> {
     Ok(vec![keys.as_bytes().to_vec()])
 }
 
-/// Colours, a title, a cursor that is moved, text that runs the other way, bytes that are no text.
+/// Colours, a title, a cursor that is moved, text in the other direction, bytes that are not text.
 pub fn screen() -> Result<Vec<Vec<u8>>> {
     let mut text =
         "\u{2}\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\rover\r\n\u{202e}abc\u{200d}e\u{301}\t\x1b".as_bytes().to_vec();

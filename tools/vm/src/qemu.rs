@@ -42,7 +42,7 @@ pub enum Medium {
     Sata,
 }
 
-/// A kernel by Linux's boot protocol, which QEMU starts by itself.
+/// A kernel by Linux's boot protocol, which QEMU starts without firmware.
 #[derive(Debug, Clone)]
 pub struct DirectKernel {
     /// Its file.
@@ -68,7 +68,7 @@ pub struct Machine {
     pub cpu: String,
     /// QEMU's accelerator.
     pub accelerator: String,
-    /// The image it boots, unless QEMU starts a kernel by itself.
+    /// The image it boots, unless QEMU starts a kernel without firmware.
     pub image: PathBuf,
     /// How the image is attached.
     pub medium: Medium,

@@ -65,7 +65,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// The class of an operation that is no watch.
+    /// The class of an operation that is not a watch.
     pub(crate) fn of(operation: &entry::Operation) -> Self {
         match operation {
             entry::Operation::Call { .. } | entry::Operation::Wait { .. } => Self::Slow,

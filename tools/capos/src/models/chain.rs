@@ -21,7 +21,7 @@ pub struct Chain {
     /// Its control tokens.
     #[serde(default)]
     pub marks: Vec<String>,
-    /// Lists of tokens, each of which is followed by the next one; `</s>` ends an answer.
+    /// Lists of tokens; each token is followed by the next one; `</s>` ends an answer.
     pub says: Vec<Vec<String>>,
 }
 

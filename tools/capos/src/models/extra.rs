@@ -53,7 +53,7 @@ pub struct ExtraModel {
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
     pub scripted: bool,
-    /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
+    /// Whether its layers have many experts, a few of which each token reads; the engine runs it then.
     #[serde(default)]
     pub experts: bool,
     /// Whether keys and values of each of its tokens are large compared with its weights; the engine then runs it.
@@ -201,7 +201,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
 
 /// Signs a model as it asks for, and makes the change to it that it asks for.
 fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut TrustStore) -> Result<()> {
-    // Keys of a test are no secrets; they differ so that none passes for another.
+    // Keys of a test are not secret; they differ so that they cannot be confused.
     let key = match model.key {
         Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
         Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,

@@ -425,7 +425,7 @@ mod tests {
         let (called, end) = answer(capos_inference::Grammar::Schemas);
         assert!(["system_status{}", "list_services{}"].contains(&called.as_str()), "{called}");
         assert_eq!(end, Reason::ToolCalls);
-        // By itself it says nothing that is a call.
+        // Alone it never generates a call.
         let (called, _) = answer(capos_inference::Grammar::Free);
         assert!(called.is_empty(), "{called}");
     }

@@ -331,7 +331,7 @@ fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
     }
 }
 
-/// The line of a program all of whose tests passed; none if there were no tests.
+/// The line of a program all of whose tests passed; `None` if there were no tests.
 fn passed_line(name: &str, count: &Count) -> Option<String> {
     (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }
@@ -390,8 +390,8 @@ fn kernel_tests(log: &str) -> Vec<String> {
     names.map(|(_, name)| name.trim().to_owned()).collect()
 }
 
-/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A folder that is no scenario
-/// is a failure of its own.
+/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A
+/// folder that is not a scenario is a failure of its own.
 fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {

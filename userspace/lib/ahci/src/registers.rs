@@ -16,7 +16,7 @@ pub const GHC_IE: u32 = 1 << 1;
 pub const GHC_HR: u32 = 1;
 /// Ports with an interrupt, a bit each; cleared by writing ones.
 pub const IS: u64 = 0x08;
-/// Ports that there are, a bit each.
+/// Implemented ports, a bit each.
 pub const PI: u64 = 0x0c;
 /// Host capabilities, extended.
 pub const CAP2: u64 = 0x24;

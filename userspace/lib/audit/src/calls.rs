@@ -56,7 +56,7 @@ impl Calls {
         self.states.get(call).and_then(|state| state.decision)
     }
 
-    /// The call that an event decides on, and how; none if it is no decision on a call.
+    /// The call that an event decides on, and how; `None` if it is not a decision on a call.
     pub(crate) fn decide(&self, event: &GeneralEvent) -> Result<Option<(Key, Decision)>, AppendError> {
         if event.kind != Kind::BrokerDecision.name() {
             return Ok(None);

@@ -20,7 +20,7 @@ pub enum EngineError {
         /// Its key.
         key: String,
     },
-    /// A metadata entry with a type or value that cannot be.
+    /// A metadata entry with an impossible type or value.
     Entry {
         /// Its key.
         key: String,
@@ -102,7 +102,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// An entry with a type or value that cannot be.
+    /// An entry with an impossible type or value.
     pub(crate) fn entry(key: &str, why: impl Into<String>) -> Self {
         Self::Entry { key: key.to_string(), why: why.into() }
     }

@@ -43,7 +43,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Refuses what cannot be meant.
+    /// Rejects impossible values.
     ///
     /// # Errors
     /// [`EngineError::Sampling`] with the setting.

@@ -19,7 +19,7 @@ use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 /// How much further from the reference vectors may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// The same if they decide which experts a token goes through.
+/// The same if they decide through which experts a token passes.
 const OF_EXPERTS: f64 = 1e-1;
 
 /// Most tokens of a piece.

@@ -27,7 +27,7 @@ fn refused_file(file: &[u8]) -> String {
     }
 }
 
-/// A pass of some tokens, whatever comes of it.
+/// A pass of some tokens, whatever the result.
 fn try_out(file: &[u8]) -> Result<(), EngineError> {
     let model = Model::open(file, None)?;
     let machine = Machine { kernels: support::kernels().last().unwrap().to_owned(), pool: &Single };

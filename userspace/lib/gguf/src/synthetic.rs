@@ -16,7 +16,7 @@ const VOCABULARY: u64 = 3 + 256;
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
-/// A size for which there is no file.
+/// A size for which no file is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntheticError {
     /// Too small for the metadata and one layer of the smallest model.
@@ -90,7 +90,7 @@ impl Shape {
         Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts: 0, keys: embedding, head: HEAD }
     }
 
-    /// Layers of 128 small experts, of which a token reads few.
+    /// Layers of 128 small experts; a token reads a few.
     fn of_experts(size: u64) -> Self {
         let (embedding, feed_forward, experts) = (512u64, 512u64, 128u64);
         // Three matrices of each expert, at 34/32 bytes a number.
@@ -164,8 +164,7 @@ impl Synthetic {
         Self::planned(Shape::of_experts(size), size, seed, &[])
     }
 
-    /// A model of which a conversation takes much memory: keys and values of each token are large compared with its
-    /// weights.
+    /// A model whose conversations take much memory: keys and values of each token are large compared with its weights.
     ///
     /// # Errors
     /// As [`Synthetic::new`].

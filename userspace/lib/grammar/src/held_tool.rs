@@ -25,7 +25,7 @@ pub struct HeldTool<'t> {
 }
 
 impl<'t> HeldTool<'t> {
-    /// Held as closely as that. Fails if the schema cannot be read; says why.
+    /// Held as closely as that. Errors Why the schema cannot be read.
     pub fn new(tool: &'t Tool, closeness: Closeness) -> Result<Self, String> {
         let unresolved = match closeness {
             Closeness::Schema => Unresolved::Refuse,

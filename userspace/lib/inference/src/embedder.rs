@@ -15,7 +15,7 @@ const LEAST_BYTES: usize = 1 << 10;
 /// Most bytes of a text: a text is turned into tokens in one piece.
 const MOST_BYTES: usize = 64 << 10;
 
-/// A request on its way.
+/// A request in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EmbeddingId(u64);
 

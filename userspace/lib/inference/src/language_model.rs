@@ -80,7 +80,7 @@ impl<'f> LanguageModel<'f> {
     }
 }
 
-/// How tokens are chosen if a file has its way.
+/// The file's own setting for choosing tokens.
 fn sampling(header: &Header<'_>) -> Sampling {
     let number = |key: &str, default: f32| {
         let found = header.get(&format!("general.sampling.{key}")).and_then(|value| value.as_f64());

@@ -7,8 +7,8 @@ const MOST: usize = 192;
 
 /// Looks for a block of tokens that is repeated without end.
 ///
-/// A small model that has lost its way says the same words until its limit. A person has seen that after a few rounds,
-/// and repeated text makes the model repeat it again, so nothing else will follow.
+/// A small model that repeats itself continues until its limit. A person has seen that after a few rounds, and repeated
+/// text makes the model repeat it again, so nothing else will follow.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     /// The newest tokens, in the order of their numbers from `next` on.
@@ -54,7 +54,7 @@ mod tests {
         tokens.into_iter().position(|token| repetition.push(token)).map(|at| at.saturating_add(1))
     }
 
-    /// Tokens of which none repeats another soon.
+    /// Tokens without early repetition.
     fn counting(from: u32, count: u32) -> impl Iterator<Item = u32> {
         (from..).take(usize::try_from(count).unwrap())
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::InferenceError;
 
-/// A conversation that is to be answered.
+/// A conversation to answer.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The conversation.

@@ -258,7 +258,7 @@ fn a_file_without_a_template_goes_on_with_a_transcript() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever a conversation holds, there is an answer or words that say why there is none.
+    /// Whatever a conversation holds, there is an answer or a message that says why there is none.
     #[test]
     fn any_conversation_is_answered_or_refused(
         messages in prop::collection::vec((0usize..4, "(<\\|im_end\\|>|<tool_call>|\\{|\\}|\"|ü|\u{2bd2}|\0|a ){0,9}"), 0..5),

@@ -389,7 +389,7 @@ impl Checker<'_> {
             .map_err(|_| self.error(there, "the service provides more interfaces than badges can distinguish"))
     }
 
-    /// Whether the read-only form of a directory is meant.
+    /// Whether it is the read-only form of a directory.
     pub(crate) fn read_only(&self, there: &str, grant: &text::Grant, name: &str) -> Result<bool> {
         let read_only = grant.read_only.unwrap_or_default();
         if read_only && name != DIRECTORY {

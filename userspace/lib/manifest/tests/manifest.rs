@@ -179,7 +179,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
     assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
     assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
-    // Methods that the read-only form rejects are no tools.
+    // Methods that the read-only form rejects are not tools.
     assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
     assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");

@@ -39,9 +39,9 @@ pub enum Backend {
 /// Why no backend can serve a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BackendError {
-    /// It asks for a backend that there is not.
+    /// It asks for a backend that does not exist.
     Unknown(String),
-    /// It is to be a handbook and is none.
+    /// It claims to be a handbook and is not one.
     Handbook(FileError),
     /// The engine does not run models of its architecture.
     Engine(EngineError),

@@ -46,7 +46,7 @@ pub fn class_below(low: &str, high: &str) -> bool {
     else {
         return false;
     };
-    // A secret that is redacted is no secret in part, so this holds for personal data alone.
+    // A redacted secret is still secret, so this holds for personal data alone.
     let redacted = low_family == "pii" && low_kind == "redacted";
     low_family == high_family && (high_kind == "*" || redacted)
 }

@@ -26,7 +26,7 @@ pub struct Condition {
     pub missing: Vec<String>,
     /// The request's temperature is exactly this.
     pub temperature: Option<f32>,
-    /// Each is contained in the JSON Schema that the answer is to have.
+    /// Each is contained in the JSON Schema of the requested answer.
     pub response_schema: Vec<String>,
     /// Each is contained in the request's nonce, in hexadecimal digits.
     pub nonce: Vec<String>,

@@ -21,7 +21,7 @@ pub enum Event {
     Weights { offset: u64, bytes: u64 },
     /// Say which capabilities the worker's process holds.
     Capabilities,
-    /// Call capabilities that the process was not given, by every id that could be one, and say what became of it.
+    /// Call capabilities that the process was not given, by every possible id, and report the result.
     Reach,
     /// Work for this many milliseconds of guest time, as a model that decodes does, unless it is cancelled.
     Compute(u32),

@@ -140,7 +140,8 @@ impl Response {
         collected
     }
 
-    /// Ends an answer that came to its own end. One that has to keep to a schema, and calls nothing, does or is none.
+    /// Ends an answer that came to its own end. One that has to conform to a schema, and calls nothing, does or is an
+    /// error.
     fn come_to_an_end(&mut self) {
         let natural = if self.called { Finish::ToolCalls } else { Finish::Stop };
         let reason = self.turn.finish.unwrap_or(natural);

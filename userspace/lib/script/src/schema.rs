@@ -26,7 +26,7 @@ const BOUNDS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveM
 /// The types that a value can have.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// A schema, all of which can be compared with.
+/// A schema, every part of which can be checked.
 #[derive(Debug)]
 pub struct Schema {
     root: Value,

@@ -10,8 +10,8 @@ use crate::{BOOT, FIRST, FIRST_INTERFACES, GraphError, circle};
 /// Services and programs of a manifest at most.
 pub const MAX_PROCESSES: usize = 256;
 
-/// Checks a manifest, of which nothing is known but that it could be decoded. `package` are the names of the boot
-/// package's files.
+/// Checks a manifest that could be decoded and is otherwise unknown. `package` are the names of the boot package's
+/// files.
 ///
 /// # Errors
 /// The first thing that does not make sense.

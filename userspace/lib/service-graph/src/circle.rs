@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use capos_schema::manifest::{GrantSource, Service};
 
-/// How far the search is with a service.
+/// The state of the search at a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     New,
@@ -17,8 +17,8 @@ enum Mark {
     Done,
 }
 
-/// A circle of services each of which holds a grant of the next, with the first repeated at the end. Services that call
-/// each other so could wait for each other for ever.
+/// A dependency cycle: services each of which holds a grant of the next, with the first repeated at the end. Services
+/// that call each other so could wait for each other for ever.
 #[must_use]
 pub fn circle(services: &[Service]) -> Option<Vec<String>> {
     let places: BTreeMap<&str, usize> =

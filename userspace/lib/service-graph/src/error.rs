@@ -29,7 +29,7 @@ pub enum GraphError {
         /// The content of the package.
         package: String,
     },
-    /// A grant is of a service that there is not.
+    /// A grant is of a service that does not exist.
     NoProvider {
         /// Whose grant.
         holder: String,

@@ -84,7 +84,7 @@ fn grants_are_of_what_is_provided() {
     assert_eq!(words, "grant `spawner` of `model-loader` is of an interface that `init` does not provide");
 }
 
-/// Services of which each calls those that it is listed with.
+/// Services, each of which calls those that are listed with it.
 fn services(calls: &[(&str, &[&str])]) -> Vec<Service> {
     let grant = |provider: &&str| capos_schema::manifest::Grant {
         source: GrantSource::Service(capos_schema::manifest::GrantSourceService {
@@ -107,7 +107,7 @@ fn circles_are_told_by_their_names() {
     let way = |calls: &[(&str, &[&str])]| circle(&services(calls)).map(|way| way.join(" "));
     assert_eq!(way(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &["init"])]), None);
     assert_eq!(way(&[("a", &["a"])]).unwrap(), "a a");
-    // The way into the circle is no part of it.
+    // The path into the cycle is not part of it.
     assert_eq!(way(&[("a", &["b"]), ("b", &["c"]), ("c", &["d", "b"]), ("d", &[])]).unwrap(), "b c b");
     let words = refused(|manifest| {
         let back = service(manifest, "iso9660").grants[0].clone();

@@ -14,7 +14,7 @@ use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet, 
 
 const MODEL: &str = "tokenizer.ggml.model";
 
-/// How text that is no mark becomes tokens.
+/// How text that is not a mark becomes tokens.
 enum Model {
     BytePair(BytePair),
     SentencePiece(SentencePiece),
@@ -193,7 +193,7 @@ fn added(
     default: bool,
     token: Option<u32>,
 ) -> Result<Option<u32>, TokenizerError> {
-    // A default for which the file has no token is none.
+    // A default without a token in the file is absent.
     let wanted = flag(header, key)?.unwrap_or(default && token.is_some());
     let why = || "asks for a token that the file does not name".into();
     if wanted && token.is_none() {

@@ -72,7 +72,7 @@ impl Memory {
         if found.is_null() { refuse(layout.size()) } else { found }
     }
 
-    /// Gives back a block that the stock has no room for.
+    /// Frees a block that the stock has no room for.
     ///
     /// # Safety
     /// As [`GlobalAlloc::dealloc`].

@@ -43,7 +43,7 @@ pub struct GivenFunction {
 /// The device that a process is a driver of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Device {
-    /// None: it is no driver.
+    /// `None`: it is not a driver.
     NoneWanted,
     /// This machine has it.
     Present,

@@ -70,7 +70,7 @@ impl Catalog {
         self.admit(path, &ModelInfo::default(), offer).await
     }
 
-    /// Verifies and registers what is offered, of which `said` has to be true.
+    /// Verifies and registers an offer, whose description `said` has to be true.
     async fn admit(&self, path: &str, said: &ModelInfo, offer: Result<Offer, Error>) -> Result<ModelInfo, Error> {
         let verified = match offer {
             Ok(offer) => self.verify(said, offer).await,
@@ -179,7 +179,7 @@ impl Catalog {
         }
     }
 
-    /// The worker of a model that `serves` what is asked of it; it is started if there is none.
+    /// The worker of a model that `serves` the request; it is started if there is none.
     async fn worker(
         &self,
         id: &str,

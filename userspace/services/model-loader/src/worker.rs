@@ -226,8 +226,8 @@ impl Worker {
         self.given_up.get()
     }
 
-    /// Ends the process, also one that is just being started; none follows it. If there is one, what it used has been
-    /// given back when this is done.
+    /// Ends the process, also one that is just being started; none follows it. If there is one, its memory has been
+    /// freed when this is done.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
         let process = self.process.borrow().clone();

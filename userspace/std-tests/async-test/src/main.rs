@@ -147,7 +147,7 @@ fn an_executor_ends_with_what_it_runs() -> Outcome {
         greeted(&greeter, "staying 7").await?;
         Ok::<_, Error>(call)
     })?;
-    // From here on calls hold up the thread again.
+    // From here on calls block the thread again.
     check(call(greeter()?.greet("left 7"))? == "Hello, left 7!", "another answer came")?;
     check(call(kept).is_err(), "a call that was cancelled has an answer")
 }

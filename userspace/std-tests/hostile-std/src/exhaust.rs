@@ -14,7 +14,7 @@ const TIMES: usize = 4;
 /// Nothing exists that often.
 const MOST: usize = 100_000;
 
-/// Takes until it is refused with this number; how many it got, the same each time after all was given back.
+/// Takes until it is rejected with this number; returns how many it got, the same each time after all was freed.
 fn until_refused<T>(what: &str, number: i32, mut take: impl FnMut() -> io::Result<T>) -> Result<usize, String> {
     let mut counts = Vec::new();
     for _ in 0..TIMES {

@@ -9,7 +9,7 @@ use crate::series::Series;
 use crate::spawn::Spawner;
 use crate::{Bench, entries, map};
 
-/// Processes that there are, the measuring one and its partner among them.
+/// The number of processes, the measuring one and its partner included.
 const PROCESSES: [u64; 4] = [2, 10, 100, 1000];
 /// Capabilities that the measuring process holds, besides the few that it works with.
 const CAPABILITIES: [u64; 3] = [10, 1000, 100_000];

@@ -15,7 +15,7 @@ use capos_schema::kernel::{ExitInfoCause, Limits, MachineClient};
 
 use crate::Bench;
 
-/// Deadlines that are waited for, and how far each is away.
+/// Deadlines to wait for, and the distance of each.
 const DEADLINES: u64 = 10;
 const FAR: u64 = 20_000_000;
 /// For how long a test computes.

@@ -87,7 +87,7 @@ async fn refused(cap: &Cap, (interface, method): (u64, u16), message: &Message, 
     Ok(())
 }
 
-/// Messages made by hand, with lists that are far larger once they are read, end nothing but their call.
+/// Messages made by hand, with lists that are much larger once they are read, end only their call.
 async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let mut one = Talk::begin(broker, &ADA, model).await?;
     let mut two = Talk::begin(broker, &GRACE, model).await?;

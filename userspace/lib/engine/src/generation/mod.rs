@@ -133,7 +133,7 @@ impl<'m> Generation<'m> {
         self.waiting.len().saturating_add(self.running.len())
     }
 
-    /// Forgets what is kept of sequences that have ended, and gives back its memory.
+    /// Forgets the kept sequences of ended requests, and frees their memory.
     pub fn forget(&mut self) {
         self.prefixes.clear();
     }

@@ -19,7 +19,7 @@ pub struct Request {
     pub sampling: Sampling,
 }
 
-/// A request on its way.
+/// A request in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
@@ -44,7 +44,7 @@ pub trait Constraint {
 pub enum Event {
     /// More of the prompt has gone through the model.
     Progress {
-        /// Its tokens that have, those of a prefix that was there already with them.
+        /// Its tokens that have passed, including those of a prefix that was there already.
         done: usize,
         /// All its tokens.
         total: usize,

@@ -10,7 +10,7 @@ use crate::block::Kind;
 use crate::pool::Single;
 use crate::tensor::Tensor;
 
-/// Names of all sets, of which a processor may have only some.
+/// Names of all sets; a processor may have only some.
 pub const NAMES: [&str; 6] = ["scalar", "swar", "sse41", "avx2", "avx512", "amx"];
 
 /// The sets that can run here, the plainest first.

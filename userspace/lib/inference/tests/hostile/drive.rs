@@ -11,7 +11,7 @@ const ANSWER: usize = 4;
 /// Steps after which something does not come to an end: those of an answer, and of a prompt as long as a context may be.
 const STEPS: usize = 1000;
 
-/// How far it went.
+/// How far it got.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Way {
     /// The file was refused.

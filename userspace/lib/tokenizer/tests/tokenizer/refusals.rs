@@ -113,7 +113,7 @@ fn merges_are_pairs() {
     }
 }
 
-/// Merges of texts that are no tokens lead to others that are, and else leave bytes.
+/// Merges of texts that are not tokens lead to others that are, and else leave bytes.
 #[test]
 fn merges_go_through_texts_that_are_no_tokens() {
     let tokens = || with_tokens(list(&["a", "b", "c", "abc"]));

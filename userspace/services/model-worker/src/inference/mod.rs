@@ -82,7 +82,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// Adds a piece; the last one is given back.
+    /// Adds a piece; returns the last one.
     fn push(&mut self, chunk: StreamChunk) -> Option<StreamChunkFinish> {
         match chunk {
             StreamChunk::TextDelta(text) => self.text.push_str(&text),

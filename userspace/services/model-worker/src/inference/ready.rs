@@ -30,7 +30,7 @@ impl Ready {
     /// The process may use `own` bytes, and keeps the tokens of conversations in a part of them.
     ///
     /// # Errors
-    /// It cannot be run; says why.
+    /// Why it cannot be run.
     pub fn open(
         weights: Weights,
         backend: &Backend,
@@ -70,7 +70,7 @@ impl Ready {
     /// The engine for texts' embeddings.
     ///
     /// # Errors
-    /// The model is not for that; says why.
+    /// Why the model is not for that.
     pub fn embedder(&self) -> Result<Embedder<'static>, String> {
         let (model, tokenizer): (&Model<'_>, &Tokenizer) = match self.model {
             ModelOf::Language(model) => (model.model(), model.tokenizer()),

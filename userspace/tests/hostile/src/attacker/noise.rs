@@ -80,7 +80,7 @@ pub async fn log(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Sleeps until times that cannot be, or are long past.
+/// Sleeps until impossible times, or times long past.
 pub async fn sleep(kit: &Kit) -> Result<(), Error> {
     let timer: capos_schema::kernel::TimerClient = kit.env.cap("timer")?;
     for _ in 0..200 {

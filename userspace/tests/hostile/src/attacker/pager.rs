@@ -335,7 +335,7 @@ pub async fn revoked_pager(kit: &Kit, by_kernel: bool) -> Result<(), Error> {
     Err(Error::new("a page that nobody supplied was read"))
 }
 
-/// Asks for paged memory that cannot be.
+/// Asks for impossible paged memory.
 pub async fn bad_objects(kit: &Kit) -> Result<(), Error> {
     let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();
     for bytes in [u64::MAX, 1 << 63, 1 << 47] {

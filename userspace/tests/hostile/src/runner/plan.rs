@@ -5,7 +5,7 @@ use capos_schema::kernel::Limits;
 /// How a process must end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// By itself, with code 0: it found the kernel to withstand.
+    /// By itself, with code 0: the kernel withstood.
     Returns,
     /// By its own fault, with a report that holds all of these words.
     Dies(&'static [&'static str]),

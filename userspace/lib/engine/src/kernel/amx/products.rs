@@ -1,4 +1,4 @@
-//! Products of tiles: of 32 rows of weights with 32 of activations at a time, each tile of which is loaded for two.
+//! Products of tiles: of 32 rows of weights with 32 of activations at a time; each tile is loaded for two products.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -103,7 +103,7 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Begins with the sums that there are, or with none.
+    /// Begins with existing sums, or with none.
     ///
     /// # Safety
     /// There is room for all sums, until this is gone; they are written where they have `begun`.

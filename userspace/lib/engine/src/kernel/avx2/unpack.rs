@@ -28,7 +28,7 @@ pub trait Flat: Block {
     /// Its scale, 16 bits wide.
     fn scale(&self) -> [u8; 2];
 
-    /// Its values, as far as they are above the least one.
+    /// Its values above the least one.
     ///
     /// # Safety
     /// The processor has AVX2.

@@ -165,7 +165,7 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
 unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -> Registers {
     let size = size_of::<B>() as i32;
     let there = (1_u32 << blocks.len().min(8)).wrapping_sub(1) as u8;
-    // SAFETY: the caller guarantees these instructions; four bytes are read from the start of each of the blocks that there are.
+    // SAFETY: the caller guarantees these instructions; four bytes are read from the start of each block.
     let scales = unsafe {
         let places = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
         let none = _mm256_setzero_si256();

@@ -328,7 +328,7 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Makes the children of `from` children of `to`. Each node is handed up at most once per
+    /// Makes the children of `from` children of `to`. Each node is moved up at most once per
     /// revocation, since after that it is a direct child of the revoked node.
     fn hand_up(&mut self, from: u32, to: u32) {
         loop {

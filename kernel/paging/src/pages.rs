@@ -134,8 +134,8 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
     }
 }
 
-/// The pages of one object by number. `L` names a request, `R` a resident page. To find one takes as many steps as the
-/// object's size says, however many are in.
+/// The pages of one object by number. `L` names a request, `R` a resident page. Finding one takes steps in proportion
+/// to the object's depth, however many are in.
 #[derive(Debug)]
 pub struct Pages<L, R> {
     count: u64,

@@ -101,7 +101,7 @@ pub fn call(
 /// Writes results that were pending, or any other message, with `write`.
 ///
 /// # Errors
-/// Whatever `write` refuses; results that no message holds.
+/// The errors of `write`; results that no message can hold.
 pub fn results(
     write: impl FnOnce(any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) -> Result<Answer, Exception> {

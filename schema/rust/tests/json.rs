@@ -1,4 +1,4 @@
-//! JSON by reflection, against the schema of every type: it says what the typed values say.
+//! JSON by reflection, against the schema of every type: it agrees with the typed values.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;

@@ -26,7 +26,7 @@ pub enum End {
     Refused(&'static str),
     /// It is opened, and a request is refused with a reason that has this in it.
     Fails(&'static str),
-    /// It is opened and answers, whatever that is worth.
+    /// It is opened and answers, however useless the answer.
     Answers,
     /// It is refused, or a request is, or it answers.
     Words,

@@ -58,7 +58,7 @@ impl Stripper {
                 (State::Escape, b' '..=b'/') => State::Charset,
                 (State::Escape | State::Charset, _) => State::Text,
                 (State::Control, b'K') => {
-                    // A status line was on a line of its own before it was taken off the screen.
+                    // A status line was on its own line before it was erased from the screen.
                     text.push('\n');
                     State::Text
                 }

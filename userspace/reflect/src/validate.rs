@@ -21,8 +21,8 @@ const MAX_REFERENCES: usize = 16;
 /// Checks a value against a schema, after checking the schema with [`check_schema`].
 ///
 /// # Errors
-/// If the value is not as the schema says, with the path in the value; or if the schema uses what
-/// is not supported, with the path in the schema.
+/// If the value does not conform to the schema, with the path in the value; or if the schema uses
+/// what is not supported, with the path in the schema.
 pub fn validate(schema: &Value, value: &Value) -> Result<(), ReflectError> {
     check_schema(schema)?;
     check(schema, schema, value, &mut Path::default(), 0)

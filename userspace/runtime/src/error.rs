@@ -64,7 +64,7 @@ impl From<Error> for CallError {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds to an error which operation failed.
 pub trait Context<T> {
     /// Puts words before the error's own.
     ///

@@ -391,7 +391,7 @@ impl Server {
         }
     }
 
-    /// Finds the object that a call is for, and has it begin to answer. Says also whether that ends with its caller.
+    /// Finds the object that a call is for, and has it begin to answer. Also returns whether that ends with its caller.
     fn begin(&self, header: &MessageHeader, message: IncomingMessage) -> Result<(Handler, bool), CallError> {
         let object = self.find(header.badge)?;
         if !object.implements(header.interface) {

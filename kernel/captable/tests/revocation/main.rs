@@ -329,7 +329,7 @@ impl Sequence {
         self.reference.things[thing].lives = false;
     }
 
-    /// Both sides say the same of everything that there ever was.
+    /// Both sides agree on everything that ever existed.
     fn compare(&mut self) {
         for (at, thing) in self.reference.things.iter().enumerate() {
             match thing.kind {

@@ -172,7 +172,7 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
     sign_and_spoil(model, &path, keys, trust)
 }
 
-/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
+/// The file of a meaningless model: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
 pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();

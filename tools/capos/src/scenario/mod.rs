@@ -273,7 +273,7 @@ fn start(
     result
 }
 
-/// Starts the machine in a terminal of its own and takes the other side of that.
+/// Starts the machine in a new terminal and takes the other side of that.
 fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Terminal, Running)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
     grantpt(&ours)?;

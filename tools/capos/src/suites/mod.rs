@@ -63,7 +63,7 @@ struct Tally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
-    /// Checks that tests skipped on this host, as they said.
+    /// Checks that tests reported as skipped on this host.
     left_out: BTreeSet<String>,
     /// What took how long, in the order in which it was done.
     phases: Vec<(&'static str, Duration)>,
@@ -237,7 +237,7 @@ struct Executed {
 }
 
 /// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, as many as the host
-/// has processors, those with the longest limit first. Then each of the others has the host to itself.
+/// has processors, those with the longest limit first. Then each of the others runs alone.
 fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
@@ -336,7 +336,7 @@ fn passed_line(name: &str, count: &Count) -> Option<String> {
     (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }
 
-/// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
+/// Counts a run: as one test, or as the tests that the kernel or a test program reports.
 fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
     let in_kernel = KERNEL.iter().any(|name| run.name.strip_prefix("qemu/") == Some(name));
     let told = in_kernel || !run.scenario.settings.boot.is_empty();

@@ -12,7 +12,7 @@ from .typed import Typed, TypedMachine
 # How many of a hundred sets are of made tools.
 GENERIC_SETS = 15
 
-# Classes and how many of a hundred conversations are of each: more of those that are hard to tell apart.
+# Classes and how many of a hundred conversations are of each: more of those that are hard to distinguish.
 CLASSES = {
     "call": 26,
     "chain": 18,

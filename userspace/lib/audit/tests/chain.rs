@@ -447,7 +447,7 @@ fn undecided(turn: u32) -> ToolEvent {
     ToolEvent { decided: false, ..refused }
 }
 
-/// A runner that stopped waiting and a broker that decides write in either order, and say the same.
+/// A runner that stopped waiting and a broker that decides write in either order, and agree.
 #[test]
 fn a_decision_and_what_became_of_the_call_agree() {
     let mut chain = Chain::new(1 << 20);

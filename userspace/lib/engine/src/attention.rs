@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::pool::share;
 use crate::product::Machine;
 
-/// Products from which on the work is handed to other threads.
+/// Products from which on the work is shared with other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
 /// The same if each takes long.
 const SLOW_PRODUCTS_SHARED: usize = 1024;

@@ -195,7 +195,7 @@ fn sum(candidates: &[Candidate]) -> f64 {
     candidates.iter().fold(0.0, |sum, candidate| sum + f64::from(candidate.weight))
 }
 
-/// Takes one by chance, each as often as its weight says.
+/// Takes one by chance, in proportion to its weight.
 fn draw(candidates: &[Candidate], random: &mut Pcg32) -> Option<u32> {
     // 53 bits, which is what a number of 64 bits can hold below one.
     let chance = (random.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);

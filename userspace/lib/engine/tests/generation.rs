@@ -89,7 +89,7 @@ fn likeliest(model: &Model<'_>, machine: Machine<'_>, prompt: &[u32], count: usi
     tokens
 }
 
-/// Prompts that have beginnings in common, and more or less of their own.
+/// Prompts with common beginnings, and more or less different ends.
 fn prompts(expected: &[u32]) -> Vec<Vec<u32>> {
     let mut other = expected.to_vec();
     other[12] ^= 1;

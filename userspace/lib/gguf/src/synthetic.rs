@@ -44,7 +44,7 @@ impl core::error::Error for SyntheticError {}
 
 /// A model file of the architecture `llama`, or `qwen3moe` if it has experts. It has all tensors of one, at sizes that
 /// fit the file's, filled with small numbers that depend on a seed only. One tensor more, which engines do not know,
-/// fills the file to the exact size. The model says nothing sensible.
+/// fills the file to the exact size. The model is meaningless.
 pub struct Synthetic {
     header: Vec<u8>,
     /// Start, length and type of each tensor, in bytes from the start of the tensor data.
@@ -113,7 +113,7 @@ impl Shape {
         if self.experts == 0 { "llama" } else { "qwen3moe" }
     }
 
-    /// Writes the numbers as a file says them.
+    /// Writes the numbers in a file's form.
     fn describe(&self, writer: &mut Writer) {
         let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
         let mut entry = |key: &str, value| writer.entry(&format!("{}.{key}", self.architecture()), value);
@@ -239,7 +239,7 @@ impl Synthetic {
 }
 
 /// A small llama model of one layer, for tests: with the vocabulary of another file, this chat template or else that
-/// file's, and small numbers that depend on a seed only. It says nothing sensible.
+/// file's, and small numbers that depend on a seed only. It is meaningless.
 ///
 /// # Errors
 /// [`GgufError::Tensor`] if the vocabulary has more tokens than a tensor can have rows.

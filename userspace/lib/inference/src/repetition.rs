@@ -64,7 +64,7 @@ mod tests {
         for length in [1, 2, 7, 63, 64] {
             let block: Vec<u32> = counting(0, length).collect();
             let rounds = block.iter().copied().cycle().take(1000);
-            // The first block is new, and so is what was said before it.
+            // The first block is new, and so is the text before it.
             assert_eq!(ends(rounds.clone()), Some(192 + length as usize), "{length}");
             assert_eq!(ends(counting(500, 300).chain(rounds)), Some(300 + 192 + length as usize), "{length}");
         }

@@ -16,7 +16,7 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// Most tokens of the answer; as many as fit if none is named.
     pub limit: Option<usize>,
-    /// How tokens are chosen; as the file says if it is not named, and the likeliest each time if that says nothing.
+    /// How tokens are chosen; the file's setting if absent, and the likeliest each time if the file has none.
     pub sampling: Option<Sampling>,
     /// Texts before which the answer ends.
     pub stop_sequences: Vec<String>,

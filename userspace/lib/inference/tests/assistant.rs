@@ -242,7 +242,7 @@ fn the_oldest_turns_of_a_long_conversation_are_left_out() {
     assert!(error.to_string().contains("say less or offer fewer tools"));
 }
 
-/// A file that says nothing of conversations is shown a transcript, and its answer ends where the next would speak.
+/// A file without a template gets a transcript, and its answer ends where the next speaker would begin.
 #[test]
 fn a_file_without_a_template_goes_on_with_a_transcript() {
     let file = file("");
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// An answer that can be nothing but a text, or a call with a text, that says the same three hundred times.
+/// An answer that can be nothing but a text, or a call with a text, that repeats the same three hundred times.
 fn endless(call: bool, end_repetition: bool) -> Answer {
     let file = hermes();
     let model = LanguageModel::open(&file, Some(2000)).unwrap();

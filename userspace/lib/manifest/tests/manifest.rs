@@ -159,7 +159,7 @@ fn a_profile_says_what_its_sessions_hold() {
     assert_eq!(operator.grants[1].rights, capos_abi::Rights::CALL.0);
     assert!(guest.grants[0].read_only && !operator.grants[0].read_only);
     assert!(anonymous.grants.is_empty());
-    // The broker holds each once, to hand on, and the services know it as a client.
+    // The broker holds each once, to pass on, and the services know it as a client.
     let broker = manifest.services.iter().find(|service| service.name == "broker").unwrap();
     let held: Vec<&str> = broker.grants.iter().map(|grant| grant.name.as_str()).collect();
     assert_eq!(held, ["disk.Directory", "log.LogReader"]);

@@ -26,9 +26,9 @@ pub const SCRIPTED: (&str, &str) = (KEY, "scripted");
 /// The backend of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// The engine computes what is said from the file's weights.
+    /// The engine computes text from the file's weights.
     Engine,
-    /// The engine computes vectors of texts from the file's weights, and nothing is said.
+    /// The engine computes vectors of texts from the file's weights, and no text.
     Embedder,
     /// The answers come from a script next to the model; the weights are mapped, and compute nothing.
     Scripted,

@@ -51,7 +51,7 @@ impl fmt::Display for LeaseError {
 
 impl core::error::Error for LeaseError {}
 
-/// How long a lease is good if nothing else is said: 60 seconds.
+/// How long a lease is valid by default: 60 seconds.
 const STANDARD: u64 = 60 * 1_000_000_000;
 
 impl Lease {

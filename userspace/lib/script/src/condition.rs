@@ -39,7 +39,7 @@ pub struct Condition {
 }
 
 /// Whether a result is one that ended so. A result that is not `ok` begins with its outcome and a colon; one that is,
-/// is what the tool said.
+/// is the tool's text.
 fn ended_as(text: &str, outcome: &str) -> bool {
     text.strip_prefix(outcome).is_some_and(|rest| rest.starts_with(": "))
 }

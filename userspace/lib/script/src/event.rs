@@ -17,7 +17,7 @@ pub enum Event {
     Loose { tool: String, why: String },
     /// Wait this many milliseconds of guest time before the next event.
     Delay(u32),
-    /// Read this range of the weights and say what it is: see [`weights_text`].
+    /// Read this range of the weights and report it: see [`weights_text`].
     Weights { offset: u64, bytes: u64 },
     /// Say which capabilities the worker's process holds.
     Capabilities,

@@ -12,7 +12,7 @@ pub struct Decoder<'a> {
     marks: bool,
     /// Bytes that begin a character.
     bytes: Vec<u8>,
-    /// Whether a space that was put before the text has still to be taken away.
+    /// Whether a space that was added before the text has still to be removed.
     at_start: bool,
 }
 

@@ -247,7 +247,7 @@ impl Vocabulary {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// How much a token is preferred to others; 0 if the file does not tell.
+    /// How much a token is preferred to others; 0 if the file does not have it.
     pub fn score(&self, id: u32) -> f32 {
         usize::try_from(id).ok().and_then(|id| self.scores.get(id)).copied().unwrap_or(0.0)
     }

@@ -25,9 +25,9 @@ pub enum VerityError {
     /// This tree block is needed to check the data block, and is neither in the cache nor among
     /// the blocks that the caller brought along.
     TreeBlockMissing { tree_block: u64 },
-    /// More bytes were given to the builder than the file was said to have.
+    /// More bytes were given to the builder than the file's stated size.
     TooMuchData { size: u64 },
-    /// Fewer bytes were given to the builder than the file was said to have.
+    /// Fewer bytes were given to the builder than the file's stated size.
     TooLittleData { size: u64, found: u64 },
 }
 

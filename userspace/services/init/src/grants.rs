@@ -47,7 +47,7 @@ pub enum Device {
     NoneWanted,
     /// This machine has it.
     Present,
-    /// This machine does not have it: a sentence that says what was looked for.
+    /// This machine does not have it: a sentence about the search.
     Absent(String),
 }
 

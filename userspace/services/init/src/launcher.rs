@@ -29,7 +29,7 @@ const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
 /// How long a program may run whose output is kept, in nanoseconds, whichever caller waits for it. A session waits as
-/// long as its profile says (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
+/// long as its profile states (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
 const MAX_TIME: u64 = 1_800_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;

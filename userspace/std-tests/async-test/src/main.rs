@@ -1,5 +1,5 @@
-//! Capabilities of a program on `std`: blocking calls from its threads, and executors on them. Says `ok NAME` or
-//! `FAILED NAME: why` of each. The service that it calls is `service.rs`.
+//! Capabilities of a program on `std`: blocking calls from its threads, and executors on them. Prints `ok NAME` or
+//! `FAILED NAME: why` for each. The service that it calls is `service.rs`.
 #![forbid(unsafe_code)]
 
 mod file_server;

@@ -187,7 +187,7 @@ pub fn reused() -> Outcome {
     stands_for_nothing(number)
 }
 
-/// Threads that open and write, and one that closes and duplicates whatever numbers there are.
+/// Threads that open and write, and one that closes and duplicates all existing numbers.
 pub fn across_threads() -> Outcome {
     const ROUNDS: i32 = 150;
     let fitting = |result: io::Result<i64>, what: &str| match result {

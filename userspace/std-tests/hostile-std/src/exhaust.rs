@@ -108,7 +108,7 @@ struct Mapped(usize);
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Where it stays, the count of the next round says so.
+        // If it does not return, the count of the next round shows that.
         let _ = c::unmap(self.0, 1 << 20);
     }
 }

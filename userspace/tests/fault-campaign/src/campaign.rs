@@ -58,7 +58,7 @@ struct Course {
     length: u64,
     /// Calls that ended with it.
     errors: u32,
-    /// Something did not hold, so it is killed no more.
+    /// A check failed, so it is killed no more.
     failed: bool,
 }
 

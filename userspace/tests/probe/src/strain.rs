@@ -252,7 +252,7 @@ async fn a_worker_that_is_gone_is_replaced(
     }
     let records = opened_anew().await?.saturating_sub(before);
     ensure(records == 2, format!("{records} records of models that were opened anew"))?;
-    // One that dies of the request itself is asked once more, and not for ever.
+    // One that dies from the request itself is asked again, and not for ever.
     let died = why(one.model.complete(&request("Die.")).await);
     ensure(died.contains("the model's worker is gone"), format!("a request that kills its worker: {died:?}"))?;
     let dying = one.model.stream(&request("Die.")).await?;

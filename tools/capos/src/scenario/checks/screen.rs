@@ -48,7 +48,7 @@ pub enum Tail {
     Quit,
 }
 
-/// How often the terminal service died, as the kernel says in the system's log.
+/// How often the terminal service died, as the system's log says.
 pub fn deaths(log: &[u8]) -> usize {
     let died = |line: &&str| line.starts_with("process `terminal` (id ") && line.contains(") died: ");
     String::from_utf8_lossy(log).lines().filter(died).count()

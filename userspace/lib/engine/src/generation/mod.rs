@@ -37,7 +37,7 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
-    /// How keys and values are kept; as [`Model::cache_type`] has it if it is not said.
+    /// How keys and values are kept; as [`Model::cache_type`] if not set.
     pub cache: Option<CacheType>,
     /// Nanoseconds since a time that stays the same. If it is set, a pass has only as many of [`Options::prefill`]
     /// tokens as take some 40 ms, but at least six.

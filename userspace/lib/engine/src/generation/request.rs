@@ -29,7 +29,7 @@ pub trait Constraint {
     /// taken without the model, and several in a row go through the model together.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] if it cannot say; the request then fails with it.
+    /// [`EngineError::Constraint`] if it cannot decide; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
     /// Records that a token has been chosen, which is not one of the request's ends.

@@ -74,7 +74,7 @@ impl Trial {
         Self { activations, out: alloc::vec![0.0; ROWS.saturating_mul(count)], least: u64::MAX }
     }
 
-    /// Has a set multiply once more.
+    /// Has a set multiply again.
     fn try_again(&mut self, kernels: &dyn Kernels, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
         let mut rows: Vec<&mut [f32]> = self.out.chunks_exact_mut(ROWS).collect();
         let began = now();
@@ -97,7 +97,7 @@ impl Candidate {
         Self { kernels, trials: COUNTS.map(|count| Trial::new(kernels, Kind::Q8_0, count)) }
     }
 
-    /// Has it multiply once more.
+    /// Has it multiply again.
     fn try_again(&mut self, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
         self.trials.iter_mut().for_each(|trial| trial.try_again(self.kernels, matrix, now));
     }

@@ -146,7 +146,7 @@ fn known_marks_are_marks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the vocabulary, it is refused or encodes any text; and no token is made that does not exist.
+    /// Any vocabulary is rejected or encodes any text; and no token is made that does not exist.
     #[test]
     fn any_vocabulary_is_judged(
         tokens in prop::collection::btree_set("[a-eĠĊ<|>]{0,4}", 1..40),

@@ -74,7 +74,7 @@ impl LanguageModelServer for Inference {
     }
 }
 
-/// The pieces of an answer, put together.
+/// The pieces of an answer, joined.
 #[derive(Default)]
 struct Whole {
     text: String,

@@ -26,7 +26,7 @@ enum ModelOf {
 }
 
 impl Ready {
-    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is said.
+    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is set.
     /// The process may use `own` bytes, and keeps the tokens of conversations in a part of them.
     ///
     /// # Errors

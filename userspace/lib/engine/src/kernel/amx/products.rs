@@ -109,7 +109,7 @@ impl<'a> Block<'a> {
     /// There is room for all sums, until this is gone; they are written where they have `begun`.
     #[inline(always)]
     unsafe fn load(tiles: &'a Tiles, sums: [*mut Sums; PAIR], begun: bool) -> Self {
-        // SAFETY: tiles are set up, with 16 rows of 64 bytes each, which is what there is of all sums, as the caller says.
+        // SAFETY: tiles are set up, with 16 rows of 64 bytes each, as the caller guarantees for all sums.
         unsafe {
             match begun {
                 true => asm!(

@@ -1,5 +1,5 @@
-//! Blocks, unpacked into registers. The types that people's files mostly have are unpacked with instructions of their
-//! own; all others as everywhere.
+//! Blocks, unpacked into registers. The types that common files have are unpacked with special instructions; all others
+//! in portable code.
 //!
 //! No function here may call a function that is compiled without these instructions and takes a closure, such as `map`
 //! of arrays. If it is not inlined, each instruction in the closure becomes a call.

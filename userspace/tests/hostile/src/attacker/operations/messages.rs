@@ -1,4 +1,4 @@
-//! Parameters of any method, laid out as the schema says and filled with random values.
+//! Parameters of any method, laid out by the schema and filled with random values.
 //!
 //! The layout of a struct is read from the schema once, so that a message costs some hundred instructions.
 

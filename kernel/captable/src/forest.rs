@@ -1,7 +1,7 @@
 //! Which capability derives from which.
 //!
 //! Every capability that can be copied is a node. A copy is a child of its source. An object that
-//! was made through a capability and is not one itself (a mapping, say) is an *attachment*: it ends
+//! was made through a capability and is not one itself (a mapping, say) is an *attachment*. It ends
 //! when the capability is revoked, and lives on when the capability is only released.
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its

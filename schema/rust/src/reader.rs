@@ -451,7 +451,7 @@ impl<'a> PointerReader<'a> {
         Ok(flags)
     }
 
-    /// The number of elements in the list, of which only their presence is known.
+    /// The number of elements in the list, whose content is not checked.
     ///
     /// # Errors
     /// It leads out of the message, or to no list.

@@ -6,7 +6,7 @@
 
 mod parsers;
 mod seeds;
-// The whole way with a model file, which the tests of the inference library go, too.
+// The whole path of a model file, as in the tests of the inference library.
 #[path = "../../../userspace/lib/inference/tests/hostile/drive.rs"]
 mod drive;
 

@@ -41,7 +41,7 @@ pub fn gguf(data: &[u8]) {
     }
 }
 
-/// A model's whole way to an answer.
+/// A model's whole path to an answer.
 pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }

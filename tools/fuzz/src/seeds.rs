@@ -49,7 +49,7 @@ pub fn acpi() -> Result<Vec<Vec<u8>>> {
         table(b"FACP", 4, &[0; 208])?,
         table(b"XSDT", 1, &0x3_0000_u64.to_le_bytes())?,
         pointer,
-        // The name of a package, and the package: the machine's way to turn itself off.
+        // The name of a package, and the package: the machine's method to turn itself off.
         b"\x08_S5_\x12\x06\x04\x0a\x05\x0a\x05\x00\x00".to_vec(),
     ])
 }

@@ -113,7 +113,7 @@ class Kind:
 
     # Tokens of a row.
     length: int = LENGTH
-    # The most tools of a set, and how many of a hundred sets are of tools that no system has; else as the generator has it.
+    # The most tools of a set, and how many of a hundred sets are of tools that no system has; else the generator's.
     tools: int | None = None
     generic: int = GENERIC_SETS
     # How many of a hundred rows are drills.

@@ -347,7 +347,7 @@ impl Running {
     }
 
     /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
-    /// so this checks every few milliseconds; the result does not depend on the time of the check.
+    /// so this checks every few milliseconds. The result does not depend on the time of the check.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<End>> {
         loop {
             if let Some(end) = self.ended()? {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The host's allocator, counting what is out and how often it was asked.
+/// The host's allocator, counting allocated blocks and how often it was called.
 #[derive(Default)]
 struct Counted {
     blocks: AtomicUsize,

@@ -191,7 +191,7 @@ fn answers_that_wait_for_nothing_come_in_the_order_of_their_calls() {
 #[test]
 fn an_answer_goes_out_before_what_its_handler_has_let_go_on() {
     with_probe(ServeOptions::default(), |_, cap, probe| async move {
-        // As a program's main does that ends when it is asked to.
+        // Like a program's main that ends when it is asked to.
         spawn(async move { cap.call(PROBE, ENDS, number(0)).await });
         poll_fn(|context| {
             if probe.ended.get() {

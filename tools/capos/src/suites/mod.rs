@@ -390,7 +390,7 @@ fn kernel_tests(log: &str) -> Vec<String> {
     names.map(|(_, name)| name.trim().to_owned()).collect()
 }
 
-/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A
+/// Every requested scenario: the boot scenario once for every kind of machine, that of damaged media for each damage. A
 /// folder that is not a scenario is a failure of its own.
 fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();

@@ -33,7 +33,7 @@ CLASSES = {
 CUT, CUT_CLASSES = 55, ("call",)
 
 
-# Own tools that are asked for more often than the others: those that take more than a name or a path.
+# Own tools that are requested more often than the others: those that take more than a name or a path.
 SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
 
 
@@ -127,7 +127,7 @@ class GroupGenerator(Generator):
             if not phrasing.held_out(sentence) and not strangers.typed(sentence):
                 return sentence
 
-    # So what is asked for is what they are.
+    # So the request is for the listed tools.
 
     def _one_of(self, patterns):
         if not patterns:
@@ -170,6 +170,6 @@ class GroupGenerator(Generator):
                 found = super()._absent()
             except Unfit:
                 continue
-            # Tools that might do what is asked for are left out of it; here all of them stay.
+            # Tools that might serve the request are left out of it; here all of them stay.
             if len(found.tools) == len(self.tools):
                 return found

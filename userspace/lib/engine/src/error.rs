@@ -88,9 +88,9 @@ pub enum EngineError {
     },
     /// No token that may be next has a logit that is a number.
     NoLogits,
-    /// Tokens were asked of a model that makes none.
+    /// Tokens were requested from a model that makes none.
     WritesNothing,
-    /// A vector was asked of a model that makes none.
+    /// A vector was requested from a model that makes none.
     EmbedsNothing,
     /// The vector of a text contains NaN or infinity.
     NoVector,

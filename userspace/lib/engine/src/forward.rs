@@ -35,7 +35,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Room for nothing yet.
+    /// Empty room.
     pub fn new() -> Self {
         Self::default()
     }

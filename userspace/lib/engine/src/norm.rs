@@ -18,7 +18,7 @@ pub(crate) fn norm_in_place(values: &mut [f32], weights: &[f32], epsilon: f32) {
     }
 }
 
-/// Takes off the mean, scales to a variance of one, multiplies with weights and adds biases.
+/// Subtracts the mean, scales to a variance of one, multiplies with weights and adds biases.
 pub(crate) fn layer_norm_in_place(values: &mut [f32], norm: &LayerNorm, epsilon: f32) {
     let count = values.len().max(1) as f64;
     let mean = (values.iter().fold(0.0f64, |sum, value| sum + f64::from(*value)) / count) as f32;

@@ -140,7 +140,7 @@ fn largest(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
     candidates.reduce(|best, candidate| if candidate.weight > best.weight { candidate } else { best })
 }
 
-/// Writes the logits, with those of tokens that were there made less likely.
+/// Writes the logits, with those of recent tokens made less likely.
 fn penalise(logits: &[f32], penalty: f32, tokens: &[u32], penalised: &mut Vec<f32>) {
     penalised.clear();
     penalised.extend_from_slice(logits);

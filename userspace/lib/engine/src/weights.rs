@@ -65,7 +65,7 @@ pub(crate) struct HeadNorms {
     pub key: Vec<f32>,
 }
 
-/// A norm that takes off the mean, with biases.
+/// A norm that subtracts the mean, with biases.
 pub(crate) struct LayerNorm {
     pub weights: Vec<f32>,
     pub biases: Vec<f32>,

@@ -155,7 +155,7 @@ fn vectors_are_the_same_to_the_last_bit_however_small_the_pieces_are() {
         for cache in [CacheType::F16, CacheType::Q8_0] {
             let mut encoder = Encoder::new(&model, machine, PIECE, Some(cache), None).unwrap();
             let whole = vectors(&mut encoder, &ids).unwrap();
-            // By this clock all takes long, and pieces are as small as can be.
+            // By this clock everything takes long, and pieces have the least size.
             let time = Cell::new(0);
             let clock = || {
                 time.set(time.get() + 1_000_000_000);

@@ -105,7 +105,7 @@ fn no_tensor_of_the_text_is_left_alone() {
     }
     let said = refused(&Parts::llama().with_tensor("blk.1.attn_q.weight", TensorType::F32, &[WIDTH]));
     assert!(said.contains("is of layer 1, and 'llama.block_count' says that there are 1;"), "{said}");
-    // Of the files that are compared with a reference, those of all architectures.
+    // Among the files that are compared with a reference, those of all architectures.
     for path in support::files(&folder()) {
         let file = fs::read(&path).unwrap();
         let header = Header::parse(&file, file.len() as u64).unwrap();

@@ -74,7 +74,7 @@ const HEAD: u64 = 64;
 const EXPERTS_USED: u64 = 8;
 
 impl Shape {
-    /// Few large layers, as real models of the size have; the rest of the file is filled up.
+    /// Few large layers, as real models of the size have; a filler takes the rest of the file.
     fn for_size(size: u64) -> Self {
         // Bytes of a layer: attention 4 e², feed forward 3 e f with f = 3 e, at 34/32 bytes each.
         let embedding = match size {

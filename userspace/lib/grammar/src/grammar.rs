@@ -162,7 +162,7 @@ impl Grammars {
         let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
             Some(why) => Err(in_short(&why)),
-            // Schemas that contradict themselves show when the first token is asked for.
+            // Schemas that contradict themselves are detected when the first token is requested.
             None => matcher.compute_mask().map(|_| matcher).map_err(|error| in_short(&error.to_string())),
         }
     }
@@ -361,7 +361,7 @@ enum Held {
 }
 
 impl Grammar {
-    /// The tools whose calls are held less closely than their schemas ask.
+    /// The tools whose calls are constrained less than their schemas ask.
     pub fn loose(&self) -> &[Loose] {
         &self.loose
     }

@@ -11,7 +11,7 @@ const LEAST: i64 = i64::MIN + 1024;
 /// How closely calls of a tool are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closeness {
-    /// To all that the tool's schema asks for.
+    /// To everything in the tool's schema.
     Schema,
     /// To the part that the library can enforce.
     Parts,

@@ -154,7 +154,7 @@ enum Then {
     Arguments(usize),
     Text,
     String(Next),
-    /// The rest of a number that begins so.
+    /// The rest of a number after this beginning.
     Number {
         first: char,
         whole: bool,

@@ -24,7 +24,7 @@ pub struct Assistant<'m> {
 /// An answer that is being made.
 struct Answer<'m> {
     reader: AnswerReader<'m>,
-    /// Looks for repetition in its text, if it is to end then.
+    /// Checks for repetition in its text, if it then has to end.
     repetition: Option<Repetition>,
     /// Whether it has ended for that.
     endless: bool,

@@ -43,7 +43,7 @@ struct Request {
     /// The tokens of those that are not done.
     tokens: VecDeque<Vec<u32>>,
     vectors: Vec<Vec<f32>>,
-    /// Whether some of its texts are on their way through the model.
+    /// Whether some of its texts are in progress.
     begun: bool,
 }
 

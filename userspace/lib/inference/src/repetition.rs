@@ -5,7 +5,7 @@ const BLOCK: usize = 64;
 /// An answer ends after this many tokens that only repeat earlier ones.
 const MOST: usize = 192;
 
-/// Looks for a block of tokens that is repeated without end.
+/// Checks for a block of tokens that is repeated without end.
 ///
 /// A small model that repeats itself continues until its limit. A person has seen that after a few rounds, and repeated
 /// text makes the model repeat it again, so nothing else will follow.

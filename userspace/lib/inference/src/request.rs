@@ -83,7 +83,7 @@ pub enum Reason {
     Stop,
     /// The model ended it, and there are calls in it.
     ToolCalls,
-    /// There were as many tokens as were asked for, or as fit.
+    /// The requested number of tokens, or as many as fit, were generated.
     Length,
     /// It was cancelled.
     Cancelled,

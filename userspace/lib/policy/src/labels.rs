@@ -91,7 +91,7 @@ pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
     if one == Provenance::Untrusted { one } else { other }
 }
 
-/// The most confidential label that may leave by each way. Data that stay on this machine are not checked here.
+/// The most confidential label that may leave by each path. Data that stay on this machine are not checked here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// By an outbound tool.

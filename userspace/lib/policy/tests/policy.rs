@@ -1,4 +1,4 @@
-//! Every cell of the tables, and every way in which something must not widen.
+//! Every cell of the tables, and every case in which a rule must not widen.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 

@@ -15,7 +15,7 @@ use crate::turn::{Arguments, Step, Turn};
 /// Bytes of an answer that is compared with a schema at its end.
 const COMPARED_BYTES: usize = 1 << 20;
 
-/// The answer to one request, made event by event: a script may ask for gigabytes and the memory stays bounded.
+/// The answer to one request, made event by event: a script may request gigabytes and the memory stays bounded.
 /// Exactly one last event ([`Event::is_last`]) is returned, and `None` after it.
 #[derive(Debug)]
 pub struct Response {

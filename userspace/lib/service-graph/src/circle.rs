@@ -11,7 +11,7 @@ use capos_schema::manifest::{GrantSource, Service};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     New,
-    /// On the way from where the search began.
+    /// On the path from the start of the search.
     OnTheWay,
     /// No circle leads through it.
     Done,
@@ -35,8 +35,8 @@ pub fn circle(services: &[Service]) -> Option<Vec<String>> {
         .collect();
     let mut marks = vec![Mark::New; services.len()];
     for start in 0..services.len() {
-        // The way from the start, each with the number of its calls that were followed. A list, and not this function's
-        // own recursion: the manifest decides how long it gets.
+        // The path from the start, each with the number of its calls that were followed. A list, and not this
+        // function's own recursion: the manifest decides how long it gets.
         let mut way = vec![(start, 0_usize)];
         while let Some((place, followed)) = way.last_mut() {
             let Some(mark) = marks.get_mut(*place).filter(|mark| **mark != Mark::Done) else {

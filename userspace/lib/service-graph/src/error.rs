@@ -56,7 +56,7 @@ pub enum GraphError {
         /// The service that provides it.
         provider: String,
     },
-    /// Services that call each other in a circle: the way, its first repeated at its end.
+    /// A dependency cycle: services that call each other, the first repeated at its end.
     Circle(Vec<String>),
     /// The service that should be the boot medium's root is not one that can be.
     NoMedium(String),

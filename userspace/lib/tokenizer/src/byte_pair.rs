@@ -30,7 +30,7 @@ struct Merge {
     part: Part,
 }
 
-/// A vocabulary's way to encode text.
+/// A vocabulary's encoder of text.
 pub struct BytePair {
     pre_tokenizer: PreTokenizer,
     whole_words: bool,

@@ -1,5 +1,5 @@
 //! The program's allocator: the process's one heap, and before it a stock of small blocks that the first thread has, which is
-//! where a program's code runs. Other threads ask the heap.
+//! where a program's code runs. Other threads use the heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;

@@ -197,9 +197,9 @@ impl Catalog {
         }
         self.end_unheld(id).await;
         let entrance = Entrance::make(&self.forge).await?;
-        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
-        // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
-        // one worker at most, and unloading the model or setting the policy finds each that is starting.
+        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. There is no wait
+        // between the check of all that and the start, and the worker is with its model before it starts. So a model
+        // has one worker at most, and unloading the model or setting the policy finds each that is starting.
         let (worker, starting) = self.find(id, |model| {
             if let Some(worker) = self.live(model)? {
                 return Ok::<_, CallError>((Opening::of(worker), None));

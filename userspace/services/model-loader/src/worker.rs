@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Ends the process, which another one follows; that counts for no bound on restarts. If none runs, one is being
+    /// Ends the process, which another one replaces; that does not count as a restart. If none runs, one is being
     /// started.
     pub async fn renew(&self, reason: &str) {
         // One that is just being started is looked at by `spawn`.

@@ -172,7 +172,7 @@ fn two_threads_have_an_executor_each() -> Outcome {
     joined(second)
 }
 
-/// A value that another thread brings.
+/// A value that another thread sends.
 #[derive(Default)]
 struct Handover {
     value: Option<u32>,

@@ -69,7 +69,7 @@ pub fn open_files() -> Outcome {
     fs::write("/home/mine", "again").map_err(told("writing after that"))
 }
 
-/// Memory, in every way to ask for it.
+/// Memory, by every way of allocation.
 pub fn memory() -> Outcome {
     let (both, alone) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let piece = 1 << 20;

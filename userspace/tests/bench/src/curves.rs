@@ -25,7 +25,7 @@ impl Bench {
     async fn point(&self, spawner: &Spawner, axis: &str, point: u64) -> Result<(), Error> {
         let series = Series::at(axis, point, ROUNDS);
         // First: its two threads queue after all that are ready, so from then on so do those that wait for ever. While
-        // others are ready each way out of the kernel costs more: it looks whose turn it is.
+        // others are ready each exit from the kernel costs more: it checks whose turn it is.
         self.switches(&series).await?;
         self.null_call(&series).await?;
         self.ring_operation(&series)?;

@@ -20,7 +20,7 @@ const DEADLINES: u64 = 10;
 const FAR: u64 = 20_000_000;
 /// For how long a test computes.
 const WHILE: u64 = 200_000_000;
-/// Steps of arithmetic between two looks at the counter.
+/// Steps of arithmetic between two readings of the counter.
 const STEPS: u64 = 1000;
 /// A turn of a thread while others wait.
 const SLICE: u64 = 10_000_000;

@@ -1,4 +1,4 @@
-//! Requests on their way through one model.
+//! Requests in progress in one model.
 //!
 //! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and after these a piece of
 //! the prompts that are being read. A pass is bounded work, so a cancellation between two of them waits for one only. A

@@ -42,7 +42,7 @@ pub trait Constraint {
 /// Something that happened to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// More of the prompt has gone through the model.
+    /// More of the prompt has passed through the model.
     Progress {
         /// Its tokens that have passed, including those of a prefix that was there already.
         done: usize,
@@ -65,7 +65,7 @@ pub enum Event {
 pub enum Finish {
     /// The model chose this token, one of the request's ends.
     End(u32),
-    /// All tokens that were asked for are there.
+    /// All requested tokens are there.
     Limit,
     /// It was cancelled.
     Cancelled,
@@ -80,7 +80,7 @@ pub enum Finish {
 pub struct Usage {
     /// Those of the prompt.
     pub prompt: usize,
-    /// Those of the prompt that did not have to go through the model, since a sequence that begins with them had.
+    /// Those of the prompt that did not have to pass through the model, since a sequence that begins with them had.
     pub reused: usize,
     /// New ones; the one that ended the text is not counted.
     pub new: usize,

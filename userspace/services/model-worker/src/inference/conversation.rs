@@ -1,4 +1,4 @@
-//! A request of the contract, as the engine's side has it.
+//! A request of the contract, in the engine's form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -38,8 +38,8 @@ pub enum Size {
     LittleTime,
 }
 
-/// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start when QEMU
-/// translates it, so that it is the attack that uses it up.
+/// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start under
+/// QEMU's translation. So the attack itself uses it up.
 pub const LITTLE_TIME: u64 = 300_000_000;
 
 impl Size {

@@ -497,8 +497,8 @@ impl Checker<'_> {
         };
         let is_boot: BTreeMap<String, bool> =
             services.iter().map(|service| (service.name.clone(), service.program.starts_with("boot:"))).collect();
-        if let Some(way) = capos_service_graph::circle(&services) {
-            return Err(self.error("service", GraphError::Circle(way).to_string()));
+        if let Some(way) = capos_service_graph::cycle(&services) {
+            return Err(self.error("service", GraphError::Cycle(way).to_string()));
         }
         let (mut open, mut out): (Vec<Service>, Vec<Service>) = (services, Vec::new());
         while !open.is_empty() {

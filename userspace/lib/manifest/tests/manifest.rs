@@ -126,7 +126,7 @@ fn circles_are_refused_with_their_way() {
     );
     let text = text.replace("program = \"/bin/shell\"", "program = \"/bin/shell\"\nprovides = [\"Greeter\"]");
     let error = refused(&text);
-    assert!(error.contains("in a circle"), "{error}");
+    assert!(error.contains("in a cycle"), "{error}");
     assert!(error.contains("log -> shell"), "{error}");
 }
 

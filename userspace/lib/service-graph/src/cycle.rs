@@ -1,4 +1,4 @@
-//! Services that call each other in a circle.
+//! Services that call each other in a cycle.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,14 +13,14 @@ enum Mark {
     New,
     /// On the path from the start of the search.
     OnTheWay,
-    /// No circle leads through it.
+    /// No cycle leads through it.
     Done,
 }
 
 /// A dependency cycle: services each of which holds a grant of the next, with the first repeated at the end. Services
 /// that call each other so could wait for each other for ever.
 #[must_use]
-pub fn circle(services: &[Service]) -> Option<Vec<String>> {
+pub fn cycle(services: &[Service]) -> Option<Vec<String>> {
     let places: BTreeMap<&str, usize> =
         services.iter().enumerate().map(|(place, service)| (service.name.as_str(), place)).collect();
     let calls: Vec<Vec<usize>> = services

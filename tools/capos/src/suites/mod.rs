@@ -65,7 +65,7 @@ struct Tally {
     failures: Vec<String>,
     /// Checks that tests reported as skipped on this host.
     left_out: BTreeSet<String>,
-    /// What took how long, in the order in which it was done.
+    /// The phases with their durations, in order.
     phases: Vec<(&'static str, Duration)>,
 }
 
@@ -75,7 +75,7 @@ impl Tally {
         self.passed += 1;
     }
 
-    /// Does one phase of all tests and records how long it took.
+    /// Does one phase of all tests and records its duration.
     fn phase<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let began = Instant::now();
         let result = work(self);

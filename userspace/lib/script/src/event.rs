@@ -13,7 +13,7 @@ pub enum Event {
     TextBytes(Vec<u8>),
     /// A piece of a tool call.
     Call(CallDelta),
-    /// Say that calls of this tool are not held to all of its schema, and to what not.
+    /// Report that calls of this tool are not constrained to all of its schema, and which part is missing.
     Loose { tool: String, why: String },
     /// Wait this many milliseconds of guest time before the next event.
     Delay(u32),

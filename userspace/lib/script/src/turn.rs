@@ -83,7 +83,7 @@ pub enum Step {
         handle: Option<Handle>,
         arguments: Arguments,
     },
-    /// Say that a tool's calls are not held to all of its schema.
+    /// Report that a tool's calls are not constrained to all of its schema.
     Loose {
         tool: String,
         why: String,

@@ -96,7 +96,8 @@ async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &R
     Ok(())
 }
 
-/// A tool whose schema cannot be held to is told of before anything is said, with what cannot be, and its neighbour is not.
+/// Before the answer, the model reports a tool whose schema cannot be enforced, with the missing part; its neighbour is
+/// not reported.
 async fn loose_tools_are_told(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
     let tool = |name: &str, schema: &str| ToolDescriptor {
         name: name.to_string(),

@@ -50,7 +50,7 @@ impl Drop for Answer {
     }
 }
 
-/// What an event is to a caller.
+/// An event's form for a caller.
 fn chunk(event: Event) -> Result<StreamChunk, CallError> {
     Ok(match event {
         Event::Loose(Loose { tool, why }) => StreamChunk::Loose(StreamChunkLoose { tool, why }),

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 /// The state of a page that is not simply absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState<L, R> {
-    /// A request for it is under way.
+    /// A request for it is in flight.
     Loading(L),
     /// It is in.
     Resident(R),

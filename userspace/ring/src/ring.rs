@@ -273,7 +273,7 @@ impl Ring {
             *open = unsafe { self.insist(tag(at), *operation) };
         }
         loop {
-            // Counted before the look, as in `wait_for`.
+            // Counted before the check, as in `wait_for`.
             let unread = self.unread();
             let mut ended = open.iter().all(|open| !open);
             for (at, open) in open.iter_mut().enumerate().filter(|(_, open)| **open) {

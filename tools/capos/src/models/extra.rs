@@ -190,7 +190,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     })?;
     // A replacement has the length of the original, so nothing else moves.
     if !model.tools {
-        // Under another name the template is as good as not there.
+        // Under another name the template counts as absent.
         replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;
     }
     if let Some(title) = &model.title {

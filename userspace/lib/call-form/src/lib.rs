@@ -24,7 +24,7 @@ pub const CALL_ID: &str = "[CALL_ID]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
-    /// ones leave the mark away.
+    /// ones omit the mark.
     Hermes,
     /// `{"name": …, "parameters": {…}}` as the whole answer, or after `<|python_tag|>`: Llama 3.
     Llama3,

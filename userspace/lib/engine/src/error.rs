@@ -8,7 +8,7 @@ use capos_gguf::GgufError;
 /// The problem, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineError {
-    /// The container does not hold together.
+    /// The container is inconsistent.
     File(GgufError),
     /// An architecture that the engine does not know.
     Architecture {

@@ -30,7 +30,7 @@ pub(crate) fn layer_norm_in_place(values: &mut [f32], norm: &LayerNorm, epsilon:
 }
 
 fn scale_of(values: &[f32], epsilon: f32) -> f32 {
-    // Sixteen sums, so that several additions are under way at once.
+    // Sixteen sums, so that several additions are in flight at once.
     let mut sums = [0.0f32; 16];
     let chunks = values.chunks_exact(16);
     let rest = chunks.remainder().iter().fold(0.0f64, |sum, value| sum + f64::from(*value) * f64::from(*value));

@@ -1,4 +1,4 @@
-//! Reading what was written, and refusing what does not hold together.
+//! Reading written files, and rejecting inconsistent ones.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 

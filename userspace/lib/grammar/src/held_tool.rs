@@ -17,7 +17,7 @@ pub enum Closeness {
     Parts,
 }
 
-/// A tool, with the schema that its arguments are held to.
+/// A tool, with the schema that constrains its arguments.
 pub struct HeldTool<'t> {
     pub name: &'t str,
     arguments: Normal,
@@ -35,7 +35,7 @@ impl<'t> HeldTool<'t> {
         Ok(Self { name: &tool.name, arguments: countable(normal), closeness })
     }
 
-    /// Held to some object.
+    /// Constrained to some object.
     pub fn loose(tool: &'t Tool) -> Self {
         let any = Normal { schema: Value::Bool(true), definitions: Map::new() };
         Self { name: &tool.name, arguments: any, closeness: Closeness::Schema }
@@ -87,7 +87,7 @@ impl<'t> HeldTool<'t> {
     }
 }
 
-/// The schema of an answer; why it cannot be held to.
+/// The schema of an answer; why it cannot be enforced.
 pub fn answer_schema(schema: &Value) -> Result<Value, String> {
     let normal = normalise(schema, Unresolved::Refuse).map_err(|why| format!("the answer's schema {why}"))?;
     let Normal { schema, definitions } = countable(normal);

@@ -10,7 +10,7 @@ use capos_tokenizer::TokenizerError;
 /// Errors of a model file or a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InferenceError {
-    /// The file does not hold together.
+    /// The file is inconsistent.
     File(GgufError),
     /// The model cannot be run, or the request was more than it can take.
     Engine(EngineError),

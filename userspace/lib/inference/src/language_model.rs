@@ -16,7 +16,7 @@ pub struct LanguageModel<'f> {
     tokenizer: Tokenizer,
     format: ChatFormat,
     sampling: Sampling,
-    /// Made when the first answer is held to one: of large vocabularies that takes a while.
+    /// Made when the first answer is constrained to one: for large vocabularies that takes a while.
     grammars: OnceLock<Result<Grammars, ChatError>>,
 }
 

@@ -67,7 +67,7 @@ impl Tokenizer {
     /// Takes the tokenizer out of a file's metadata.
     ///
     /// # Errors
-    /// [`TokenizerError`] if the metadata does not hold together or names a tokenizer that is not known here.
+    /// [`TokenizerError`] if the metadata is inconsistent or names a tokenizer that is not known here.
     pub fn new(header: &Header<'_>) -> Result<Self, TokenizerError> {
         let name = header
             .get(MODEL)

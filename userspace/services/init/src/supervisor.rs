@@ -138,7 +138,7 @@ impl System {
         self.supervise(service).await;
     }
 
-    /// Ends a service for good, if the system cannot continue.
+    /// Ends a service permanently, if the system cannot continue.
     pub async fn give_up(&self, service: &Service) {
         service.wish.set(Wish::Stop);
         end(service, "the system cannot start").await;

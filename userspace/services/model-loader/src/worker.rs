@@ -221,7 +221,7 @@ impl Worker {
         self.given.get()
     }
 
-    /// Whether it ended for good.
+    /// Whether it ended permanently.
     pub fn is_given_up(&self) -> bool {
         self.given_up.get()
     }

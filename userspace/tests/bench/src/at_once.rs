@@ -255,8 +255,8 @@ impl Bench {
             let client = endpoint.mint(0, entries::INTERFACE).await?;
             undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
         }
-        // Two have calls under way with two servers each. One server of the first takes its time, so that the other's calls repeat
-        // and are bound meanwhile.
+        // Two have calls in flight with two servers each. One server of the first takes its time, so that the other's
+        // calls repeat and are bound meanwhile.
         for slow in ["echo-slowly", "echo"] {
             let (one, other) =
                 (self.partner("echo", 0, entries::INTERFACE).await?, self.partner(slow, 0, entries::INTERFACE).await?);

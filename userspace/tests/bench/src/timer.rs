@@ -1,9 +1,9 @@
 //! When timers interrupt processors, and when limits of CPU time end a process: tests, by the counts that the kernel
 //! keeps.
 //!
-//! A machine of one processor counts instructions, one a nanosecond, and is held to exact numbers. With several
+//! A machine of one processor counts instructions, one a nanosecond, and must match exact numbers. With several
 //! processors it uses its host's clock: other work of the host makes turns longer and deadlines late, so that there are
-//! fewer interrupts and never more. It is held to the most that there may be.
+//! fewer interrupts and never more. It must stay within an upper bound.
 
 use alloc::format;
 use alloc::vec;

@@ -270,7 +270,7 @@ async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) 
     Ok(two.session.end().await?)
 }
 
-/// Answers of one session that can be under way at once.
+/// Answers of one session that can be in flight at once.
 const ANSWERS: usize = 4;
 
 /// B16: an answer that is not read to its end is counted, and the number in flight is limited. Requests of the greatest

@@ -38,17 +38,17 @@ const LONGEST: usize = 1000 << 10;
 const LONG: usize = 160 << 10;
 /// Bytes in memory of one message of a conversation.
 const CHAT_MESSAGE: usize = 104;
-/// Answers of one session that can be under way at once.
+/// Answers of one session that can be in flight at once.
 const ANSWERS: usize = 4;
 /// Answers that one session can hold, ended and cancelled ones too.
 const HELD: usize = 16;
 /// Models that one session can hold, and sessions that can be open at once.
 const MODELS: usize = 4;
 const SESSIONS: usize = 16;
-/// KiB that the broker takes with one session and nothing under way: half of its estimate besides calls, since there
+/// KiB that the broker takes with one session and nothing in flight: half of its estimate besides calls, since there
 /// may be sixteen, and buffers that wait for calls.
 const AT_REST: u64 = 1536 + 1536;
-/// Tokens of each of those under way.
+/// Tokens of each of those in flight.
 const TOKENS: u32 = 24;
 
 /// A request whose answer takes little of the session's tokens.
@@ -239,7 +239,7 @@ async fn a_worker_that_is_gone_is_replaced(
     let admin = env.cap::<ModelAdminClient>("admin")?;
     let policy = admin.backend_policy().await?;
     for whole_answer in [true, false] {
-        // Ends all workers for good.
+        // Ends all workers permanently.
         admin.set_backend_policy(&BackendPolicy { allow_local: false, ..policy.clone() }).await?;
         admin.set_backend_policy(&policy).await?;
         let hello = request("Hello?");

@@ -72,7 +72,7 @@ pub fn drive(file: &[u8]) -> Way {
         handle: "/object/read".into(),
         forbidden: false,
     };
-    // The second is held to a schema, too, and begins as the first does.
+    // The second is constrained to a schema, too, and begins as the first does.
     for schema in [None, Some(json!({ "type": "integer" }))] {
         let messages = vec![Message::new(Role::User, "Hi aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa <s>")];
         let wanted = Request { messages, tools: vec![tool.clone()], schema, limit: Some(ANSWER), ..Request::default() };

@@ -221,7 +221,7 @@ pub async fn copy_pages(kit: &Kit, refusal: &str) -> Result<(), Error> {
     let info = weights.info().await?;
     // Two at once wait for the same pages.
     let mut part = pin!(weights.copy(&kit.account, PAGE, 2 * PAGE));
-    // It is polled once, so that it is under way.
+    // It is polled once, so that it has begun.
     let done = poll_fn(|context| Poll::Ready(part.as_mut().poll(context).is_ready())).await;
     kit::ensure(!done, || "a copy was there at once".into())?;
     let copy = match weights.copy(&kit.account, 0, info.bytes).await {

@@ -139,7 +139,7 @@ impl<'a> Block<'a> {
         for ((weights, next_weights), (values, next_values)) in weights.zip(values.iter().zip(next_values)) {
             let weights: [*const WeightTile; PAIR] = [weights, next_weights];
             let values: [*const FloatTile; PAIR] = [values, next_values];
-            // SAFETY: tiles are set up, with 16 rows of 64 bytes each, which is what there is of all four.
+            // SAFETY: tiles are set up, with 16 rows of 64 bytes each, and all four have as many.
             unsafe {
                 asm!(
                     "tileloadd tmm4, [{0} + {line}]",

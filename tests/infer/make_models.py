@@ -185,9 +185,9 @@ MINISTRAL = {
 WIDE = {"width": 64, "inside": 96}
 # Blocks of K-quants have 256 values.
 WIDEST = {"width": 256, "inside": 256, "kv_heads": 1, "layers": 1}
-# Types for which there is no quantiser here: their blocks are any bits.
+# Types without a quantiser here: their blocks are random bits.
 BLOCKS = [Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS]
-# Long and short factors, of which a context of more than 64 tokens takes the long ones.
+# Long and short factors; a context of more than 64 tokens takes the long ones.
 PHI = {
     "fused": True,
     "kv_heads": 4,

@@ -28,8 +28,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-# The patterns of each family's tokenizer.json, in order. Those of tekken and gpt-4o tell small and capital letters apart
-# in ASCII only, as llama.cpp does.
+# The patterns of each family's tokenizer.json, in order. Those of tekken and gpt-4o distinguish small and capital
+# letters in ASCII only, as llama.cpp does.
 ENDINGS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 SPACES = r"|\s+(?!\S)|\s+"
 GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+" + SPACES

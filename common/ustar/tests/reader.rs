@@ -70,7 +70,7 @@ fn archives_that_are_cut_short_are_refused() {
     assert_eq!(refused(&bytes[..1000]), "it is cut short: of the 600 bytes of `init` only 488 are there");
     assert_eq!(refused(&bytes[..2561]), "it is cut short: it ends at byte 2561 without the mark of its end");
     assert_eq!(refused(&bytes[..3072]), "it is cut short: it ends at byte 3072 without the mark of its end");
-    // `find` looks at all of it, though what it seeks comes first.
+    // `find` reads all of it, though its file comes first.
     assert!(find(&bytes[..1700], "init").is_err());
     for cut in 0..3072 {
         assert!(list(&bytes[..cut]).is_err(), "{cut}");

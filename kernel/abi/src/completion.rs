@@ -35,7 +35,7 @@ pub struct Completion {
     pub value: u64,
     /// Capabilities written to the entry's array.
     pub caps: u8,
-    /// What this tells.
+    /// The outcome.
     pub kind: CompletionKind,
 }
 

@@ -18,7 +18,7 @@ pub const ENTER: u64 = 0;
 /// `EXIT(code: i32, scope: u64) -> !`. Ends the calling process, or only the calling thread, with an
 /// exit code: [`EXIT_PROCESS`] or [`EXIT_THREAD`]. Any other scope kills the process with a report.
 ///
-/// A thread that ends drops what it has in flight and gives back its rings. The end of a process's
+/// A thread that ends drops its operations in flight and releases its rings. The end of a process's
 /// last thread ends the process with that thread's code.
 pub const EXIT: u64 = 1;
 

@@ -1,7 +1,7 @@
 //! Which capability derives from which.
 //!
 //! Every capability that can be copied is a node. A copy is a child of its source. An object that
-//! was made through a capability and is not one itself (a mapping, say) is an *attachment*: it ends
+//! was made through a capability and is not one itself (a mapping, say) is an *attachment*. It ends
 //! when the capability is revoked, and lives on when the capability is only released.
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its
@@ -328,7 +328,7 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Makes the children of `from` children of `to`. Each node is handed up at most once per
+    /// Makes the children of `from` children of `to`. Each node is moved up at most once per
     /// revocation, since after that it is a direct child of the revoked node.
     fn hand_up(&mut self, from: u32, to: u32) {
         loop {

@@ -6,8 +6,8 @@
 //! on one element costs the same however many there are; only [`Queues`], which keeps queues by key, costs the
 //! logarithm of their number.
 //!
-//! Nothing here knows what a capability designates; the kernel supplies the types. Counts are of elements that are there, each
-//! of which takes memory: none comes near its end, and none is counted off that was not counted.
+//! Nothing here knows what a capability designates; the kernel supplies the types. Counts are of existing elements,
+//! each of which takes memory: no counter comes near its end, and none is decremented below its increments.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![forbid(unsafe_code)]

@@ -62,7 +62,7 @@ impl<T> KeyedList<T> {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
@@ -214,7 +214,7 @@ impl<T> KeyedList<T> {
         Some(value)
     }
 
-    /// Makes an empty place free. The last one gives back what a long list had taken.
+    /// Makes an empty place free. The last element frees the memory of a long list.
     #[inline(always)]
     fn free_place(&mut self, index: u32) {
         if self.length == 0 && self.held == 0 && self.elements.len() > KEPT {

@@ -47,7 +47,7 @@ pub struct Pool<T> {
     /// First hole.
     hole: u32,
     length: usize,
-    /// Chunks that are no holes.
+    /// Chunks in use.
     whole: usize,
 }
 
@@ -58,8 +58,8 @@ enum List {
     Hole,
 }
 
-/// Gives back what a vector that was long has too much of; room for `fewest` elements stays. If there is no
-/// memory to move into, everything stays: giving back never fails.
+/// Frees the excess room of a vector that was long; room for `fewest` elements stays. If there is no memory
+/// to move into, everything stays: freeing never fails.
 pub fn shrink<T>(vector: &mut Vec<T>, fewest: usize) {
     let enough = vector.len().next_power_of_two().max(fewest);
     if vector.capacity() > enough {

@@ -1,8 +1,8 @@
 //! Many queues by key in one structure: first in first out within a key, with removal from the
 //! middle. The cost grows with the logarithm of all elements, whatever the keys are.
 //!
-//! It is a treap: a binary tree by key and age whose shape depends on numbers drawn from a secret
-//! seed, so that a caller that chooses keys and times cannot make it deep.
+//! It is a treap: a binary tree by key and age whose shape depends on numbers from a secret seed.
+//! So a caller that chooses keys and times cannot make it deep.
 
 use crate::pool::{NIL, Pool};
 
@@ -51,7 +51,7 @@ impl<T> Queues<T> {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.nodes.is_empty()

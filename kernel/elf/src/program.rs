@@ -62,7 +62,7 @@ impl Segment {
     }
 }
 
-/// The initial image of a program's thread-local storage, of which each thread has a copy.
+/// The initial image of a program's thread-local storage, which is copied for each thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadLocal {
     /// Offset in the file of the image.
@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the bytes, the answer comes and its segments keep their promises.
+        /// For any bytes there is an answer, and its segments keep their promises.
         #[test]
         fn any_change_is_judged(changes in prop::collection::vec((0_usize..240, any::<u8>()), 0..12)) {
             let mut bytes = file(&[TEXT, DATA], 0x40_1004);

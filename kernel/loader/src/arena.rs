@@ -1,4 +1,4 @@
-//! The memory the answers are written to: handed out front to back, and addressed as the kernel will see it.
+//! The memory the answers are written to: allocated front to back, and addressed as the kernel will see it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use crate::{HHDM, Refusal, Result};
@@ -28,7 +28,7 @@ impl<'a> Arena<'a> {
         self.address(start)
     }
 
-    /// Puts 64-bit numbers, as [`Arena::put`].
+    /// Writes 64-bit numbers, as [`Arena::put`].
     pub fn put_numbers(&mut self, numbers: &[u64]) -> Result<u64> {
         let address = self.put(&[])?;
         for &number in numbers {

@@ -80,7 +80,7 @@ pub struct Facts<'a> {
     pub kernel: File<'a>,
     /// Where the kernel's image is: physical and virtual address.
     pub placed: (u64, u64),
-    /// The modules handed on.
+    /// The modules passed to the kernel.
     pub modules: &'a [File<'a>],
     /// The final memory map.
     pub memory: &'a MemoryMap,
@@ -154,7 +154,7 @@ impl Requests {
     }
 
     /// Marks the base revision and answers every request that was found. Requests without an answer (no framebuffer,
-    /// no ACPI) are left as they are, which is how the protocol says no.
+    /// no ACPI) are left unchanged, which the protocol defines as no.
     pub fn answer(&self, image: &mut [u8], facts: &Facts, arena: &mut Arena) -> Result<()> {
         self.answer_base_revision(image)?;
         for ((feature, _), place) in FEATURES.iter().zip(&self.found) {
@@ -183,7 +183,7 @@ impl Requests {
     }
 }
 
-/// Writes the response of one feature: its address, or `None` when there is nothing to say.
+/// Writes the response of one feature: its address, or `None` without a response.
 fn respond(feature: Feature, image: &[u8], at: usize, facts: &Facts, arena: &mut Arena) -> Result<Option<u64>> {
     let response = match feature {
         Feature::BootloaderInfo => {
@@ -301,7 +301,7 @@ mod tests {
 
     const ARENA: u64 = 0x10_0000;
 
-    /// An image of words in which requests are put.
+    /// An image of words that contains requests.
     struct Kernel(Vec<u8>);
 
     impl Kernel {

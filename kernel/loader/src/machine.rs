@@ -55,8 +55,8 @@ pub fn own_place() -> (u64, u64) {
 }
 
 fn write_port(port: u16, value: u8) {
-    // SAFETY: the loader has the machine to itself; it writes the serial port, the interrupt controllers' masks and
-    // the clock's index only.
+    // SAFETY: the loader has exclusive use of the machine; it writes the serial port, the interrupt controllers' masks
+    // and the clock's index only.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) }
 }
 

@@ -1,6 +1,6 @@
 //! The loader: started by a Multiboot2 boot loader (GRUB), it makes the Limine handover and enters the kernel.
 //!
-//! It says nothing unless it has to refuse; then it prints one sentence on COM1 and stops.
+//! It prints nothing unless it cannot start the kernel; then it prints one sentence on COM1 and stops.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![deny(clippy::arithmetic_side_effects)]
 

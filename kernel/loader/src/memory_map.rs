@@ -101,8 +101,8 @@ impl MemoryMap {
         self.regions.get(..self.count).unwrap_or(&[])
     }
 
-    /// Adds what the firmware says of `length` bytes at `base`. Usable memory is cut to whole pages, everything else
-    /// is widened to them, so that no page is handed out that is only partly free.
+    /// Adds the firmware's entry of `length` bytes at `base`. Usable memory is cut to whole pages, everything else is
+    /// widened to them, so that no partly free page is allocated.
     pub fn add(&mut self, base: u64, length: u64, kind: Kind) -> Result<()> {
         let end = base.saturating_add(length);
         let (base, end) = if kind == Kind::Usable {

@@ -18,7 +18,7 @@ pub const MEMORY_NVS: u32 = 4;
 /// Defective memory.
 pub const MEMORY_BAD: u32 = 5;
 
-/// A file the boot loader put into memory.
+/// A file that the boot loader loaded into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module<'a> {
     /// Physical address of the first byte.
@@ -119,7 +119,7 @@ impl<'a> Iterator for Tags<'a> {
 }
 
 impl<'a> Information<'a> {
-    /// Size in bytes that the structure beginning with these 8 bytes says it has.
+    /// Size in bytes that the structure beginning with these 8 bytes claims.
     pub fn stated_size(head: &[u8]) -> Option<usize> {
         usize::try_from(u32_at(head, 0)?).ok().filter(|&size| size >= 16)
     }

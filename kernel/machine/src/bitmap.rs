@@ -136,7 +136,8 @@ impl<'a> Bitmap<'a> {
         at.checked_mul(BLOCK)
     }
 
-    /// Makes a block free, by its first frame. False, and no change, if that is none, or a frame of it is free already.
+    /// Makes a block free, by its first frame. False, and no change, if it is invalid, or a frame of it is free
+    /// already.
     pub fn release_block(&mut self, first: usize) -> bool {
         let word = first / WORD;
         let end = word.saturating_add(BLOCK_WORDS);

@@ -97,7 +97,7 @@ mod tests {
             _ => (1024, 1344),
         };
         assert_eq!(area(BASE | AVX | AVX512, other), 2432);
-        // Numbers that cannot be are no overflow.
+        // Impossible numbers cause no overflow.
         assert!(area(u64::MAX, |_| (u32::MAX, u32::MAX)) >= u32::MAX as usize);
     }
 }

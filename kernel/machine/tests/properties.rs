@@ -14,7 +14,7 @@ fn canonical() -> impl Strategy<Value = u64> {
     any::<u64>().prop_map(|bits| ((bits << 16).cast_signed() >> 16).cast_unsigned())
 }
 
-/// Addresses of which many are aligned for large pages.
+/// Addresses, many of them aligned for large pages.
 fn aligned() -> impl Strategy<Value = u64> {
     (0_u64..1 << 22, prop::sample::select(vec![PAGE, LARGE_PAGE, HUGE_PAGE]))
         .prop_map(|(at, size)| (at * size) % (1 << 46))

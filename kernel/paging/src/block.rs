@@ -68,7 +68,7 @@ impl Block {
         self.held.iter().fold(0, |sum, word| sum.saturating_add(u64::from(word.count_ones())))
     }
 
-    /// Holds no frame any more; which it held, by the pages that they are for.
+    /// Holds no frame any more; returns the held ones, by the pages that they are for.
     pub fn give_up(&mut self) -> impl Iterator<Item = u64> + use<> {
         let held = core::mem::take(&mut self.held);
         (0..BLOCK_PAGES).filter(move |page| {

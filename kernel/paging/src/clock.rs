@@ -36,7 +36,7 @@ impl<K: Copy> Clock<K> {
         self.live
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.live == 0
@@ -89,9 +89,9 @@ impl<K: Copy> Clock<K> {
         Some(key)
     }
 
-    /// The next entry to go, which stays in until it is removed: the hand passes over those that
-    /// `spared` says were used since it last passed (which must clear that mark). After two rounds
-    /// the next one is evicted in any case; `None` only if the clock is empty.
+    /// The next entry to evict, which stays in until it is removed. The hand passes over those that
+    /// were used since it last passed, according to `spared` (which must clear that mark). After
+    /// two rounds the next one is evicted in any case; `None` only if the clock is empty.
     pub fn victim(&mut self, mut spared: impl FnMut(&K) -> bool) -> Option<(Slot, K)> {
         let rounds = self.entries.len().saturating_mul(2);
         for step in 0..=rounds.saturating_add(self.entries.len()) {

@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 /// The state of a page that is not simply absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState<L, R> {
-    /// A request for it is under way.
+    /// A request for it is in flight.
     Loading(L),
     /// It is in.
     Resident(R),
 }
 
-/// How many pages a group has, and how many nodes a node has below it: a power of two, of which this is the exponent.
+/// How many pages a group has, and how many nodes a node has below it: a power of two, with this exponent.
 const SHIFT: u32 = 5;
 const FAN: usize = 1 << SHIFT;
 
@@ -134,8 +134,8 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
     }
 }
 
-/// The pages of one object by number. `L` names a request, `R` a resident page. To find one takes as many steps as the
-/// object's size says, however many are in.
+/// The pages of one object by number. `L` names a request, `R` a resident page. Finding one takes steps in proportion
+/// to the object's depth, however many are in.
 #[derive(Debug)]
 pub struct Pages<L, R> {
     count: u64,

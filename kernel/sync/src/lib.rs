@@ -3,7 +3,7 @@
 //! [`WordLock`], a [`Step`], a task's [`Flag`] and an executor's [`Knocks`].
 //!
 //! The kernel, the C library and the runtime use this code unchanged. `make loom` compiles it with `--cfg loom`, where
-//! the atomics and locks of [`primitives`] are loom's, and goes through every order in which the threads of
+//! the atomics and locks of [`primitives`] are loom's, and tries every order in which the threads of
 //! `tests/interleavings` can take their steps; `cargo test` runs the same tests on threads of the host.
 #![cfg_attr(not(loom), no_std)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]

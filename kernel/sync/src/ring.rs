@@ -59,7 +59,7 @@ impl SharedConsumer<'_> {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Slots that are filled and not yet read; none if the indices of a ring of `entries` cannot be.
+    /// Slots that are filled and not yet read; none if the indices are impossible for a ring of `entries`.
     #[inline]
     #[must_use]
     pub fn unread(self, entries: u32) -> u32 {
@@ -97,7 +97,7 @@ impl Consumer {
     /// How many slots wait to be taken, by the process's `tail` of a ring of `entries`.
     ///
     /// # Errors
-    /// The tail, which cannot be.
+    /// The tail, if it is impossible.
     #[inline]
     pub fn pending(&self, tail: &AtomicU32, entries: u32) -> Result<u32, u32> {
         let tail = tail.load(Ordering::Acquire);
@@ -135,7 +135,7 @@ impl Producer {
     /// How many slots the process has not read yet, by its `head` of a ring of `entries`.
     ///
     /// # Errors
-    /// The head, which cannot be.
+    /// The head, if it is impossible.
     #[inline]
     pub fn unread(&self, head: &AtomicU32, entries: u32) -> Result<u32, u32> {
         let head = head.load(Ordering::Acquire);

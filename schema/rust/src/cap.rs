@@ -285,7 +285,7 @@ impl Cap {
         self.transport.invoke((interface, method))
     }
 
-    /// The same capability, of which receivers get at most these rights.
+    /// The same capability; receivers get at most these rights.
     #[must_use]
     pub fn attenuated(&self, rights: Rights) -> Self {
         Self { rights: self.rights.intersection(rights), ..self.clone() }
@@ -411,7 +411,7 @@ pub trait Client: AsCap + Sized {
         T::from_cap(self.into_cap())
     }
 
-    /// The same, of which receivers get at most these rights.
+    /// The same; receivers get at most these rights.
     #[must_use]
     fn attenuated(&self, rights: Rights) -> Self {
         Self::from_cap(self.as_cap().attenuated(rights))

@@ -1,4 +1,4 @@
-//! Everything that `schema/*.capnp` says, as Rust.
+//! The content of `schema/*.capnp`, as Rust.
 //!
 //! For each schema file `x.capnp` there is `x_capnp` (readers and builders, made by capnpc) and,
 //! by feature:

@@ -352,7 +352,7 @@ impl<'a> PointerReader<'a> {
         Ok(ListReader { segment, bytes: words.as_flattened(), start, length: count, step, data, pointers, depth })
     }
 
-    /// A list whose elements are structs, of which a word before the first says how many and how large they are.
+    /// A list whose elements are structs; a word before the first says how many and how large they are.
     fn composite(
         self,
         path: &'static str,
@@ -421,7 +421,7 @@ impl<'a> PointerReader<'a> {
         Ok(list.bytes.chunks(list.step / 8).take(list.length).map(N::from_start).collect())
     }
 
-    /// The values of an enum that it leads to, of which these are all.
+    /// The values of an enum list; these are all known values.
     ///
     /// # Errors
     /// As [`PointerReader::numbers`]; there are others among them.
@@ -451,7 +451,7 @@ impl<'a> PointerReader<'a> {
         Ok(flags)
     }
 
-    /// How many elements the list has that it leads to, of which nothing is known but that they are there.
+    /// The number of elements in the list, whose content is not checked.
     ///
     /// # Errors
     /// It leads out of the message, or to no list.

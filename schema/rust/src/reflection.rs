@@ -7,7 +7,7 @@ use capnp::introspect::Type;
 pub use crate::annotations::Category;
 use crate::models::{PermissionMode, ToolDescriptor};
 
-/// What a list of the schema holds, or a struct that holds itself.
+/// The element of a list of the schema, or of a struct that holds itself.
 #[derive(Debug)]
 pub struct ElementInfo {
     /// The field, as errors name it.

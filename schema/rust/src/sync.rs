@@ -85,7 +85,7 @@ pub fn call_in<R>(
 /// Runs a dispatch function on a message of one segment.
 ///
 /// # Errors
-/// Whatever the function refuses; parameters that are no message; results that no message holds.
+/// The function's errors; malformed parameters; results that no message can hold.
 pub fn call(
     params: &[Word],
     dispatch: impl FnOnce(any_pointer::Reader<'_>, any_pointer::Builder<'_>) -> Result<Completion, Exception>,
@@ -101,7 +101,7 @@ pub fn call(
 /// Writes results that were pending, or any other message, with `write`.
 ///
 /// # Errors
-/// Whatever `write` refuses; results that no message holds.
+/// The errors of `write`; results that no message can hold.
 pub fn results(
     write: impl FnOnce(any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) -> Result<Answer, Exception> {
@@ -167,7 +167,7 @@ pub fn no_such_method(interface: &'static str, method: u16) -> Exception {
     Exception::unimplemented(alloc::format!("{interface} has no method {method}"))
 }
 
-/// The parameters are no message.
+/// The parameters are malformed.
 #[must_use]
 pub fn malformed() -> Exception {
     Exception::invalid_argument("the parameters are no Cap'n Proto message of one segment")

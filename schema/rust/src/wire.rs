@@ -274,7 +274,7 @@ pub fn decode_value<T: Wire>(message: &IncomingMessage) -> Result<T, WireError> 
     T::read(Segment::new(&message.words, &message.caps).root()?)
 }
 
-/// Reads an owned value from bytes that are at rest: one segment, no capabilities.
+/// Reads an owned value from stored bytes: one segment, no capabilities.
 ///
 /// # Errors
 /// The bytes are malformed.

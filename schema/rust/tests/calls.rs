@@ -399,7 +399,7 @@ fn what_is_answered_in_registers_needs_no_message() {
     let refused = run(timer(None).now()).unwrap().unwrap_err();
     assert!(refused.to_string().contains("by a message"), "{refused}");
     assert_eq!(messages.get(), 1);
-    // A method that is not of that kind is never asked for by them.
+    // A method that is not of that kind never uses them.
     assert!(run(timer(Some(9)).sleep_until(1)).unwrap().is_err());
     assert_eq!(messages.get(), 2);
 }

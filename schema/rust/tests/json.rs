@@ -1,4 +1,4 @@
-//! JSON by reflection, against the schema of every type: it says what the typed values say.
+//! JSON by reflection, against the schema of every type: it agrees with the typed values.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
@@ -295,7 +295,7 @@ where
             Some(true)
         }
         (Ok(_), Err(error)) => {
-            // Here a list of nothing is one whatever its elements would be, and bytes are no text yet.
+            // Here an empty list is the same whatever its element type, and bytes are not text yet.
             let error = error.to_string();
             let known = ["incompatible element type", "list was expected", "the data is not UTF-8"];
             assert!(known.iter().any(|known| error.contains(known)), "only capnp refuses it: {error}");

@@ -185,8 +185,8 @@ fn a_long_text_is_read_once() {
     }
 }
 
-/// Flags, of which eight are a byte in a message, structs that hold themselves, in lists and by themselves, and numbers that are
-/// as much larger in memory as may be.
+/// Flags, eight of which are a byte in a message; recursive structs, in lists and single; and numbers whose size in
+/// memory is at the limit.
 #[test]
 fn every_kind_of_list_is_counted() {
     let count = 20_000;
@@ -239,7 +239,7 @@ fn what_the_schema_describes_is_never_refused() {
     assert!(read::<InferenceRequest>(&with_list(5, 0, list, &elements)).is_ok());
 }
 
-/// Words of which many are pointers that lead somewhere, to structs and lists of small sizes.
+/// Words, many of which are pointers to structs and lists of small sizes.
 fn hostile_words() -> impl Strategy<Value = Vec<u64>> {
     let offset = || 0_u64..40;
     let word = prop_oneof![

@@ -48,7 +48,7 @@ enum Command {
     BenchToken(bench_token::Args),
     /// Measure how soon after power-on a model answers, in capOS and on Linux, into target/bench-first-token.json.
     BenchFirstToken(bench_first_token::Args),
-    /// Say in which functions the instructions of a figure are carried out.
+    /// Print in which functions the instructions of a figure are carried out.
     Profile(profile::Args),
     /// Give parsers inputs that a fuzzer makes up, and the kernel random operations.
     Fuzz(fuzz::Args),

@@ -128,7 +128,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../train/data/tools.json");
         let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let mut found = to_json(&shipped(), |_| true).unwrap();
-        // Tools that came later are tools that the model has not seen, and that is no mistake.
+        // Later tools are unknown to the model, and that is not an error.
         for (profile, tools) in found.as_object_mut().unwrap() {
             let kept = kept[profile].as_array().unwrap();
             tools.as_array_mut().unwrap().retain(|tool| kept.iter().any(|known| known["name"] == tool["name"]));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the tutorials have the reader create.
+/// The files that the tutorials have the reader create.
 const CREATED: [&str; 3] = ["field-notes", "letter-count", "my-scenario"];
 
 fn root() -> PathBuf {
@@ -52,7 +52,7 @@ fn lines(page: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
     })
 }
 
-/// What links of a page can lead to: the anchor of each heading, and each place that is named.
+/// The possible targets of links to a page: the anchor of each heading, and each named place.
 fn anchors(page: &str) -> BTreeSet<String> {
     let named = page.split("<a id=\"").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name.to_owned());
     let headings = lines(page).filter(|(fence, line)| fence.is_none() && line.starts_with('#'));
@@ -105,7 +105,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// What commands may name.
+/// The names that commands may use.
 struct Known {
     make: String,
     scenarios: Vec<String>,
@@ -132,7 +132,7 @@ impl Known {
         Self { make: std::fs::read_to_string(root().join("Makefile")).unwrap(), scenarios, packages }
     }
 
-    /// What a command names that does not exist.
+    /// The part of a command that does not exist.
     fn missing(&self, command: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
@@ -198,7 +198,7 @@ impl Known {
     }
 }
 
-/// What `capos` does not know of its own command line: the subcommand, or an option.
+/// The subcommand or option of a command line that `capos` does not know.
 fn missing_for_capos(words: &[&str]) -> Option<String> {
     let is_name = |word: &&&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-');
     let (first, rest) = words.split_first()?;

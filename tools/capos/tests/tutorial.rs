@@ -25,7 +25,7 @@ fn the_page_on_std_shows_its_program_as_it_is() {
     shows("docs/std.md", &["userspace/programs/greet-std/src/main.rs"]);
 }
 
-/// What stands between the quotes of a scenario's lines that begin with one of these words.
+/// The text between the quotes of a scenario's lines that begin with one of these words.
 fn quoted<'a>(steps: &'a str, words: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
     steps.lines().filter_map(|line| {
         let (word, rest) = line.split_once(' ')?;

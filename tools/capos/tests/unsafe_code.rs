@@ -1,4 +1,4 @@
-//! Where unsafe code is, counted by file: `docs/reference/unsafe.md` says it, and this test that it is true.
+//! Where unsafe code is, counted by file: `docs/reference/unsafe.md` states it, and this test checks it.
 //!
 //! `UPDATE_DOCS=1 cargo test -p capos-tools --test unsafe_code` updates the page's table.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.

@@ -65,7 +65,7 @@ fn fsverity(file: &Path) -> Option<String> {
     Some(String::from_utf8(output.ok()?.stdout).unwrap())
 }
 
-/// Requirement A08 on the host: a changed byte anywhere is refused, and it is said which.
+/// Requirement A08 on the host: a changed byte anywhere is rejected, with its place.
 #[test]
 fn a08_a_changed_byte_anywhere_is_refused() {
     let bench = Bench::new();

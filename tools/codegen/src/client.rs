@@ -72,7 +72,7 @@ fn arguments<'a>(schema: &'a Schema, method: &Method) -> Result<Vec<(&'a Field, 
     Ok(structure.fields.iter().map(|field| (field, names::ident(&names::snake(&field.name)))).collect())
 }
 
-/// Results that nothing else is said of take at most this many bytes.
+/// Results without a stated size take at most this many bytes.
 const USUAL_RESULTS: u32 = 64 << 10;
 /// Room for a refusal's reason, which comes in place of the results.
 const LEAST_RESULTS: u32 = 1024;

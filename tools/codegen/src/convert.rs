@@ -300,7 +300,7 @@ pub fn write_field(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
     }
 }
 
-/// Writes a variant's payload, of which `value` is a reference.
+/// Writes a variant's payload, to which `value` is a reference.
 pub fn write_variant(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field) -> Result<()> {
     match (hold(schema, owner.id, field), &field.kind) {
         (Hold::Plain, Kind::Slot(ty)) => write_value(code, schema, owner, field, &from_reference(ty, "value")),

@@ -6,7 +6,7 @@
 
 mod parsers;
 mod seeds;
-// The whole way with a model file, which the tests of the inference library go, too.
+// The whole path of a model file, as in the tests of the inference library.
 #[path = "../../../userspace/lib/inference/tests/hostile/drive.rs"]
 mod drive;
 
@@ -47,7 +47,7 @@ pub const TARGETS: &[Target] = &[
 /// The target of a name.
 ///
 /// # Errors
-/// There is none; the error names those that there are.
+/// There is none; the error names the existing ones.
 pub fn named(name: &str) -> Result<&'static Target> {
     TARGETS.iter().find(|target| target.name == name).with_context(|| {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();

@@ -10,7 +10,7 @@ use capos_schema::wire::{self, Wire};
 use capos_schema::{audit, kernel, manifest, models};
 use capos_terminal::{Console, Event, Read, Sanitiser, Settings, sanitise};
 
-/// The firmware's tables, each as every kind that there is.
+/// The firmware's tables, each parsed as every kind.
 pub fn acpi(data: &[u8]) {
     let _ = acpi::root::pointer(data);
     for wide in [false, true] {
@@ -41,7 +41,7 @@ pub fn gguf(data: &[u8]) {
     }
 }
 
-/// A model's whole way to an answer.
+/// A model's whole path to an answer.
 pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }
@@ -144,7 +144,7 @@ pub fn ring_entry(data: &[u8]) {
     }
 }
 
-/// A message: the first two bytes say of which method the rest are the parameters or the results.
+/// A message: the first two bytes select the method, whose parameters or results the rest are.
 pub fn message(data: &[u8]) {
     let Some((&[interface, method], bytes)) = data.split_first_chunk() else { return };
     let interfaces = capos_schema::INTERFACES;

@@ -49,7 +49,7 @@ pub fn acpi() -> Result<Vec<Vec<u8>>> {
         table(b"FACP", 4, &[0; 208])?,
         table(b"XSDT", 1, &0x3_0000_u64.to_le_bytes())?,
         pointer,
-        // The name of a package, and the package: the machine's way to turn itself off.
+        // The name of a package, and the package: the machine's method to turn itself off.
         b"\x08_S5_\x12\x06\x04\x0a\x05\x0a\x05\x00\x00".to_vec(),
     ])
 }
@@ -90,7 +90,7 @@ pub fn keyboard() -> Result<Vec<Vec<u8>>> {
     Ok(vec![keys.as_bytes().to_vec()])
 }
 
-/// Colours, a title, a cursor that is moved, text that runs the other way, bytes that are no text.
+/// Colours, a title, a cursor that is moved, text in the other direction, bytes that are not text.
 pub fn screen() -> Result<Vec<Vec<u8>>> {
     let mut text =
         "\u{2}\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\rover\r\n\u{202e}abc\u{200d}e\u{301}\t\x1b".as_bytes().to_vec();

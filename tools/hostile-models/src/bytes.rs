@@ -1,4 +1,4 @@
-//! Files whose bytes do not hold together: lengths, counts, places.
+//! Inconsistent files: lengths, counts, places.
 
 use anyhow::{Context, Result};
 

@@ -1,7 +1,7 @@
 //! Malformed model files, made by code.
 //!
-//! Each says what has to come of it at the worst. Most are rejected when they are opened; others are sound files that
-//! contain something to stop the program that runs them.
+//! Each states the worst permitted outcome. Most are rejected when they are opened; others are sound files that contain
+//! something to stop the program that runs them.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -26,7 +26,7 @@ pub enum End {
     Refused(&'static str),
     /// It is opened, and a request is refused with a reason that has this in it.
     Fails(&'static str),
-    /// It is opened and answers, whatever that is worth.
+    /// It is opened and answers, however useless the answer.
     Answers,
     /// It is refused, or a request is, or it answers.
     Words,
@@ -62,7 +62,7 @@ pub fn all() -> Result<Vec<HostileModel>> {
 /// One of them.
 ///
 /// # Errors
-/// There is none of that name, or it cannot be made.
+/// There is none with that name, or it cannot be made.
 pub fn named(name: &str) -> Result<HostileModel> {
     let found = all()?.into_iter().find(|model| model.name == name);
     found.with_context(|| format!("there is no hostile model {name:?}; tools/hostile-models has them"))

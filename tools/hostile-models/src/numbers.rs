@@ -1,4 +1,4 @@
-//! Hyperparameters, shapes and weights that cannot be, or that ask for more than there is.
+//! Hyperparameters, shapes and weights that are impossible or excessive.
 
 use capos_gguf::{TensorType, WriterValue};
 

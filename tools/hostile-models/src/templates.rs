@@ -1,4 +1,4 @@
-//! Chat templates that are none, or that do not come to an end.
+//! Chat templates that are malformed, or endless.
 
 use crate::End::{self, Answers, Fails, Refused};
 use crate::parts::{Parts, TEMPLATE};

@@ -1,4 +1,4 @@
-//! Vocabularies that do not hold together, or that are made to take long.
+//! Vocabularies that are inconsistent, or made to take long.
 
 use capos_gguf::{TensorType, WriterValue};
 

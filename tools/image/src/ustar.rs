@@ -1,4 +1,4 @@
-//! The ustar archive format, as far as this project uses it: regular files with names up to 255 bytes.
+//! The part of the ustar archive format that this project uses: regular files with names up to 255 bytes.
 //!
 //! Both directions are here: the boot package is written by [`Writer`], the export stream of a guest is read by
 //! [`entries`]. A header written here depends on nothing but name, size and mode, so equal inputs give equal bytes.

@@ -67,7 +67,7 @@ impl Args {
     }
 }
 
-/// An answer, put together from its pieces.
+/// An answer, joined from its pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub text: String,

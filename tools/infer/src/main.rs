@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print what a file says of its model.
+    /// Print a model file's facts.
     Info(info::Args),
     /// Turn text into tokens.
     Tokenize(tokenize::Args),

@@ -50,7 +50,7 @@ impl RunOptions {
         self.context
     }
 
-    /// Threads and kernels as they are asked for.
+    /// The requested threads and kernels.
     pub fn computer(&self) -> Result<Computer> {
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
         let threads = Threads::new(self.threads.unwrap_or_else(processors)).context("a thread cannot be started")?;

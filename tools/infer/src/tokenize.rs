@@ -12,7 +12,7 @@ use crate::file::{ModelFile, read};
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// The text; `-` for standard input. Each byte that is no UTF-8 counts as U+FFFD.
+    /// The text; `-` for standard input. Each byte that is not UTF-8 counts as U+FFFD.
     #[arg(long, required_unless_present = "texts")]
     text_file: Option<PathBuf>,
     /// Several texts, as a JSON array of strings, in place of one; the ids are then a list for each.

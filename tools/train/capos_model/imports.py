@@ -36,7 +36,7 @@ def network(data, tokenizer, template):
     """The network of a model file's bytes; a ValueError says why a file is not one that `export` made."""
     values, tensors = gguf.read(data)
     for key in _SIZES.values():
-        # True and false are no numbers, although Python takes them for such.
+        # True and false are not numbers, although Python treats them as such.
         if type(values.get(key)) is not int or not 0 < values[key] <= _LARGEST:
             raise ValueError(f"the file does not say its {key}, from 1 to {_LARGEST}")
     shape = Shape(**{name: values[key] for name, key in _SIZES.items()})

@@ -15,7 +15,7 @@ from .render import INVOKE, TOOL
 LENGTH = 1024
 # The weight of a mark or a word that selects one thing among several; every other token counts one.
 DECISION = 3.0
-# Conversations that may find no room before a row is held for full.
+# Conversations that may find no room before a row counts as full.
 _TRIES = 4
 # Some conversations are apart from their tools, as if there were more between them: how many of a hundred, how far.
 _APART, _FARTHEST = 12, 900
@@ -113,7 +113,7 @@ class Kind:
 
     # Tokens of a row.
     length: int = LENGTH
-    # The most tools of a set, and how many of a hundred sets are of tools that no system has; else as the generator has it.
+    # The most tools of a set, and how many of a hundred sets are of tools that no system has; else the generator's.
     tools: int | None = None
     generic: int = GENERIC_SETS
     # How many of a hundred rows are drills.

@@ -12,11 +12,11 @@ use regex_lite::Regex;
 
 use crate::timing::Piece;
 
-/// Takes control sequences out of a terminal's output: what is left is text and line feeds.
+/// Removes control sequences from a terminal's output: text and line feeds remain.
 #[derive(Debug, Default, Clone)]
 pub struct Stripper {
     state: State,
-    /// What a program puts between two rows of one line; empty if it does not.
+    /// A program's mark between two rows of one line; empty if it has none.
     row_mark: &'static str,
     /// Bytes of a UTF-8 character that is not complete yet.
     partial: Vec<u8>,
@@ -38,7 +38,8 @@ enum State {
 }
 
 impl Stripper {
-    /// One that joins the rows of a line again: `row_mark` is what the program puts between two rows, from the line feed on.
+    /// One that joins the rows of a line again: `row_mark` is the program's mark between two rows, from the line feed
+    /// on.
     #[must_use]
     pub fn joining(row_mark: &'static str) -> Self {
         Self { row_mark, ..Self::default() }
@@ -58,7 +59,7 @@ impl Stripper {
                 (State::Escape, b' '..=b'/') => State::Charset,
                 (State::Escape | State::Charset, _) => State::Text,
                 (State::Control, b'K') => {
-                    // A status line was on a line of its own before it was taken off the screen.
+                    // A status line was on its own line before it was erased from the screen.
                     text.push('\n');
                     State::Text
                 }

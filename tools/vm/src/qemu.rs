@@ -42,7 +42,7 @@ pub enum Medium {
     Sata,
 }
 
-/// A kernel by Linux's boot protocol, which QEMU starts by itself.
+/// A kernel by Linux's boot protocol, which QEMU starts without firmware.
 #[derive(Debug, Clone)]
 pub struct DirectKernel {
     /// Its file.
@@ -68,7 +68,7 @@ pub struct Machine {
     pub cpu: String,
     /// QEMU's accelerator.
     pub accelerator: String,
-    /// The image it boots, unless QEMU starts a kernel by itself.
+    /// The image it boots, unless QEMU starts a kernel without firmware.
     pub image: PathBuf,
     /// How the image is attached.
     pub medium: Medium,
@@ -347,7 +347,7 @@ impl Running {
     }
 
     /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
-    /// so this checks every few milliseconds; the result does not depend on the time of the check.
+    /// so this checks every few milliseconds. The result does not depend on the time of the check.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<End>> {
         loop {
             if let Some(end) = self.ended()? {

@@ -1,10 +1,10 @@
-//! What a text has to contain, and what not.
+//! The required content of a text, and the forbidden one.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What a file must hold and must not.
+/// Texts that a file must contain, and must not.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Texts {

@@ -88,7 +88,7 @@ impl Timed {
     }
 }
 
-/// Adds a sentence to `failures` for each text that did not appear piece by piece. `raw` is what the terminal received.
+/// Adds a sentence to `failures` for each text that did not appear piece by piece. `raw` is the terminal's input.
 pub fn check(timings: &[Timing], out: &Path, raw: &[u8], stripper: Stripper, failures: &mut Vec<String>) -> Result<()> {
     if timings.is_empty() {
         return Ok(());

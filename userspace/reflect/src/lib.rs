@@ -1,9 +1,9 @@
 //! Calls by reflection: the parameters of any method from JSON, and its results as JSON.
 //!
 //! A model's output is data. The function [`parse`] takes its text (no duplicate names, limited
-//! size and depth). A message that says exactly what the text says is made by [`encode_params`],
-//! which rejects other texts with the path of the error. The answer becomes JSON with
-//! [`decode_results`]. Values are checked against a JSON Schema by [`validate`].
+//! size and depth). A message with exactly the text's content is made by [`encode_params`], which
+//! rejects other texts with the path of the error. The answer becomes JSON with [`decode_results`].
+//! Values are checked against a JSON Schema by [`validate`].
 //!
 //! # The JSON form
 //!

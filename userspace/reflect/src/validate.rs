@@ -21,8 +21,8 @@ const MAX_REFERENCES: usize = 16;
 /// Checks a value against a schema, after checking the schema with [`check_schema`].
 ///
 /// # Errors
-/// If the value is not as the schema says, with the path in the value; or if the schema uses what
-/// is not supported, with the path in the schema.
+/// If the value does not conform to the schema, with the path in the value; or if the schema uses
+/// what is not supported, with the path in the schema.
 pub fn validate(schema: &Value, value: &Value) -> Result<(), ReflectError> {
     check_schema(schema)?;
     check(schema, schema, value, &mut Path::default(), 0)
@@ -108,7 +108,7 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &mut Path, reference
     };
     if let Some(reference) = members.get("$ref") {
         if references >= MAX_REFERENCES {
-            return Err(path.error("the schema's references lead in a circle"));
+            return Err(path.error("the schema's references form a cycle"));
         }
         let Some(target) = resolve(root, reference) else {
             return Err(path.error("the schema refers to a definition that it does not have"));
@@ -343,10 +343,10 @@ mod tests {
         });
         assert_eq!(validate(&schema, &json!([1, [2, [3]]])), Ok(()));
         assert!(refusal(&schema, &json!([1, ["x"]])).contains("none of the allowed forms"));
-        let circle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}});
-        assert!(refusal(&circle, &json!(1)).contains("circle"));
-        let circle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}});
-        assert!(refusal(&circle, &json!(1)).contains("circle"));
+        let cycle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}});
+        assert!(refusal(&cycle, &json!(1)).contains("cycle"));
+        let cycle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}});
+        assert!(refusal(&cycle, &json!(1)).contains("cycle"));
     }
 
     #[test]

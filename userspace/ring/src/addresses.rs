@@ -147,7 +147,7 @@ mod tests {
         let mut addresses = Addresses::new();
         let taken: Vec<u64> = (0..MANY).map(|_| addresses.take(PAGE).unwrap()).collect();
         assert!(taken.windows(2).all(|pair| pair[1] == pair[0] + 2 * PAGE));
-        // A hole at the start that is too small does not bring the search back.
+        // A hole at the start that is too small does not move the search back.
         addresses.give(taken[0], PAGE);
         let larger: Vec<u64> = (0..MANY).map(|_| addresses.take(2 * PAGE).unwrap()).collect();
         assert!(larger[0] > taken[taken.len() - 1]);

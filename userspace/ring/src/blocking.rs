@@ -1,4 +1,4 @@
-//! Calls that hold up the thread that makes them, through that thread's own ring, without an executor.
+//! Calls that block the thread that makes them, through that thread's own ring, without an executor.
 //!
 //! For code that runs on any thread of a process, such as a C library. One call of a thread is in flight at a time.
 //! Another user of the ring, such as the runtime of an async program on the same thread, uses it between these calls.
@@ -121,7 +121,7 @@ pub fn wait<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, Ca
     }
 }
 
-/// A place in the process's capability table whose calls hold up the thread that makes them. Dropping an owned one
+/// A place in the process's capability table whose calls block the thread that makes them. Dropping an owned one
 /// releases it.
 #[derive(Debug)]
 pub struct BlockingCap {

@@ -27,7 +27,7 @@ const ARENA: usize = 48 << 10;
 const FIRST_GROWTH: u64 = 64 << 10;
 /// The largest growth of a small heap that is not asked for by a single allocation.
 const LARGEST_GROWTH: u64 = 1 << 20;
-/// The part of a large heap that it grows by at least. Each growth is an object of the account's, of which it has few: 60 of
+/// The part of a large heap that it grows by at least. Each growth is an object of the account, which has few: 60 of
 /// them are a gigabyte.
 const GROWTH_PART: u64 = 8;
 /// Room for the allocator's own accounts of an allocation, in bytes.

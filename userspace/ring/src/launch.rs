@@ -15,7 +15,8 @@ pub fn means_to_grow(record: &[u8]) -> Option<(u64, u64)> {
     Some((account?, space?))
 }
 
-/// Where a process can say why it ends ([`write_line`](crate::write_line)), before it has memory to read its record.
+/// The part of a process that can log why it ends ([`write_line`](crate::write_line)), before it has memory to read its
+/// record.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct LastWords {
     /// The kernel's log.

@@ -50,7 +50,7 @@ pub fn transport(completion: &Completion) -> Result<(), Status> {
     Ok(())
 }
 
-/// The bytes of a message that is no larger than one may be.
+/// The bytes of a message of permitted size.
 ///
 /// # Errors
 /// It is larger.
@@ -67,7 +67,7 @@ pub fn fitting(message: &Message) -> Result<u32, CallError> {
 /// which is shorter if there is no memory. The buffers of the operation are in `lent`.
 ///
 /// # Errors
-/// The message is larger than one may be; there is no memory for the results.
+/// The message is too large; there is no memory for the results.
 #[inline]
 pub fn call(
     cap: u64,
@@ -114,8 +114,8 @@ impl Lent {
         CapArray { address: address(&mut self.caps), sent, accepted }
     }
 
-    /// How a CALL ended: the bytes of results in `received`, and the capabilities that came with them, of which `own`
-    /// makes handles by identifier and interface.
+    /// How a CALL ended: the bytes of results in `received`, and the capabilities that came with them, which `own`
+    /// turns into handles by identifier and interface.
     ///
     /// # Errors
     /// It did not get through, or the other side refused.

@@ -1,6 +1,6 @@
 //! Calls that are made without allocating: the heap's growth, giving memory back, and the last words of a panic.
 //!
-//! The messages are laid out by hand, which the tests hold against the generated clients' own.
+//! The messages are laid out by hand; the tests compare them with those of the generated clients.
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::syscall::NO_DEADLINE;

@@ -273,7 +273,7 @@ impl Ring {
             *open = unsafe { self.insist(tag(at), *operation) };
         }
         loop {
-            // Counted before the look, as in `wait_for`.
+            // Counted before the check, as in `wait_for`.
             let unread = self.unread();
             let mut ended = open.iter().all(|open| !open);
             for (at, open) in open.iter_mut().enumerate().filter(|(_, open)| **open) {
@@ -311,7 +311,7 @@ impl Ring {
         unsafe { self.run(Operation::WakeWord { address, count }, NO_DEADLINE) }
     }
 
-    /// Releases a capability. One that is gone already is as good as released.
+    /// Releases a capability. Releasing one that is gone already succeeds.
     pub fn release(&self, cap: u64) {
         // SAFETY: RELEASE names no memory.
         unsafe { self.run(Operation::Release { cap }, NO_DEADLINE) };
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn an_operation_that_is_late_is_cancelled_and_leaves_nothing() {
         let mut memory = Memory::new(4, 8, 0);
-        // The completion of the cancelling comes before that of its target.
+        // The completion of the cancel comes before that of its target.
         script(&mut memory, &[&[], &[1, CANCEL_TAG], &[], &[TAG]]);
         let ring = memory.ring();
         assert_eq!(ring.wait_word(64, 0, 5).user_data, TAG);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The host's allocator, counting what is out and how often it was asked.
+/// The host's allocator, counting allocated blocks and how often it was called.
 #[derive(Default)]
 struct Counted {
     blocks: AtomicUsize,
@@ -128,7 +128,7 @@ fn where_there_is_no_memory_what_is_kept_goes_first() {
     let small: Vec<Block> = (0..64).map(|mark| Block::new(&cache, &source, 64, mark).unwrap()).collect();
     assert!(Block::new(&cache, &source, 1024, 0).is_none());
     small.into_iter().for_each(|block| block.release(&cache, &source));
-    // 64 blocks of 64 bytes are in the stock and are all that there is.
+    // 64 blocks of 64 bytes are in the stock and there are no others.
     let large: Vec<Block> = (0..4).map(|mark| Block::new(&cache, &source, 1024, mark).unwrap()).collect();
     assert!(Block::new(&cache, &source, 1024, 0).is_none());
     large.into_iter().for_each(|block| block.release(&cache, &source));

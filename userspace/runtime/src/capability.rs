@@ -95,7 +95,7 @@ pub fn adopt<C: Client>(id: u64) -> C {
     C::from_cap(KernelCap::own(id, C::INTERFACE_ID))
 }
 
-/// The interface that the kernel says a capability offers; 0 for one that is not the kernel's.
+/// The interface of a capability, according to the kernel; 0 for one that is not the kernel's.
 #[must_use]
 pub fn interface_of(cap: &impl AsCap) -> u64 {
     cap.as_cap().transport().as_any().downcast_ref::<KernelCap>().map_or(0, KernelCap::interface)

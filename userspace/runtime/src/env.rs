@@ -117,7 +117,7 @@ impl Env {
         Ok(C::from_cap(cap.clone()))
     }
 
-    /// The same, if the program can do without.
+    /// The same, for an optional capability.
     ///
     /// # Errors
     /// It is there and offers another interface.

@@ -31,7 +31,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The same words: a `main` on `std` that ends with an error has it shown in this way.
+/// The same text: a `main` on `std` that ends with an error has it shown like this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -64,7 +64,7 @@ impl From<Error> for CallError {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds to an error which operation failed.
 pub trait Context<T> {
     /// Puts words before the error's own.
     ///

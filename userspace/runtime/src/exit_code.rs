@@ -4,8 +4,7 @@
 pub const FAILURE: i32 = 1;
 /// A panic; the log says where.
 pub const PANIC: i32 = 101;
-/// Memory was needed that there is none for: the account's limit does not cover it, or the machine has no more.
+/// Memory ran out: the account's limit does not cover it, or the machine has no more.
 pub const OUT_OF_MEMORY: i32 = 102;
-/// A program on std aborted: it panicked if it could not unwind, or needed memory that there is none for. Standard
-/// error has why.
+/// A program on std aborted: it panicked and could not unwind, or memory ran out. Standard error has why.
 pub const ABORTED: i32 = 134;

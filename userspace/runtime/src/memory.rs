@@ -177,7 +177,7 @@ impl Mapping {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CallError> {
         let from = self.at(offset, into.len())?;
         // SAFETY: the range is inside the mapping, which lives as long as `self` and is readable.
-        // The memory is no Rust object: raw copies of it are foreign accesses on both sides.
+        // The memory is not a Rust object: raw copies of it are foreign accesses on both sides.
         unsafe { core::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }

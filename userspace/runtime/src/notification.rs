@@ -21,7 +21,7 @@ pub async fn wait(notification: &impl AsCap) -> Result<u64, Status> {
 /// Sets bits of a notification.
 ///
 /// # Errors
-/// The capability is gone, is none, or lacks the right to signal.
+/// The capability is gone, is not a notification, or lacks the right to signal.
 pub async fn notify(notification: &impl AsCap, bits: u64) -> Result<(), Status> {
     let cap = notification.as_cap().clone();
     let operation = Operation::Notify { notification: cap.id(), bits };

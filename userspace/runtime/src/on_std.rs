@@ -37,7 +37,7 @@ mod library {
         pub(super) safe fn capos_launch_record(length: &mut usize) -> *const u8;
         /// Takes a range of this many bytes, in whole pages, for a mapping; 0 if none is free.
         pub(super) safe fn capos_take_addresses(length: u64) -> u64;
-        /// Gives back a range that nothing is mapped at any more.
+        /// Returns a range at which nothing is mapped any more.
         pub(super) safe fn capos_give_addresses(start: u64, length: u64);
     }
 }
@@ -67,8 +67,8 @@ pub fn env() -> Result<Env, Error> {
     Ok(env)
 }
 
-/// Makes a call, or waits for or sets a notification, and holds up the thread until that has ended. Inside [`block_on`] this holds up all tasks of the thread:
-/// there `await` the call instead.
+/// Makes a call, or waits for or sets a notification, and blocks the thread until that has ended. Inside [`block_on`]
+/// this blocks all tasks of the thread: there `await` the call instead.
 ///
 /// # Errors
 /// The call's own.
@@ -111,7 +111,7 @@ pub(crate) fn here() -> u64 {
     library::capos_thread_ring()
 }
 
-/// The calling thread's ring, if its executor does not run: calls hold up the thread then.
+/// The calling thread's ring, if its executor does not run: calls then block the thread.
 pub(crate) fn idle_ring() -> Option<Ring> {
     if PLACE.try_with(|place| place.get().and_then(Option::as_ref).is_some_and(|rt| rt.is_running())).unwrap_or(false) {
         return None;

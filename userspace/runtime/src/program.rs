@@ -73,7 +73,7 @@ mod host {
         capos_ring::wait(call)
     }
 
-    /// Refuses: there is no ring here.
+    /// Rejects: there is no ring here.
     ///
     /// # Errors
     /// Always.

@@ -2,8 +2,8 @@
 //!
 //! Every buffer that an entry names belongs to the operation here, from before the entry is queued
 //! until its completion has been read. The operation of a dropped future is cancelled, and its
-//! buffers live until the kernel says that it has ended. Whatever then still came in, capabilities
-//! or a call to answer, is released.
+//! buffers live until the kernel says that it has ended. Capabilities, or a call to answer, that
+//! still came in are released.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -65,7 +65,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// The class of an operation that is no watch.
+    /// The class of an operation that is not a watch.
     pub(crate) fn of(operation: &entry::Operation) -> Self {
         match operation {
             entry::Operation::Call { .. } | entry::Operation::Wait { .. } => Self::Slow,

@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     /// Where a line goes that must take no memory, before `log` is known.
     #[cfg(all(capos_guest, not(feature = "std")))]
     pub(crate) last_words: capos_ring::LastWords,
-    /// Where a program that a person or an agent runs says what went wrong.
+    /// Where a program that a person or an agent runs reports errors.
     pub(crate) errors: Option<StandardClient>,
 }
 

@@ -141,8 +141,8 @@ impl Server {
         }
     }
 
-    /// Lets go of the objects that it answers with. They may hold the surroundings of their process, and those this server:
-    /// in a test, whose memory does not go with a process, they would keep each other.
+    /// Releases the objects that it answers with. They may hold the surroundings of their process, and those this
+    /// server: in a test, whose memory does not go with a process, they would keep each other.
     #[cfg(not(capos_guest))]
     pub(crate) fn let_go(&self) {
         let provided = core::mem::take(&mut *self.provided.borrow_mut());
@@ -307,7 +307,7 @@ impl Server {
     /// Receives and answers calls for ever.
     ///
     /// # Errors
-    /// There is no endpoint, it is gone, or a received message makes no sense.
+    /// There is no endpoint, it is gone, or a received message is malformed.
     pub async fn run(self: &Rc<Self>, options: ServeOptions) -> Result<(), Error> {
         let Some(endpoint) = &self.endpoint else {
             return Err(Error::new("this process was given no endpoint `serve`; say in the manifest what it provides"));
@@ -391,7 +391,7 @@ impl Server {
         }
     }
 
-    /// Finds the object that a call is for, and has it begin to answer. Says also whether that ends with its caller.
+    /// Finds the object that a call is for, and has it begin to answer. Also returns whether that ends with its caller.
     fn begin(&self, header: &MessageHeader, message: IncomingMessage) -> Result<(Handler, bool), CallError> {
         let object = self.find(header.badge)?;
         if !object.implements(header.interface) {
@@ -414,7 +414,7 @@ fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> 
 /// A handler that answers a call.
 type Handler = LocalBoxFuture<'static, Result<Message, CallError>>;
 
-/// How far a handler came.
+/// The state of a handler.
 enum Work {
     Done(Result<Message, CallError>),
     Going(Handler),
@@ -465,7 +465,7 @@ struct Received {
     lent: Box<Lent>,
 }
 
-/// Bytes of an answer that are kept until the next call comes; a larger one is given by itself.
+/// Bytes of an answer that are kept until the next call comes; a larger one is sent separately.
 const GOES_ALONG: usize = 4 << 10;
 
 /// Whether an answer can be given by the entry that offers a buffer again. Its data are kept until the next call, which
@@ -517,7 +517,7 @@ fn received(completion: &Completion, lent: Box<Lent>) -> Received {
 }
 
 /// Answers a call with results that have no capabilities, and receives the next one. `None` if that has to be tried
-/// again by itself; the call is still answered.
+/// again separately; the call is still answered.
 async fn answer_and_receive(
     mut reply: Reply,
     results: Vec<Word>,
@@ -591,7 +591,7 @@ impl Reply {
         let results = Buffer { address: address(&mut lent.sent), length: u32::try_from(bytes).unwrap_or(0) };
         let operation = Operation::Return { reply: self.id, exception, results, caps };
         let (completion, lent) = run(lent, operation).await;
-        // The reply capability is used up by a RETURN that was taken, whatever became of the results.
+        // The reply capability is used up by an accepted RETURN, whatever happened to the results.
         if transport(&completion).is_ok() || completion.status == Status::TooLarge as i32 {
             lent.moved_away();
             self.unused = false;

@@ -4,7 +4,7 @@
 //! It judges entries with the same validator as the kernel and follows the same rules for calls,
 //! replies, cancellation, waits and capabilities. Time is virtual: it moves when everything waits. Objects:
 //! endpoints and capabilities minted on them, notifications, the timer, the capability table, the
-//! debug log. Whatever else a test needs, it serves itself at an endpoint.
+//! debug log. A test serves anything else that it needs at an endpoint.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};

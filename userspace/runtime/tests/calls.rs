@@ -453,7 +453,7 @@ impl Dispatch for Echo {
     ) -> LocalBoxFuture<'static, Result<Message, CallError>> {
         Box::pin(async move {
             if method == 1 {
-                // Answered by itself, when the receiver has gone on.
+                // Answered separately, when the receiver has continued.
                 yield_now().await;
             }
             Ok(Message { words: message.words, caps: Vec::new() })

@@ -197,7 +197,7 @@ fn the_end_of_an_answered_call_needs_no_cancel() {
 #[test]
 fn waits_for_callers_leave_room_for_calls() {
     // Of 32 completions 18 are for calls: eight to the process itself, their eight calls, and one sleep at a
-    // time. A wait for a caller that took one of these places would keep them all back for ever.
+    // time. A wait for a caller that took one of these places would block them all for ever.
     with_servers(|reader, _, counts| async move {
         for _ in 0..6 {
             let calls = join_all((0..8).map(|_| read(&reader, "", 50, 1))).await;

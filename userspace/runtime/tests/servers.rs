@@ -23,7 +23,7 @@ const ALL: &[(&str, Object)] =
 
 const PROBE: u64 = 0x1234_5678_9abc_def0;
 
-/// Answers with the words that came, in the way that the method says.
+/// Answers with the words of the request, in the way that the method selects.
 const AT_ONCE: u16 = 0;
 /// Once it was polled a second time.
 const YIELDS: u16 = 1;
@@ -33,7 +33,7 @@ const REFUSES: u16 = 2;
 const LARGE: u16 = 3;
 /// With an error, after it has let the process's main future go on.
 const ENDS: u16 = 4;
-/// Once more entries are queued than the ring takes.
+/// Again more entries are queued than the ring takes.
 const CROWDS: u16 = 5;
 /// When its server has been dropped.
 const DROPS: u16 = 6;
@@ -191,7 +191,7 @@ fn answers_that_wait_for_nothing_come_in_the_order_of_their_calls() {
 #[test]
 fn an_answer_goes_out_before_what_its_handler_has_let_go_on() {
     with_probe(ServeOptions::default(), |_, cap, probe| async move {
-        // As a program's main does that ends when it is asked to.
+        // Like a program's main that ends when it is asked to.
         spawn(async move { cap.call(PROBE, ENDS, number(0)).await });
         poll_fn(|context| {
             if probe.ended.get() {

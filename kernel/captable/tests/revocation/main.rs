@@ -1,5 +1,5 @@
 //! Revocation against a reference model: random sequences of deriving, transferring, releasing, calling, mapping, faulting
-//! and dying, while up to two revocations are under way, each a step at a time.
+//! and dying, while up to two revocations are in progress, each a step at a time.
 //!
 //! `SEQUENCES=1000000` runs as many, `SEQUENCE=n` that one alone, printing what it does.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
@@ -21,7 +21,7 @@ const LONGEST: u32 = 48;
 /// The most things: each operation makes one at most.
 const MOST: usize = LONGEST as usize;
 const PROCESSES: usize = 3;
-/// Revocations that are under way at one time.
+/// Revocations that are in progress at one time.
 const AT_ONCE: usize = 2;
 
 /// A capability that exists or existed: its identifier, its table, and its node in the reference.
@@ -329,7 +329,7 @@ impl Sequence {
         self.reference.things[thing].lives = false;
     }
 
-    /// Both sides say the same of everything that there ever was.
+    /// Both sides agree on everything that ever existed.
     fn compare(&mut self) {
         for (at, thing) in self.reference.things.iter().enumerate() {
             match thing.kind {

@@ -1,5 +1,5 @@
-//! The crate's tables, forest and queue, put together as the kernel does it: one revocation is taken step by step, so
-//! that others can do something between any two.
+//! The crate's tables, forest and queue, combined as in the kernel: one revocation is taken step by step, so that
+//! others can act between any two.
 
 use capos_abi::{CapId, Rights, Status};
 use capos_captable::{Forest, KeyedList, ListKey, NodeId, Table};

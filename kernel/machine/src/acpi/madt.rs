@@ -60,7 +60,7 @@ impl<'a> Madt<'a> {
         moved.or_else(|| u32_at(self.table.bytes(), HEADER).map(u64::from)).unwrap_or(0)
     }
 
-    /// The entries, in order. Ends if an entry claims a length that cannot be.
+    /// The entries, in order. Ends at an entry with an impossible length.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + 'a {
         let mut rest = self.table.bytes().get(ENTRIES..).unwrap_or(&[]);
         core::iter::from_fn(move || {

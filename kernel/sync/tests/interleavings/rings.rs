@@ -98,8 +98,8 @@ fn what_the_kernel_completes_arrives_once_and_in_order() {
     });
 }
 
-/// Another thread of the process overwrites all four indices at any time. The kernel finds an index that cannot be, or
-/// believes one that can; its own go on by one each time, whatever the ring says of them.
+/// Another thread of the process overwrites all four indices at any time. The kernel rejects an impossible index, or
+/// accepts a possible one; its own advance by one each time, whatever the ring contains.
 #[test]
 fn overwritten_indices_are_possible_or_corrupt() {
     explore(3, || {

@@ -49,7 +49,7 @@ pub fn build(root: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds programs of the guest on `std` and gives their folder. They are linked against what [`build`] has made.
+/// Builds programs of the guest on `std` and returns their folder. They are linked against the output of [`build`].
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/std");
     relink(&target.join(toolchain::USER).join("std"), &root.join(OBJECT), packages)?;
@@ -63,7 +63,7 @@ pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     Ok(target.join(toolchain::USER).join("std"))
 }
 
-/// Makes cargo link the programs again whose C library has changed: cargo does not know that they contain it.
+/// Makes cargo link programs again if their C library has changed: cargo does not know that they contain it.
 pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
     let marks = folder.join(".fingerprint");
     if !marks.is_dir() {

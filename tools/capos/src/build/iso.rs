@@ -37,7 +37,7 @@ impl Models {
     /// The files, looked at.
     ///
     /// # Errors
-    /// One cannot be put on an image; says which and why.
+    /// Which one cannot be put on an image, and why.
     pub fn checked(&self) -> Result<PackedModels> {
         PackedModels::check(self.files())
     }

@@ -13,7 +13,7 @@ use crate::build::toolchain::{self, BARE, Bare};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// Runs the subcommand: success when there is nothing to say.
+/// Runs the subcommand: success if there are no findings.
 pub fn run(_args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let mut clean = true;

@@ -351,7 +351,7 @@ impl Parts {
     }
 }
 
-/// Makes sure that a program is no larger than its package lets it be.
+/// Makes sure that a program is no larger than its package permits.
 fn is_small_enough(program: &Program, bytes: u64) -> Result<()> {
     let Some(most) = program.max_kib else { return Ok(()) };
     ensure!(

@@ -163,7 +163,7 @@ pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
     build_programs(root, &[package.to_owned()])
 }
 
-/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and gives the folder it lies in.
+/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and returns its folder.
 pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     let target = root.join("target/linux");
     let flags = format!("target.{USER}.rustflags=['-Ctarget-feature=+crt-static', '-Cforce-frame-pointers=yes']");
@@ -184,7 +184,7 @@ pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> 
     Ok(folder.join("build").join(USER).join("fuzz/capos-fuzz"))
 }
 
-/// Runs cargo, its messages going where ours go.
+/// Runs cargo; its messages go to ours.
 pub(super) fn build(command: &mut Command, what: &str) -> Result<()> {
     let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
     if !status.success() {

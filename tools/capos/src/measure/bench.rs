@@ -21,7 +21,8 @@ use crate::scenario::Scenario;
 use crate::scenario::run_agent;
 use capos_host::tool;
 
-/// The scenarios that measure: the way to the disk, several processors, a model's worker on them, and the whole system.
+/// The scenarios that measure: the path to the disk, several processors, a model's worker on them, and the whole
+/// system.
 const DISK: &str = "disk";
 const PROCESSORS: &str = "processors";
 const DECODE: &str = "decode";

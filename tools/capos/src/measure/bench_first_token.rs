@@ -86,7 +86,7 @@ fn prompt(system: &System, model: &[u8], question: &str) -> Result<Vec<u32>> {
     Ok(template.render(&conversation)?.encode(&tokenizer))
 }
 
-/// How many tokens the first answer was preceded by, as the screen says it.
+/// The number of tokens before the first answer, as the screen shows it.
 fn read_tokens(out: &Path) -> Result<usize> {
     let screen = std::fs::read_to_string(out.join("transcript.txt"))?;
     let used = bench::number_between(&screen, "context: ", " tokens of")?;

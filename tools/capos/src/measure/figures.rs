@@ -31,7 +31,7 @@ pub const ALL: &str = "all";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
-    /// The compiler of the kernel, as it says itself.
+    /// The version text of the kernel's compiler.
     pub kernel_compiler: String,
     /// The compiler of programs.
     pub program_compiler: String,

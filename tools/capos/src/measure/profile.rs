@@ -32,7 +32,7 @@ const ENOUGH: u64 = 40 << 20;
 /// How long the guest may take until the figure, of the host's time.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Say in which functions the instructions of a figure are carried out.
+/// Print in which functions the instructions of a figure are carried out.
 #[derive(clap::Args)]
 pub struct Args {
     /// The figure: null_entry, null_call, call_reply_64 or another that the kernel's benchmark measures.

@@ -21,7 +21,7 @@ pub struct Chain {
     /// Its control tokens.
     #[serde(default)]
     pub marks: Vec<String>,
-    /// Lists of tokens, each of which is followed by the next one; `</s>` ends an answer.
+    /// Lists of tokens; each token is followed by the next one; `</s>` ends an answer.
     pub says: Vec<Vec<String>>,
 }
 
@@ -172,7 +172,7 @@ mod tests {
         chain: Chain,
     }
 
-    /// The calls that a model makes, free or held to the grammar of its form.
+    /// The calls that a model makes, free or constrained to the grammar of its form.
     fn calls(file: &[u8], free: bool) -> Vec<(String, String)> {
         let model = LanguageModel::open(file, None).unwrap();
         let machine = Machine { kernels: &kernel::Scalar, pool: &Single };

@@ -53,7 +53,7 @@ pub struct ExtraModel {
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
     pub scripted: bool,
-    /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
+    /// Whether its layers have many experts, a few of which each token reads; the engine runs it then.
     #[serde(default)]
     pub experts: bool,
     /// Whether keys and values of each of its tokens are large compared with its weights; the engine then runs it.
@@ -172,7 +172,7 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
     sign_and_spoil(model, &path, keys, trust)
 }
 
-/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
+/// The file of a meaningless model: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
 pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
@@ -190,7 +190,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     })?;
     // A replacement has the length of the original, so nothing else moves.
     if !model.tools {
-        // Under another name the template is as good as not there.
+        // Under another name the template counts as absent.
         replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;
     }
     if let Some(title) = &model.title {
@@ -201,7 +201,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
 
 /// Signs a model as it asks for, and makes the change to it that it asks for.
 fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut TrustStore) -> Result<()> {
-    // Keys of a test are no secrets; they differ so that none passes for another.
+    // Keys of a test are not secret; they differ so that they cannot be confused.
     let key = match model.key {
         Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
         Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,

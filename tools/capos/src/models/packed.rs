@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(named(&["a.gguf", "/b/c.gguf"]), "a.gguf /b/c.gguf\n");
         assert_eq!(named(&["a.gguf b.gguf"]), "a.gguf b.gguf\n");
         assert_eq!(named(&["a.gguf b.gguf", "c.gguf"]), "a.gguf b.gguf c.gguf\n");
-        // Blanks may belong to a name: which do is `Models`' to say.
+        // Blanks may belong to a name: `Models` decides which do.
         assert_eq!(named(&["my  model.gguf"]), "my  model.gguf\n");
         assert_eq!(named(&["my  model.gguf", "c.gguf"]), "my  model.gguf c.gguf\n");
         assert_eq!(named(&[]), "\n");

@@ -1,6 +1,6 @@
 //! A model of the shape of one that people have, with its tokenizer's kind and random weights.
 //!
-//! Weights that are random say nothing, and would never begin a call among all other tokens. So a few rows of the embedding,
+//! Random weights are meaningless, and would never begin a call among all other tokens. So a few rows of the embedding,
 //! which is also the output matrix, are not random. After the end of a line a call is likeliest, then the end of the
 //! call wherever the grammar allows it, then the end of the answer. The arguments of a call are what the random numbers
 //! choose among the tokens that the grammar allows.
@@ -54,7 +54,7 @@ struct Shape {
 const QWEN25: Shape =
     Shape { width: 1536, layers: 28, heads: 12, kv_heads: 2, inside: 8960, normal: 151_643, vocabulary: 151_936 };
 const NARROW: Shape = Shape { width: 256, layers: 2, heads: 4, kv_heads: 2, inside: 512, ..QWEN25 };
-/// Tokens of the longest conversation, as these files say it.
+/// Tokens of the longest conversation, as these files state it.
 const CONTEXT: u32 = 32_768;
 /// `general.file_type` of the mixture `Q4_K_M`.
 const Q4_K_M: u32 = 15;
@@ -425,7 +425,7 @@ mod tests {
         let (called, end) = answer(capos_inference::Grammar::Schemas);
         assert!(["system_status{}", "list_services{}"].contains(&called.as_str()), "{called}");
         assert_eq!(end, Reason::ToolCalls);
-        // By itself it says nothing that is a call.
+        // Alone it never generates a call.
         let (called, _) = answer(capos_inference::Grammar::Free);
         assert!(called.is_empty(), "{called}");
     }

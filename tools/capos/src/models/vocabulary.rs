@@ -32,7 +32,7 @@ const MARKS: [(&str, bool); 22] = [
     ("<|repo_name|>", false),
     ("<|file_sep|>", false),
 ];
-/// Words as the family's tokenizer splits texts, as far as letters are those of English.
+/// Words as the family's tokenizer splits texts, for the letters of English.
 const WORDS: &str = r"[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+";
 /// Bytes of the longest token that is made up.
 const LONGEST: usize = 16;
@@ -71,7 +71,7 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// Merges the pair of neighbours that there is most often, again and again, until none is there twice.
+    /// Merges the most frequent pair of neighbours, again and again, until none occurs twice.
     fn learn(&mut self, texts: &[String], most: usize) -> Result<()> {
         let pattern = Regex::new(WORDS)?;
         let mut counts = BTreeMap::new();

@@ -55,7 +55,7 @@ pub struct Settings {
     pub cpu: String,
     /// Whether the terminal is one as `capos run` is started in, with QEMU's own keys.
     pub person: bool,
-    /// Whether the guest leaves an export; without one its lack is no failure.
+    /// Whether the guest leaves an export; a missing one is then a failure.
     pub export: bool,
     /// The kernel's command line.
     pub command_line: String,
@@ -273,7 +273,7 @@ fn start(
     result
 }
 
-/// Starts the machine in a terminal of its own and takes the other side of that.
+/// Starts the machine in a new terminal and takes the other side of that.
 fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Terminal, Running)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
     grantpt(&ours)?;
@@ -386,7 +386,7 @@ fn finish(
     })
 }
 
-/// Adds how the machine ended to the reason of a failure, if it did by itself.
+/// Adds how the machine ended to the reason of a failure, if it ended by itself.
 fn explain(reason: String, running: &mut Running) -> Result<String> {
     Ok(match running.ended()? {
         Some(End::PoweredOff) => format!("{reason}\n(the machine had switched itself off)"),

@@ -231,7 +231,7 @@ pub const CASES: &[Case] = &[
             service(manifest, "virtio-blk")?.grants.push(back);
             Ok(())
         }),
-        says: r"in a circle and could wait for ever: virtio-blk -> iso9660 -> virtio-blk",
+        says: r"in a cycle and could wait for ever: virtio-blk -> iso9660 -> virtio-blk",
     },
     Case {
         name: "two-services-of-one-name",
@@ -421,7 +421,7 @@ impl Case {
         Ok(())
     }
 
-    /// Boots the damaged medium and hears what is said of it, before all that the scenario expects.
+    /// Boots the damaged medium and waits for its report, before all that the scenario expects.
     pub fn execute(&self, parts: &Parts, scenario: &Scenario, accelerator: &str, out: &Path) -> Result<Report> {
         std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
         let image = out.join("scenario.iso");

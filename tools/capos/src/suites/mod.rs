@@ -63,9 +63,9 @@ struct Tally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
-    /// Checks that tests skipped on this host, as they said.
+    /// Checks that tests reported as skipped on this host.
     left_out: BTreeSet<String>,
-    /// What took how long, in the order in which it was done.
+    /// The phases with their durations, in order.
     phases: Vec<(&'static str, Duration)>,
 }
 
@@ -75,7 +75,7 @@ impl Tally {
         self.passed += 1;
     }
 
-    /// Does one phase of all tests and records how long it took.
+    /// Does one phase of all tests and records its duration.
     fn phase<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let began = Instant::now();
         let result = work(self);
@@ -237,7 +237,7 @@ struct Executed {
 }
 
 /// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, as many as the host
-/// has processors, those with the longest limit first. Then each of the others has the host to itself.
+/// has processors, those with the longest limit first. Then each of the others runs alone.
 fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
@@ -331,12 +331,12 @@ fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
     }
 }
 
-/// The line of a program all of whose tests passed; none if there were no tests.
+/// The line of a program all of whose tests passed; `None` if there were no tests.
 fn passed_line(name: &str, count: &Count) -> Option<String> {
     (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }
 
-/// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
+/// Counts a run: as one test, or as the tests that the kernel or a test program reports.
 fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
     let in_kernel = KERNEL.iter().any(|name| run.name.strip_prefix("qemu/") == Some(name));
     let told = in_kernel || !run.scenario.settings.boot.is_empty();
@@ -390,8 +390,8 @@ fn kernel_tests(log: &str) -> Vec<String> {
     names.map(|(_, name)| name.trim().to_owned()).collect()
 }
 
-/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A folder that is no scenario
-/// is a failure of its own.
+/// Every requested scenario: the boot scenario once for every kind of machine, that of damaged media for each damage. A
+/// folder that is not a scenario is a failure of its own.
 fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {

@@ -1,4 +1,4 @@
-//! What a claim points to: tests, scenarios and commands.
+//! The evidence of a claim: tests, scenarios and commands.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use capos_tools::scenario::checks::Checks;
 use crate::pages::quoted;
 use crate::{root, text};
 
-/// Where scenarios lie, with what stands before their names in a claim.
+/// The folders of scenarios, with the prefixes of their names in a claim.
 const SCENARIOS: [(&str, &str); 3] =
     [("tests/scenarios", "qemu/"), ("tools/scenarios", "qemu/"), ("tests/bench", "tests/bench/")];
 
 /// Crates whose property tests all have to be in a claim.
 const PURE_CRATES: [&str; 6] = ["abi", "captable", "elf", "machine", "paging", "sync"];
 
-/// A scenario's folder and the part behind its name, of `qemu/NAME`, `qemu/NAME/PART` or `tests/bench/NAME`.
+/// A scenario's folder and the part after its name, of `qemu/NAME`, `qemu/NAME/PART` or `tests/bench/NAME`.
 fn scenario(test: &str) -> Option<(PathBuf, &str)> {
     SCENARIOS.iter().find_map(|(folder, prefix)| {
         let name = test.strip_prefix(prefix)?;

@@ -12,7 +12,7 @@ from .typed import Typed, TypedMachine
 # How many of a hundred sets are of made tools.
 GENERIC_SETS = 15
 
-# Classes and how many of a hundred conversations are of each: more of those that are hard to tell apart.
+# Classes and how many of a hundred conversations are of each: more of those that are hard to distinguish.
 CLASSES = {
     "call": 26,
     "chain": 18,
@@ -33,7 +33,7 @@ CLASSES = {
 CUT, CUT_CLASSES = 55, ("call",)
 
 
-# Own tools that are asked for more often than the others: those that take more than a name or a path.
+# Own tools that are requested more often than the others: those that take more than a name or a path.
 SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
 
 
@@ -127,7 +127,7 @@ class GroupGenerator(Generator):
             if not phrasing.held_out(sentence) and not strangers.typed(sentence):
                 return sentence
 
-    # So what is asked for is what they are.
+    # So the request is for the listed tools.
 
     def _one_of(self, patterns):
         if not patterns:
@@ -170,6 +170,6 @@ class GroupGenerator(Generator):
                 found = super()._absent()
             except Unfit:
                 continue
-            # Tools that might do what is asked for are left out of it; here all of them stay.
+            # Tools that might serve the request are left out of it; here all of them stay.
             if len(found.tools) == len(self.tools):
                 return found

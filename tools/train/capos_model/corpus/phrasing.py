@@ -32,7 +32,7 @@ _ENDINGS = {
     ROWS: [" pls", " plz", " thx", " ty", " asap", " mate"],
     HELD_OUT: [" right away", " if you can", ", will you", " quickly"],
 }
-# First words of sentences that are no requests, so that no courtesy precedes them.
+# First words of sentences that are not requests, so that no courtesy precedes them.
 _NO_ORDER = set("""
     i we it the a an is are was were has what which who how why when where there that this my please no all in and also
     now any number health free total memory status uptime services service log logs files folder file contents content
@@ -270,7 +270,7 @@ def dressed(sentence, random, section):
         sentence = sentence[:1].upper() + sentence[1:]
     if question:
         return sentence if random.random() < 0.7 else sentence[:-1]
-    # Training sees that a full stop after a value is no part of it. A text may end with one of its own, and sentences that
-    # are held out have none there.
+    # Training shows that a full stop after a value is not part of it. A text may end with one of its own, and sentences
+    # that are held out have none there.
     ends = sentence[-1:].isalpha() or section == TRAIN and sentence.endswith("}") and not sentence.endswith("{text}")
     return sentence + "." if ends and random.random() < 0.2 else sentence

@@ -20,7 +20,7 @@ use store::{Error, Store};
 #[derive(Parser)]
 #[command(name = "kv")]
 struct Arguments {
-    /// The file that holds them; it is made if there is none.
+    /// The file that holds them; it is made if it is missing.
     #[arg(long, value_name = "FILE", default_value = "/home/kv.redb")]
     file: PathBuf,
     #[command(subcommand)]

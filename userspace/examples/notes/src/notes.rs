@@ -16,7 +16,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Keeps a note; how many there are then.
+    /// Keeps a note; returns how many there are then.
     ///
     /// # Errors
     /// The note is empty or too long, or there are too many: says which.

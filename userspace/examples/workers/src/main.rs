@@ -1,5 +1,5 @@
 //! Example: threads that share work. One channel carries numbers to as many workers as the argument says, and another
-//! carries back what they find: the number of primes in each block of ten thousand numbers.
+//! carries back their results: the number of primes in each block of ten thousand numbers.
 //!
 //! ```text
 //! workers 4

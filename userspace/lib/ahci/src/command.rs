@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The pieces that a list says.
+    /// The pieces of a list.
     fn read(list: &[u8]) -> Vec<Piece> {
         let number = |bytes: &[u8]| u32::from_le_bytes(*bytes.first_chunk().unwrap());
         let entry = |entry: &[u8]| {

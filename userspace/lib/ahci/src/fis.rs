@@ -6,7 +6,7 @@ pub const BYTES: usize = 20;
 const REGISTER_HOST_TO_DEVICE: u8 = 0x27;
 /// That it is a command, and no change of the control register.
 const IS_COMMAND: u8 = 0x80;
-/// Device register: the number of a sector is what it says, and no cylinder.
+/// Device register: the sector number is linear, not a cylinder.
 const LBA: u8 = 0x40;
 
 /// Sectors that one command reads or writes at most.

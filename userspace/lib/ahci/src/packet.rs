@@ -60,7 +60,7 @@ impl Packet {
     }
 }
 
-/// Sectors of a medium, from the answer to [`Packet::read_capacity`]; none if it says of sectors what no medium has.
+/// Sectors of a medium, from the answer to [`Packet::read_capacity`]; `None` if no medium has such sectors.
 #[must_use]
 pub fn capacity(answer: &[u8]) -> Option<u64> {
     let (last, rest) = answer.split_first_chunk()?;

@@ -16,7 +16,7 @@ pub const GHC_IE: u32 = 1 << 1;
 pub const GHC_HR: u32 = 1;
 /// Ports with an interrupt, a bit each; cleared by writing ones.
 pub const IS: u64 = 0x08;
-/// Ports that there are, a bit each.
+/// Implemented ports, a bit each.
 pub const PI: u64 = 0x0c;
 /// Host capabilities, extended.
 pub const CAP2: u64 = 0x24;
@@ -67,7 +67,7 @@ pub const PX_IS_HBDS: u32 = 1 << 28;
 pub const PX_IS_IFS: u32 = 1 << 27;
 /// PxIS: the drive was taken away, or came.
 pub const PX_IS_PRCS: u32 = 1 << 22;
-/// PxIS: the same, as the drive says.
+/// PxIS: the same, reported by the drive.
 pub const PX_IS_PCS: u32 = 1 << 6;
 /// PxIS: a command's data could be transferred, and other progress.
 pub const PX_IS_PROGRESS: u32 = 0x2f;
@@ -97,7 +97,7 @@ pub const PX_TFD_BSY: u32 = 1 << 7;
 pub const PX_TFD_DF: u32 = 1 << 5;
 /// PxTFD: the drive wants to transfer.
 pub const PX_TFD_DRQ: u32 = 1 << 3;
-/// PxTFD: an error, or a packet command that has more to say.
+/// PxTFD: an error, or a packet command with sense data.
 pub const PX_TFD_ERR: u32 = 1;
 /// The kind of drive.
 pub const PX_SIG: u64 = 0x24;

@@ -2,7 +2,7 @@
 //!
 //! The broker and the runner write to the log independently, and a runner that is interrupted stops waiting for a
 //! decision that may still be recorded. The record that comes first settles it. A recorded decision is that of the
-//! call, whatever its runner knew or says. Once a call's outcome is recorded, a decision on it is rejected, and the
+//! call, whatever its runner knew or reports. Once a call's outcome is recorded, a decision on it is rejected, and the
 //! broker then does not let its decision hold.
 
 use alloc::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Calls {
         self.states.get(call).and_then(|state| state.decision)
     }
 
-    /// The call that an event decides on, and how; none if it is no decision on a call.
+    /// The call that an event decides on, and how; `None` if it is not a decision on a call.
     pub(crate) fn decide(&self, event: &GeneralEvent) -> Result<Option<(Key, Decision)>, AppendError> {
         if event.kind != Kind::BrokerDecision.name() {
             return Ok(None);
@@ -90,7 +90,7 @@ fn told_already(id: &str, sequence: u64) -> AppendError {
     AppendError::Invalid(format!("record {sequence} already holds the outcome of the call {id:?}"))
 }
 
-/// Lengths keep the parts apart, whatever they hold.
+/// Lengths separate the parts, whatever they hold.
 fn key(session: &str, conversation: &str, id: &str) -> Key {
     sha256(format!("{} {} {session}{conversation}{id}", session.len(), conversation.len()).as_bytes())
 }

@@ -87,9 +87,9 @@ impl Chain {
         Self { records, limit, used: 0, reserved: 0, open, calls, share: usize::MAX, spared: 0, taken }
     }
 
-    /// An empty chain whose room is shared: whatever one session records, others can log in and go on. A session takes at
-    /// most three eighths, and so does a service for its work outside sessions. One sixteenth is for the beginnings and
-    /// ends of sessions.
+    /// An empty chain whose room is shared: whatever one session records, others can log in and continue. A session
+    /// takes at most three eighths, and so does a service for its work outside sessions. One sixteenth is for the
+    /// beginnings and ends of sessions.
     #[must_use]
     pub fn shared(limit: usize) -> Self {
         Self { share: (limit / 8).saturating_mul(3), spared: limit / 16, ..Self::new(limit) }

@@ -30,7 +30,7 @@ pub fn clock(nanoseconds: u64) -> String {
 /// week`.
 ///
 /// # Errors
-/// What can be said, if the text is none of these.
+/// The permitted forms, if the text is none of these.
 pub fn since(text: &str, now: u64) -> Result<u64, String> {
     let wrong =
         || format!("{text:?} is no time: say a date (2026-11-21, 2026-11-21T09:05, UTC) or how long ago (2h, 7d)");

@@ -26,7 +26,7 @@ pub struct Filter {
     pub from: u64,
     /// Earliest time, in nanoseconds.
     pub since: u64,
-    /// Times from here on do not pass; `None` is no limit.
+    /// Times from here on do not pass; `None` means no limit.
     pub until: Option<u64>,
 }
 

@@ -58,7 +58,7 @@ impl Record {
         canonical::text(&self.value())
     }
 
-    /// The record as JSON. Members that say nothing in this record are left out.
+    /// The record as JSON. Empty members of this record are left out.
     #[must_use]
     pub fn value(&self) -> Value {
         let mut members = match &self.event {

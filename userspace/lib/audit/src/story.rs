@@ -94,7 +94,7 @@ impl Tally {
     }
 }
 
-/// `11 calls: 4 only read, 2 changed something, 5 did not run`; kinds of which there is none are left out.
+/// `11 calls: 4 only read, 2 changed something, 5 did not run`; kinds without calls are left out.
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [
@@ -115,7 +115,7 @@ impl fmt::Display for Tally {
 }
 
 /// The deeds in a list of record lines, in the order in which they began. Lines that are not about tool calls, and
-/// lines that are not JSON, are passed over; an end whose beginning is not in the list counts by itself.
+/// lines that are not JSON, are skipped; an end whose beginning is not in the list counts alone.
 pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
     let mut deeds: BTreeMap<u64, Deed> = BTreeMap::new();
     for line in lines {

@@ -22,7 +22,7 @@ pub struct Summary {
     pub effects: u64,
     /// Calls that never ran.
     pub refused: u64,
-    /// Records of beginnings without an end: effects under way, or cut short by a crash.
+    /// Records of beginnings without an end: effects in progress, or interrupted by a crash.
     pub open: Vec<u64>,
 }
 

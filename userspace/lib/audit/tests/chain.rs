@@ -447,7 +447,7 @@ fn undecided(turn: u32) -> ToolEvent {
     ToolEvent { decided: false, ..refused }
 }
 
-/// A runner that stopped waiting and a broker that decides write in either order, and say the same.
+/// A runner that stopped waiting and a broker that decides write in either order, and agree.
 #[test]
 fn a_decision_and_what_became_of_the_call_agree() {
     let mut chain = Chain::new(1 << 20);
@@ -489,7 +489,7 @@ fn a_late_end_closes_its_effect_or_stands_alone() {
     let late = |turn, before| ToolEvent { late: true, ..after(turn, Decision::Auto, Outcome::Ok, before) };
     chain.append_tool(2, late(1, first)).unwrap();
     assert_eq!(chain.open().count(), 0);
-    // A second time it is no news; and it is not taken for the end of an effect that was lost.
+    // A second time it is rejected; and it is not taken for the end of an effect that was lost.
     let again = chain.append_tool(3, late(1, first)).unwrap_err().to_string();
     assert!(again.contains("its end is recorded already"), "{again}");
     // The record that it names is another call's: its own was in an earlier chain.

@@ -1,5 +1,5 @@
-//! A disk served as a `BlockDevice`: what a call asks for is checked, its memory is made reachable for the device, and it is
-//! cut to requests.
+//! A disk served as a `BlockDevice`: a call's request is checked, its memory is made accessible to the device, and it
+//! is cut into requests.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
@@ -16,7 +16,7 @@ use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer};
 /// Bytes of memory that are pinned at once at most. The list of their addresses fits into the kernel's answer, however
 /// scattered the pages are.
 pub const MAX_REQUEST: u64 = 63 * PAGE;
-/// What the beginning of a transfer in memory is a multiple of, in bytes.
+/// The start of a transfer in memory is a multiple of this, in bytes.
 const ALIGNMENT: u64 = 512;
 
 /// A disk, as its driver knows it.
@@ -30,8 +30,8 @@ pub trait Disk {
     /// Whether it cannot be written.
     fn read_only(&self) -> bool;
 
-    /// Reads blocks into memory that the device reaches, or writes them: the memory from `skip` on, of at most
-    /// [`MAX_REQUEST`] bytes. The future is not dropped before it ends, except with the process.
+    /// Reads blocks into memory that the device can access, or writes them: the memory from `skip` on, of at
+    /// most [`MAX_REQUEST`] bytes. The future is not dropped before it ends, except with the process.
     fn transfer(
         &self,
         write: bool,
@@ -41,7 +41,7 @@ pub trait Disk {
         skip: u64,
     ) -> impl Future<Output = Result<(), CallError>>;
 
-    /// Waits until earlier requests are done, and makes what was written durable.
+    /// Waits until earlier requests are done, and makes written data durable.
     fn flush(&self) -> impl Future<Output = Result<(), CallError>>;
 }
 
@@ -52,7 +52,7 @@ pub struct Device<D> {
 }
 
 impl<D: Disk> Device<D> {
-    /// Serves this disk; its callers' memory is made reachable for the device through `dma`.
+    /// Serves this disk; makes its callers' memory accessible to the device through `dma`.
     pub fn new(disk: D, dma: DmaDomainClient) -> Self {
         Self { disk, dma }
     }

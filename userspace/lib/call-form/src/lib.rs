@@ -19,12 +19,12 @@ pub const ARGS: &str = "[ARGS]";
 /// Precedes the call's id, which is not needed.
 pub const CALL_ID: &str = "[CALL_ID]";
 
-/// A family's way to write a call, after a mark. It is a JSON object with the tool's name and its arguments, or the
-/// name and an object of the arguments after it, or the tool's line.
+/// A family's form of a call, after a mark. It is a JSON object with the tool's name and its arguments, or the name and
+/// an object of the arguments after it, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
-    /// ones leave the mark away.
+    /// ones omit the mark.
     Hermes,
     /// `{"name": …, "parameters": {…}}` as the whole answer, or after `<|python_tag|>`: Llama 3.
     Llama3,

@@ -10,7 +10,7 @@ pub const FORBIDDEN: &str = "<|forbidden|>";
 pub const SAY: &str = "<|say|>";
 /// Begins text that says that no tool fits.
 pub const NONE: &str = "<|none|>";
-/// Begins what a person said.
+/// Begins a person's message.
 pub const USER: &str = "<|user|>";
 /// Begins what a tool gave back.
 pub const RESULT: &str = "<|result|>";

@@ -22,7 +22,7 @@ pub use permission::permit_tiles;
 /// For how long a thread looks for work before it sleeps.
 const AWAKE: Duration = Duration::from_millis(5);
 
-/// Looks for work before a thread lets others have the processor, of which there may be fewer than threads.
+/// Looks for work before a thread yields the processor, since there may be fewer processors than threads.
 const LOOKS: usize = 128;
 
 /// The state of the work: in the lowest bits the number of threads that have joined and not yet left, then whether more

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::pool::share;
 use crate::product::Machine;
 
-/// Products from which on the work is handed to other threads.
+/// Products from which on the work is shared with other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
 /// The same if each takes long.
 const SLOW_PRODUCTS_SHARED: usize = 1024;
@@ -83,7 +83,7 @@ pub(crate) fn attention(
 }
 
 impl Part<'_> {
-    /// Whether another token, of which there are `group` heads, may be taken with these: together at most `most` vectors.
+    /// Whether another token, with `group` heads, may be taken with these: together at most `most` vectors.
     fn has_room(&self, seen: &Range<usize>, group: usize, most: usize) -> bool {
         let vectors = self.tokens.len().saturating_add(1).saturating_mul(group);
         if vectors > most {
@@ -144,7 +144,7 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
             token.out.iter_mut().zip(mixed).for_each(|(out, value)| *out = *value);
             continue;
         }
-        // It may come of a value that this token does not see, for nothing times infinity is not a number.
+        // It may come from a value that this token does not see, for zero times infinity is NaN.
         let first = token.positions.start.saturating_sub(positions.start);
         let own = scores.chunks_exact(length).flat_map(|scores| scores.iter().skip(first).take(token.positions.len()));
         let own: Vec<f32> = own.copied().collect();

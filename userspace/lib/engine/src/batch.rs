@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// A token on its way.
+/// A token in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchToken {
     /// Its id.

@@ -44,7 +44,7 @@ pub enum Pooling {
 pub struct Temperature {
     /// How strongly.
     pub scale: f32,
-    /// Tokens after each of which they grow.
+    /// Number of tokens after which they grow.
     pub length: usize,
 }
 
@@ -107,7 +107,7 @@ impl Config {
     /// Reads the metadata of a file.
     ///
     /// # Errors
-    /// [`EngineError`] if a key is missing or its value cannot be.
+    /// [`EngineError`] if a key is missing or its value is impossible.
     pub fn of(header: &Header<'_>) -> Result<Self, EngineError> {
         let key = "general.architecture";
         let name = match header.get(key) {

@@ -42,7 +42,7 @@ enum Stage {
     Mixed(usize),
 }
 
-/// Texts on their way.
+/// Texts in progress.
 struct Texts<'m> {
     ids: Vec<u32>,
     places: Vec<Place>,
@@ -83,7 +83,7 @@ impl<'m> Encoder<'m> {
         })
     }
 
-    /// Takes texts, each of which is one list of tokens. Those that were on their way are forgotten.
+    /// Takes texts, each of which is one list of tokens. Those in progress are forgotten.
     ///
     /// # Errors
     /// [`EngineError`] if a text has no tokens, more than the context holds, or one that the vocabulary does not have,

@@ -8,7 +8,7 @@ use capos_gguf::GgufError;
 /// The problem, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineError {
-    /// The container does not hold together.
+    /// The container is inconsistent.
     File(GgufError),
     /// An architecture that the engine does not know.
     Architecture {
@@ -20,7 +20,7 @@ pub enum EngineError {
         /// Its key.
         key: String,
     },
-    /// A metadata entry with a type or value that cannot be.
+    /// A metadata entry with an impossible type or value.
     Entry {
         /// Its key.
         key: String,
@@ -88,9 +88,9 @@ pub enum EngineError {
     },
     /// No token that may be next has a logit that is a number.
     NoLogits,
-    /// Tokens were asked of a model that makes none.
+    /// Tokens were requested from a model that makes none.
     WritesNothing,
-    /// A vector was asked of a model that makes none.
+    /// A vector was requested from a model that makes none.
     EmbedsNothing,
     /// The vector of a text contains NaN or infinity.
     NoVector,
@@ -102,7 +102,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// An entry with a type or value that cannot be.
+    /// An entry with an impossible type or value.
     pub(crate) fn entry(key: &str, why: impl Into<String>) -> Self {
         Self::Entry { key: key.to_string(), why: why.into() }
     }

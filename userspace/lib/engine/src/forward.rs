@@ -35,7 +35,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Room for nothing yet.
+    /// Empty room.
     pub fn new() -> Self {
         Self::default()
     }
@@ -128,7 +128,7 @@ impl Forward {
         }
     }
 
-    /// The first half of a layer's attention: queries of the state, and keys and values, which are put into the caches.
+    /// The first half of a layer's attention: queries of the state, and keys and values, which are added to the caches.
     /// `cached` is the layer's place in these, `first` that of the first token in the turns.
     pub(crate) fn project(
         &mut self,

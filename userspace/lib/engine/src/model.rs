@@ -94,9 +94,8 @@ impl<'a> Model<'a> {
         self.weights.head.is_some()
     }
 
-    /// How keys and values are kept if nothing else is asked for: as the kernels are quickest with. If the layers'
-    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all
-    /// else.
+    /// How keys and values are kept by default: as the kernels are fastest with. If the layers' weights are floating
+    /// point numbers, keys and values are too, since bytes would be far less precise than all else.
     pub fn cache_type(&self, kernels: &dyn Kernels) -> CacheType {
         let is_float = |layer: &Layer<'_>| {
             [&layer.query, &layer.key, &layer.value, &layer.output].iter().all(|linear| linear.matrix.kind().is_float())

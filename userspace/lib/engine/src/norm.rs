@@ -18,7 +18,7 @@ pub(crate) fn norm_in_place(values: &mut [f32], weights: &[f32], epsilon: f32) {
     }
 }
 
-/// Takes off the mean, scales to a variance of one, multiplies with weights and adds biases.
+/// Subtracts the mean, scales to a variance of one, multiplies with weights and adds biases.
 pub(crate) fn layer_norm_in_place(values: &mut [f32], norm: &LayerNorm, epsilon: f32) {
     let count = values.len().max(1) as f64;
     let mean = (values.iter().fold(0.0f64, |sum, value| sum + f64::from(*value)) / count) as f32;
@@ -30,7 +30,7 @@ pub(crate) fn layer_norm_in_place(values: &mut [f32], norm: &LayerNorm, epsilon:
 }
 
 fn scale_of(values: &[f32], epsilon: f32) -> f32 {
-    // Sixteen sums, so that several additions are under way at once.
+    // Sixteen sums, so that several additions are in flight at once.
     let mut sums = [0.0f32; 16];
     let chunks = values.chunks_exact(16);
     let rest = chunks.remainder().iter().fold(0.0f64, |sum, value| sum + f64::from(*value) * f64::from(*value));

@@ -45,7 +45,7 @@ impl<'m> Pace<'m> {
             u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(PASS).checked_div(elapsed).unwrap_or(0);
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
         // A small pass that was over in time says nothing about a large one. And one that was over sooner by chance
-        // must not make the next one far too long.
+        // must not make the next one much too long.
         if count >= self.tokens || elapsed > PASS {
             self.tokens = affordable.min(self.tokens.saturating_mul(2)).max(LEAST).min(self.most);
         }

@@ -55,7 +55,7 @@ pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + 
 /// Rows that are worth sharing with other threads, if each is done soon.
 const ROWS_SHARED: usize = 8;
 
-/// How many of `count` rows to put into a part: all, if they are few.
+/// How many of `count` rows make up a part: all, if they are few.
 pub(crate) fn rows_of_part(pool: &dyn Pool, count: usize) -> usize {
     match count < ROWS_SHARED {
         true => count.max(1),
@@ -63,7 +63,7 @@ pub(crate) fn rows_of_part(pool: &dyn Pool, count: usize) -> usize {
     }
 }
 
-/// How many of `count` things to put into a part, in multiples of `unit`.
+/// How many of `count` items make up a part, in multiples of `unit`.
 pub(crate) fn part_size(pool: &dyn Pool, count: usize, unit: usize) -> usize {
     let parts = match pool.threads() {
         0 | 1 => 1,

@@ -43,7 +43,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Refuses what cannot be meant.
+    /// Rejects impossible values.
     ///
     /// # Errors
     /// [`EngineError::Sampling`] with the setting.
@@ -140,7 +140,7 @@ fn largest(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
     candidates.reduce(|best, candidate| if candidate.weight > best.weight { candidate } else { best })
 }
 
-/// Writes the logits, with those of tokens that were there made less likely.
+/// Writes the logits, with those of recent tokens made less likely.
 fn penalise(logits: &[f32], penalty: f32, tokens: &[u32], penalised: &mut Vec<f32>) {
     penalised.clear();
     penalised.extend_from_slice(logits);
@@ -195,7 +195,7 @@ fn sum(candidates: &[Candidate]) -> f64 {
     candidates.iter().fold(0.0, |sum, candidate| sum + f64::from(candidate.weight))
 }
 
-/// Takes one by chance, each as often as its weight says.
+/// Takes one by chance, in proportion to its weight.
 fn draw(candidates: &[Candidate], random: &mut Pcg32) -> Option<u32> {
     // 53 bits, which is what a number of 64 bits can hold below one.
     let chance = (random.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);

@@ -65,7 +65,7 @@ pub(crate) struct HeadNorms {
     pub key: Vec<f32>,
 }
 
-/// A norm that takes off the mean, with biases.
+/// A norm that subtracts the mean, with biases.
 pub(crate) struct LayerNorm {
     pub weights: Vec<f32>,
     pub biases: Vec<f32>,
@@ -180,7 +180,7 @@ fn is_of_the_text(name: &str) -> bool {
     ["blk.", "output", "token_embd", "token_types", "position_embd", "rope"].iter().any(|part| name.starts_with(part))
 }
 
-/// Old files say what the rotary embedding turns by once more for each layer. It has to be what it is computed with.
+/// Old files have the rotary embedding's factors again in each layer. It has to be what it is computed with.
 fn check_frequencies(tensors: &Tensors<'_, '_>, config: &Config, name: &str) -> Result<(), EngineError> {
     let dimensions = config.rope.dimensions;
     let found = tensors.vector(name, dimensions / 2)?.unwrap_or_default();

@@ -19,7 +19,7 @@ use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 /// How much further from the reference vectors may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// The same if they decide which experts a token goes through.
+/// The same if they decide through which experts a token passes.
 const OF_EXPERTS: f64 = 1e-1;
 
 /// Most tokens of a piece.
@@ -155,7 +155,7 @@ fn vectors_are_the_same_to_the_last_bit_however_small_the_pieces_are() {
         for cache in [CacheType::F16, CacheType::Q8_0] {
             let mut encoder = Encoder::new(&model, machine, PIECE, Some(cache), None).unwrap();
             let whole = vectors(&mut encoder, &ids).unwrap();
-            // By this clock all takes long, and pieces are as small as can be.
+            // By this clock everything takes long, and pieces have the least size.
             let time = Cell::new(0);
             let clock = || {
                 time.set(time.get() + 1_000_000_000);

@@ -89,7 +89,7 @@ fn likeliest(model: &Model<'_>, machine: Machine<'_>, prompt: &[u32], count: usi
     tokens
 }
 
-/// Prompts that have beginnings in common, and more or less of their own.
+/// Prompts with common beginnings, and more or less different ends.
 fn prompts(expected: &[u32]) -> Vec<Vec<u32>> {
     let mut other = expected.to_vec();
     other[12] ^= 1;
@@ -204,7 +204,7 @@ fn a_conversation_that_goes_on_does_not_read_its_beginning_again() {
 
     let prompt = [&expected.ids[..], &first.tokens, &[9, 8, 7]].concat();
     let second = run_one(&mut generation, request(&prompt, 4), None);
-    // All but the last of the new tokens had gone through the model.
+    // All but the last of the new tokens had passed through the model.
     assert_eq!(second.usage(), Usage { prompt: 30, reused: 26, new: 4 });
     assert_eq!(second.progress, [(30, 30)]);
     assert_eq!(second.steps, 4);

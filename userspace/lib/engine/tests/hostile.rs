@@ -27,7 +27,7 @@ fn refused_file(file: &[u8]) -> String {
     }
 }
 
-/// A pass of some tokens, whatever comes of it.
+/// A pass of some tokens, whatever the result.
 fn try_out(file: &[u8]) -> Result<(), EngineError> {
     let model = Model::open(file, None)?;
     let machine = Machine { kernels: support::kernels().last().unwrap().to_owned(), pool: &Single };
@@ -48,7 +48,7 @@ fn the_file_is_run_as_it_is() {
 fn every_entry_and_tensor_that_is_needed_is_missed_by_name() {
     let parts = Parts::llama();
     for (key, _) in &parts.entries {
-        // Without a number of their own, there are as many heads of keys as of queries, which the shapes are not for.
+        // Without an entry for it, there are as many heads of keys as of queries, which the shapes do not fit.
         if key != "llama.attention.head_count_kv" {
             assert_eq!(refused(&Parts::llama().without(key)), format!("the metadata entry '{key}' is missing"));
         }
@@ -105,7 +105,7 @@ fn no_tensor_of_the_text_is_left_alone() {
     }
     let said = refused(&Parts::llama().with_tensor("blk.1.attn_q.weight", TensorType::F32, &[WIDTH]));
     assert!(said.contains("is of layer 1, and 'llama.block_count' says that there are 1;"), "{said}");
-    // Of the files that are compared with a reference, those of all architectures.
+    // Among the files that are compared with a reference, those of all architectures.
     for path in support::files(&folder()) {
         let file = fs::read(&path).unwrap();
         let header = Header::parse(&file, file.len() as u64).unwrap();
@@ -123,7 +123,7 @@ fn no_tensor_of_the_text_is_left_alone() {
     assert_eq!(Model::open(&file, None).unwrap().unused(), ["cls.weight", "mm.0.weight", "v.blk.0.attn_q.weight"]);
 }
 
-/// Old files have the frequencies of the rotary embedding in each layer once more.
+/// Old files have the frequencies of the rotary embedding in each layer again.
 #[test]
 fn frequencies_that_are_said_again_have_to_be_the_same() {
     let file = Parts::llama().file().unwrap();

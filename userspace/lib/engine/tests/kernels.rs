@@ -78,7 +78,7 @@ fn product(kernels: &dyn Kernels, matrix: &Tensor<'_>, activations: &Activations
     out
 }
 
-/// A set with each number of rows from which on it takes the way for many.
+/// A set with each number of rows from which it takes the path for many rows.
 fn ways(kernels: &'static dyn Kernels) -> Vec<&'static dyn Kernels> {
     let mut all: Vec<_> = MANY_FROM.into_iter().filter_map(|rows| kernels.many_from(rows)).collect();
     if all.is_empty() {
@@ -148,8 +148,8 @@ fn products_are_those_of_the_reference() {
     }
 }
 
-/// The way for few rows adds up each row's products in the same order however many rows there are, so that it can be taken
-/// for any number of them.
+/// The path for few rows adds up each row's products in the same order for any number of rows, so it can be taken for
+/// any number of them.
 #[test]
 fn few_rows_come_to_what_each_comes_to_alone() {
     let mut random = Random(13);
@@ -159,7 +159,7 @@ fn few_rows_come_to_what_each_comes_to_alone() {
         let bytes = matrix(&mut random, kind, rows, columns);
         let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
         for kernels in kernels().into_iter().filter_map(|kernels| kernels.many_from(*MANY_FROM.last().unwrap())) {
-            // Tiles of AMX are another way, whatever the number of rows that are many for AVX-512.
+            // Tiles of AMX are another path, whatever the number of rows that are many for AVX-512.
             for count in (1..=17).filter(|count| kernels.layout(ours, *count) != Some(Layout::Sixteen)) {
                 let mut together = activations(&mut random, &Scalar, count, columns);
                 together.prepare(ours, kernels, &Single);
@@ -490,7 +490,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
             let mut numbers = |count: usize| (0..count).map(|_| random.number()).collect::<Vec<f32>>();
             let (vectors, mut weights, before) =
                 (numbers(heads * length), numbers(heads * count), numbers(heads * length));
-            // One that counts for all of it, as attention may have, and a head that gives nothing.
+            // One that has all the weight, as attention may, and a head that contributes nothing.
             weights[0] = 100.0;
             weights[(heads - 1) * count..].fill(0.0);
             let run = |kernels: &dyn Kernels, vectors: &[f32], weights: &[f32]| {

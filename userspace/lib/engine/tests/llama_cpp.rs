@@ -71,7 +71,7 @@ fn check(kernels: &'static dyn Kernels) {
             let mean = logarithms.iter().sum::<f64>() / count;
             let variance = logarithms.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
             let error = (variance / count + OF_ONE_DRAW.powi(2)).sqrt();
-            // As they are kept if nothing else is asked for, keys and values as bytes are no farther than this either.
+            // Keys and values as bytes, kept by default, are no farther than this either.
             assert!(mean.exp() <= MOST, "{name} with {}, {way}: {:.3} times", kernels.name(), mean.exp());
             assert!(
                 mean <= STANDARD_ERRORS * error,

@@ -11,7 +11,7 @@ use support::{files, folder, kernels};
 const LOAD: Load = Load { prefill: 128, sequences: 4, threads: 1 };
 
 /// Models of every architecture and type of tensors, each set of kernels: prompts of growing length are read, and several
-/// tokens' logits asked for at once.
+/// tokens' logits requested at once.
 #[test]
 fn a07_no_model_takes_more_than_its_shape_says() {
     let mut least = f64::MAX;

@@ -74,7 +74,7 @@ fn repeated_tokens_become_less_likely_once() {
     mask.copy_from(&[0b1100]);
     assert_eq!(sample(penalty, &logits, Some(&mask), &[]), Some(2));
     assert_eq!(sample(penalty, &logits, Some(&mask), &[2, 2, 2]), Some(3));
-    // One that was there long ago, and one that the model does not have.
+    // One that occurred long ago, and one that the model does not have.
     let long_ago = [&[0][..], &[9; 64]].concat();
     assert_eq!(sample(penalty, &logits, None, &long_ago), Some(0));
     assert_eq!(sample(penalty, &logits, None, &long_ago[..64]), Some(1));
@@ -110,7 +110,7 @@ fn settings_that_cannot_be_meant_are_refused() {
     assert!(refused(Sampling { temperature: f32::NAN, ..RANDOM }).contains("temperature is NaN"));
 }
 
-/// Any number, those that are none among them.
+/// Any number, NaN included.
 fn any_logit() -> impl Strategy<Value = f32> {
     prop_oneof![8 => -20.0f32..20.0, 1 => any::<f32>(), 1 => Just(0.5f32)]
 }

@@ -12,7 +12,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub fn new(bytes: &'a [u8], file_size: u64) -> Self {
-        // Bytes past the file's end are none of the file's.
+        // Bytes past the file's end do not belong to the file.
         let within = usize::try_from(file_size).unwrap_or(usize::MAX).min(bytes.len());
         Self { bytes: bytes.get(..within).unwrap_or(bytes), at: 0, file_size }
     }

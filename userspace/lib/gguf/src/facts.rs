@@ -26,9 +26,9 @@ pub struct Facts<'a> {
     /// The kind of quantisation as engines call it, such as `Q4_K_M`: by `general.file_type`,
     /// or else the type that most bytes of tensor data are of.
     pub quantisation: &'static str,
-    /// `tokenizer.chat_template`, if it says something.
+    /// `tokenizer.chat_template`, if not empty.
     pub chat_template: Option<&'a str>,
-    /// `tokenizer.chat_template.tool_use`, if it says something: the separate template for tools.
+    /// `tokenizer.chat_template.tool_use`, if not empty: the separate template for tools.
     pub tool_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.
     pub vocabulary: u64,

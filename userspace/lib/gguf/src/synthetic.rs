@@ -16,7 +16,7 @@ const VOCABULARY: u64 = 3 + 256;
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
-/// A size for which there is no file.
+/// A size for which no file is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntheticError {
     /// Too small for the metadata and one layer of the smallest model.
@@ -44,7 +44,7 @@ impl core::error::Error for SyntheticError {}
 
 /// A model file of the architecture `llama`, or `qwen3moe` if it has experts. It has all tensors of one, at sizes that
 /// fit the file's, filled with small numbers that depend on a seed only. One tensor more, which engines do not know,
-/// fills the file to the exact size. The model says nothing sensible.
+/// fills the file to the exact size. The model is meaningless.
 pub struct Synthetic {
     header: Vec<u8>,
     /// Start, length and type of each tensor, in bytes from the start of the tensor data.
@@ -74,7 +74,7 @@ const HEAD: u64 = 64;
 const EXPERTS_USED: u64 = 8;
 
 impl Shape {
-    /// Few large layers, as real models of the size have; the rest of the file is filled up.
+    /// Few large layers, as real models of the size have; a filler takes the rest of the file.
     fn for_size(size: u64) -> Self {
         // Bytes of a layer: attention 4 e², feed forward 3 e f with f = 3 e, at 34/32 bytes each.
         let embedding = match size {
@@ -90,7 +90,7 @@ impl Shape {
         Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts: 0, keys: embedding, head: HEAD }
     }
 
-    /// Layers of 128 small experts, of which a token reads few.
+    /// Layers of 128 small experts; a token reads a few.
     fn of_experts(size: u64) -> Self {
         let (embedding, feed_forward, experts) = (512u64, 512u64, 128u64);
         // Three matrices of each expert, at 34/32 bytes a number.
@@ -113,7 +113,7 @@ impl Shape {
         if self.experts == 0 { "llama" } else { "qwen3moe" }
     }
 
-    /// Writes the numbers as a file says them.
+    /// Writes the numbers in a file's form.
     fn describe(&self, writer: &mut Writer) {
         let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
         let mut entry = |key: &str, value| writer.entry(&format!("{}.{key}", self.architecture()), value);
@@ -164,8 +164,7 @@ impl Synthetic {
         Self::planned(Shape::of_experts(size), size, seed, &[])
     }
 
-    /// A model of which a conversation takes much memory: keys and values of each token are large compared with its
-    /// weights.
+    /// A model whose conversations take much memory: keys and values of each token are large compared with its weights.
     ///
     /// # Errors
     /// As [`Synthetic::new`].
@@ -240,7 +239,7 @@ impl Synthetic {
 }
 
 /// A small llama model of one layer, for tests: with the vocabulary of another file, this chat template or else that
-/// file's, and small numbers that depend on a seed only. It says nothing sensible.
+/// file's, and small numbers that depend on a seed only. It is meaningless.
 ///
 /// # Errors
 /// [`GgufError::Tensor`] if the vocabulary has more tokens than a tensor can have rows.

@@ -220,7 +220,7 @@ impl<'a> Array<'a> {
         })?;
         let what = "an array";
         let length = cursor.count("an array's length", limits::METADATA_BYTES)?;
-        // Asked first, so that a length that cannot be true costs nothing.
+        // Checked first, so that an impossible length costs nothing.
         cursor.must_exist(length.saturating_mul(kind.least()), what)?;
         let mut rest = *cursor;
         let mut utf8 = true;

@@ -64,7 +64,7 @@ impl Writer {
     /// many bytes it has.
     ///
     /// # Errors
-    /// [`GgufError::Tensor`] for shapes that cannot be.
+    /// [`GgufError::Tensor`] for impossible shapes.
     pub fn tensor(&mut self, name: &str, kind: TensorType, dimensions: &[u64]) -> Result<(u64, u64), GgufError> {
         let why = "is further away than an offset can express";
         let too_far = || GgufError::Tensor { name: name.to_string(), why };

@@ -1,4 +1,4 @@
-//! Reading what was written, and refusing what does not hold together.
+//! Reading written files, and rejecting inconsistent ones.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -252,7 +252,7 @@ fn synthetic_numbers_are_finite() {
             "Q8_0" => bytes.chunks(34).map(|b| u16::from_le_bytes([b[0], b[1]])).collect(),
             _ => continue,
         };
-        // Far from infinities (exponent 31), and not all alike.
+        // Not near infinity (exponent 31), and not all alike.
         assert!(exponents.iter().all(|half| (half >> 10) & 31 < 15), "{}", tensor.name());
         assert!(exponents.iter().any(|half| *half != exponents[0]), "{}", tensor.name());
     }

@@ -1,5 +1,5 @@
-//! Every model file of the repository, and the trained ones where `make trained-models` has fetched them, read by this crate
-//! and by the crate `gguf-rs`: the same metadata, the same tensors at the same places.
+//! Every model file of the repository, and the trained ones if `make trained-models` has fetched them. This crate and
+//! the crate `gguf-rs` read the same metadata, and the same tensors at the same places.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -13,7 +13,7 @@ use gguf_rs::get_gguf_container_array_size;
 /// Below the source folder.
 const FOLDERS: [&str; 3] = ["tests", "iso_root/boot/models", "target/models"];
 
-/// Types of which `gguf-rs` 0.1.8 has a wrong size: it takes every type from number 10 on for one with blocks of 256 values,
+/// Types with a wrong size in `gguf-rs` 0.1.8. It takes every type from number 10 on for one with blocks of 256 values,
 /// while whole numbers and BF16 have no blocks and IQ4_NL has blocks of 32.
 const SIZED_WRONGLY: [&str; 3] = ["BF16", "I8", "IQ4_NL"];
 

@@ -2,8 +2,8 @@
 //!
 //! Text stays free. After the mark of a call, only a continuation of a call can follow: the name of a tool of this
 //! turn, and arguments that conform to its schema. The same is so from the arguments on of a call that has no mark
-//! ([`capos_chat::unmarked`]). If the answer itself has a schema, it is a call with its mark or keeps to that.
-//! [`crate::line_grammar`] does so for the form that is no JSON.
+//! ([`capos_chat::unmarked`]). If the answer itself has a schema, it is a call with its mark or conforms to that. For
+//! the form without JSON, [`crate::line_grammar`] does so.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ pub struct Grammars {
     factory: ParserFactory,
     /// How each mark of each form is written in a grammar: as a token or as text.
     marks: Vec<(&'static str, String)>,
-    /// For the form that is no JSON.
+    /// For the form without JSON.
     lines: Option<Arc<LineTokens>>,
 }
 
@@ -135,7 +135,7 @@ impl Grammars {
         objects(matcher, tools.iter().map(|tool| Loose { tool: tool.name.clone(), why: why.into() }).collect())
     }
 
-    /// A tool, held as closely as can be by itself. Constraints that cannot be enforced are reported.
+    /// A tool, constrained as closely as possible on its own. Constraints that cannot be enforced are reported.
     fn held<'t>(&self, form: CallForm, tool: &'t Tool, loose: &mut Vec<Loose>) -> HeldTool<'t> {
         let try_to = |closeness| {
             let held = HeldTool::new(tool, closeness)?;
@@ -162,7 +162,7 @@ impl Grammars {
         let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
             Some(why) => Err(in_short(&why)),
-            // Schemas that contradict themselves show when the first token is asked for.
+            // Schemas that contradict themselves are detected when the first token is requested.
             None => matcher.compute_mask().map(|_| matcher).map_err(|error| in_short(&error.to_string())),
         }
     }
@@ -264,7 +264,7 @@ struct Calls {
     unmarked: Option<String>,
 }
 
-/// The rules of text that is no call. `unmarked` is the pattern of the beginning of one without a mark.
+/// The rules of text that is not a call. `unmarked` is the pattern of the beginning of one without a mark.
 fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
     let or_unmarked = unmarked.map_or(String::new(), |pattern| format!(" & ~/{pattern}{any}*/"));
@@ -361,7 +361,7 @@ enum Held {
 }
 
 impl Grammar {
-    /// The tools whose calls are held less closely than their schemas ask.
+    /// The tools whose calls are constrained less than their schemas ask.
     pub fn loose(&self) -> &[Loose] {
         &self.loose
     }

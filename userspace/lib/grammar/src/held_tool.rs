@@ -11,13 +11,13 @@ const LEAST: i64 = i64::MIN + 1024;
 /// How closely calls of a tool are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closeness {
-    /// To all that the tool's schema asks for.
+    /// To everything in the tool's schema.
     Schema,
     /// To the part that the library can enforce.
     Parts,
 }
 
-/// A tool, with the schema that its arguments are held to.
+/// A tool, with the schema that constrains its arguments.
 pub struct HeldTool<'t> {
     pub name: &'t str,
     arguments: Normal,
@@ -25,7 +25,7 @@ pub struct HeldTool<'t> {
 }
 
 impl<'t> HeldTool<'t> {
-    /// Held as closely as that. Fails if the schema cannot be read; says why.
+    /// Held as closely as that. Errors Why the schema cannot be read.
     pub fn new(tool: &'t Tool, closeness: Closeness) -> Result<Self, String> {
         let unresolved = match closeness {
             Closeness::Schema => Unresolved::Refuse,
@@ -35,7 +35,7 @@ impl<'t> HeldTool<'t> {
         Ok(Self { name: &tool.name, arguments: countable(normal), closeness })
     }
 
-    /// Held to some object.
+    /// Constrained to some object.
     pub fn loose(tool: &'t Tool) -> Self {
         let any = Normal { schema: Value::Bool(true), definitions: Map::new() };
         Self { name: &tool.name, arguments: any, closeness: Closeness::Schema }
@@ -87,7 +87,7 @@ impl<'t> HeldTool<'t> {
     }
 }
 
-/// The schema of an answer; why it cannot be held to.
+/// The schema of an answer; why it cannot be enforced.
 pub fn answer_schema(schema: &Value) -> Result<Value, String> {
     let normal = normalise(schema, Unresolved::Refuse).map_err(|why| format!("the answer's schema {why}"))?;
     let Normal { schema, definitions } = countable(normal);

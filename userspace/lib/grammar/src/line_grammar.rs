@@ -154,7 +154,7 @@ enum Then {
     Arguments(usize),
     Text,
     String(Next),
-    /// The rest of a number that begins so.
+    /// The rest of a number after this beginning.
     Number {
         first: char,
         whole: bool,
@@ -428,7 +428,7 @@ fn choice(branches: Vec<Branch>) -> Place {
     Place::Choice { branches, taken: 0, may_end: false }
 }
 
-/// Whether a character can follow what there is of a number.
+/// Whether a character can follow the number so far.
 fn may_follow(number: &str, character: char, whole: bool) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number);
     let last_room = number.len().saturating_add(1) >= NUMBER_CHARACTERS;

@@ -47,7 +47,7 @@ impl Said {
         }
     }
 
-    /// Where something begins that can be said again.
+    /// Where a repeatable string begins.
     fn starts(&self) -> impl Iterator<Item = usize> {
         self.borders.iter().enumerate().filter(|(_, border)| **border).map(|(at, _)| at)
     }
@@ -107,7 +107,7 @@ fn pieces(
     pieces
 }
 
-/// A string that repeats what was said, or joins two such with a slash; or is empty, or a dot.
+/// A string that repeats the conversation, or joins two parts of it with a slash; or is empty, or a dot.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     said: Arc<Said>,

@@ -24,7 +24,7 @@ pub struct Assistant<'m> {
 /// An answer that is being made.
 struct Answer<'m> {
     reader: AnswerReader<'m>,
-    /// Looks for repetition in its text, if it is to end then.
+    /// Checks for repetition in its text, if it then has to end.
     repetition: Option<Repetition>,
     /// Whether it has ended for that.
     endless: bool,
@@ -76,8 +76,8 @@ impl<'m> Assistant<'m> {
     /// The constraints of an answer.
     fn grammar(&self, request: &Request, prompt: &Prompt) -> Result<Option<capos_grammar::Grammar>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
-        // An answer of the built-in model has a form without calls, too. Others are free if there are no tools, and no
-        // grammar is made for nothing.
+        // An answer of the built-in model has a form without calls, too. Others are free if there are no tools, and
+        // then no grammar is made.
         let has_form = |form: &CallForm| *form == CallForm::Lines || !request.tools.is_empty();
         let form = model.form().filter(|form| request.grammar != Grammar::Free && has_form(form));
         if form.is_none() && schema.is_none() {
@@ -104,7 +104,7 @@ impl<'m> Assistant<'m> {
         self.generation.requests()
     }
 
-    /// Forgets what is kept of requests that have ended, and gives back its memory.
+    /// Forgets the kept data of ended requests, and frees their memory.
     pub fn forget(&mut self) {
         self.generation.forget();
     }

@@ -15,7 +15,7 @@ const LEAST_BYTES: usize = 1 << 10;
 /// Most bytes of a text: a text is turned into tokens in one piece.
 const MOST_BYTES: usize = 64 << 10;
 
-/// A request on its way.
+/// A request in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EmbeddingId(u64);
 
@@ -43,7 +43,7 @@ struct Request {
     /// The tokens of those that are not done.
     tokens: VecDeque<Vec<u32>>,
     vectors: Vec<Vec<f32>>,
-    /// Whether some of its texts are on their way through the model.
+    /// Whether some of its texts are in progress.
     begun: bool,
 }
 

@@ -6,7 +6,7 @@ use capos_tokenizer::Tokenizer;
 
 use crate::InferenceError;
 
-/// A model file, ready to embed texts: an embedder, or a language model, of which that needs no template. It stays where
+/// A model file, ready to embed texts: an embedder, or a language model, which then needs no template. It stays where
 /// it is; only small parts are copied.
 pub struct EmbeddingModel<'f> {
     model: Model<'f>,

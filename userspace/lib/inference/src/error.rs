@@ -10,7 +10,7 @@ use capos_tokenizer::TokenizerError;
 /// Errors of a model file or a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InferenceError {
-    /// The file does not hold together.
+    /// The file is inconsistent.
     File(GgufError),
     /// The model cannot be run, or the request was more than it can take.
     Engine(EngineError),
@@ -25,7 +25,7 @@ pub enum InferenceError {
         /// Tokens that the context holds.
         context: usize,
     },
-    /// A text that is to be embedded has more bytes than are looked at.
+    /// A text to embed has more bytes than are read.
     TextBytes {
         /// Its place among the texts, from 1 on.
         place: usize,
@@ -34,7 +34,7 @@ pub enum InferenceError {
         /// Most that are accepted.
         most: usize,
     },
-    /// A text that is to be embedded does not fit into the context, or is of no tokens.
+    /// A text to embed does not fit into the context, or has no tokens.
     TextTokens {
         /// Its place among the texts, from 1 on.
         place: usize,

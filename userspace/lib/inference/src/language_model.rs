@@ -16,7 +16,7 @@ pub struct LanguageModel<'f> {
     tokenizer: Tokenizer,
     format: ChatFormat,
     sampling: Sampling,
-    /// Made when the first answer is held to one: of large vocabularies that takes a while.
+    /// Made when the first answer is constrained to one: for large vocabularies that takes a while.
     grammars: OnceLock<Result<Grammars, ChatError>>,
 }
 
@@ -80,7 +80,7 @@ impl<'f> LanguageModel<'f> {
     }
 }
 
-/// How tokens are chosen if a file has its way.
+/// The file's own setting for choosing tokens.
 fn sampling(header: &Header<'_>) -> Sampling {
     let number = |key: &str, default: f32| {
         let found = header.get(&format!("general.sampling.{key}")).and_then(|value| value.as_f64());

@@ -1,9 +1,9 @@
-//! The whole way from a conversation to an answer, over one model file.
+//! The whole path from a conversation to an answer, over one model file.
 //!
 //! [`LanguageModel::open`] makes a file ready: the model, its tokenizer, its chat template, the form of its calls. An
 //! [`Assistant`] answers conversations with it, several at once: [`Assistant::request`] takes one, and each
-//! [`Assistant::step`] is a bounded piece of work that returns its results. In the same way an [`Embedder`] makes
-//! vectors of texts, of an [`EmbeddingModel`] or a [`LanguageModel`]. Files, clocks and threads are the caller's.
+//! [`Assistant::step`] is a bounded piece of work that returns its results. Likewise, an [`Embedder`] computes vectors
+//! of texts, with an [`EmbeddingModel`] or a [`LanguageModel`]. Files, clocks and threads are the caller's.
 //!
 //! ```no_run
 //! use capos_chat::{Delta, Message, Role};

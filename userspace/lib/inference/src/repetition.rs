@@ -5,10 +5,10 @@ const BLOCK: usize = 64;
 /// An answer ends after this many tokens that only repeat earlier ones.
 const MOST: usize = 192;
 
-/// Looks for a block of tokens that is repeated without end.
+/// Checks for a block of tokens that is repeated without end.
 ///
-/// A small model that has lost its way says the same words until its limit. A person has seen that after a few rounds,
-/// and repeated text makes the model repeat it again, so nothing else will follow.
+/// A small model that repeats itself continues until its limit. A person has seen that after a few rounds, and repeated
+/// text makes the model repeat it again, so nothing else will follow.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     /// The newest tokens, in the order of their numbers from `next` on.
@@ -54,7 +54,7 @@ mod tests {
         tokens.into_iter().position(|token| repetition.push(token)).map(|at| at.saturating_add(1))
     }
 
-    /// Tokens of which none repeats another soon.
+    /// Tokens without early repetition.
     fn counting(from: u32, count: u32) -> impl Iterator<Item = u32> {
         (from..).take(usize::try_from(count).unwrap())
     }
@@ -64,7 +64,7 @@ mod tests {
         for length in [1, 2, 7, 63, 64] {
             let block: Vec<u32> = counting(0, length).collect();
             let rounds = block.iter().copied().cycle().take(1000);
-            // The first block is new, and so is what was said before it.
+            // The first block is new, and so is the text before it.
             assert_eq!(ends(rounds.clone()), Some(192 + length as usize), "{length}");
             assert_eq!(ends(counting(500, 300).chain(rounds)), Some(300 + 192 + length as usize), "{length}");
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::InferenceError;
 
-/// A conversation that is to be answered.
+/// A conversation to answer.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The conversation.
@@ -16,7 +16,7 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// Most tokens of the answer; as many as fit if none is named.
     pub limit: Option<usize>,
-    /// How tokens are chosen; as the file says if it is not named, and the likeliest each time if that says nothing.
+    /// How tokens are chosen; the file's setting if absent, and the likeliest each time if the file has none.
     pub sampling: Option<Sampling>,
     /// Texts before which the answer ends.
     pub stop_sequences: Vec<String>,
@@ -83,7 +83,7 @@ pub enum Reason {
     Stop,
     /// The model ended it, and there are calls in it.
     ToolCalls,
-    /// There were as many tokens as were asked for, or as fit.
+    /// The requested number of tokens, or as many as fit, were generated.
     Length,
     /// It was cancelled.
     Cancelled,

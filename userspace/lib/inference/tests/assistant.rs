@@ -242,7 +242,7 @@ fn the_oldest_turns_of_a_long_conversation_are_left_out() {
     assert!(error.to_string().contains("say less or offer fewer tools"));
 }
 
-/// A file that says nothing of conversations is shown a transcript, and its answer ends where the next would speak.
+/// A file without a template gets a transcript, and its answer ends where the next speaker would begin.
 #[test]
 fn a_file_without_a_template_goes_on_with_a_transcript() {
     let file = file("");
@@ -258,7 +258,7 @@ fn a_file_without_a_template_goes_on_with_a_transcript() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever a conversation holds, there is an answer or words that say why there is none.
+    /// Whatever a conversation holds, there is an answer or a message that says why there is none.
     #[test]
     fn any_conversation_is_answered_or_refused(
         messages in prop::collection::vec((0usize..4, "(<\\|im_end\\|>|<tool_call>|\\{|\\}|\"|ü|\u{2bd2}|\0|a ){0,9}"), 0..5),
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// An answer that can be nothing but a text, or a call with a text, that says the same three hundred times.
+/// An answer that can be nothing but a text, or a call with a text, that repeats the same three hundred times.
 fn endless(call: bool, end_repetition: bool) -> Answer {
     let file = hermes();
     let model = LanguageModel::open(&file, Some(2000)).unwrap();

@@ -36,7 +36,7 @@ fn one(embedder: &mut Embedder<'_>, texts: &[&str]) -> Vectors {
     run(embedder).remove(0).1
 }
 
-/// Texts go the whole way: the reference has its own tokens of them, and its own numbers.
+/// Texts take the whole path: the reference has its own tokens of them, and its own numbers.
 #[test]
 fn b03_vectors_of_texts_are_those_of_the_reference() {
     for name in ["bert", "bert-f32", "nomic-bert"] {

@@ -136,8 +136,8 @@ fn harmless_oddities_change_nothing() {
     assert_eq!(said(&second), Ok(expected), "all of them, in version 2");
 }
 
-/// Tensors of models for other things than texts are left alone, of whatever type they are, and so are numbers that are
-/// written as a list with the same for every layer.
+/// Tensors of models for other things than texts are ignored, of whatever type they are, and so are numbers that are
+/// written as a list with the same value for every layer.
 #[test]
 fn what_the_model_has_no_part_for_is_left_alone() {
     let expected = said(&plain()).unwrap();

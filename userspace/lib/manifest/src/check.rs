@@ -389,7 +389,7 @@ impl Checker<'_> {
             .map_err(|_| self.error(there, "the service provides more interfaces than badges can distinguish"))
     }
 
-    /// Whether the read-only form of a directory is meant.
+    /// Whether it is the read-only form of a directory.
     pub(crate) fn read_only(&self, there: &str, grant: &text::Grant, name: &str) -> Result<bool> {
         let read_only = grant.read_only.unwrap_or_default();
         if read_only && name != DIRECTORY {
@@ -497,8 +497,8 @@ impl Checker<'_> {
         };
         let is_boot: BTreeMap<String, bool> =
             services.iter().map(|service| (service.name.clone(), service.program.starts_with("boot:"))).collect();
-        if let Some(way) = capos_service_graph::circle(&services) {
-            return Err(self.error("service", GraphError::Circle(way).to_string()));
+        if let Some(way) = capos_service_graph::cycle(&services) {
+            return Err(self.error("service", GraphError::Cycle(way).to_string()));
         }
         let (mut open, mut out): (Vec<Service>, Vec<Service>) = (services, Vec::new());
         while !open.is_empty() {

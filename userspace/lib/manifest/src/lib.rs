@@ -2,8 +2,8 @@
 //!
 //! The manifest says which processes the first process starts, their capabilities, and the services
 //! that each may call. It is checked as a whole before anything is built: names, interfaces,
-//! hardware that two services would share, circles. Errors name the file, the place, and what to
-//! do.
+//! hardware that two services would share, dependency cycles. Errors name the file, the place, and
+//! what to do.
 #![forbid(unsafe_code)]
 
 mod check;

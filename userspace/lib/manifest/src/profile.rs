@@ -117,7 +117,7 @@ impl Checker<'_> {
             .collect())
     }
 
-    /// Gives the issuer of sessions what it hands on, each as `SERVICE.INTERFACE`.
+    /// Gives the issuer of sessions the capabilities that it passes on, each as `SERVICE.INTERFACE`.
     pub(crate) fn hand_on(&mut self, index: usize, process: &Process, service: &mut Service, held: Held) -> Result<()> {
         for (from, there) in held {
             if service.grants.iter().any(|grant| grant.name == from) {

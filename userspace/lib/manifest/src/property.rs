@@ -75,7 +75,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// A held capability, and the services that are called on the way to it.
+/// A held capability, and the services that are called on the path to it.
 struct Reached {
     held: Held,
     through: Vec<String>,

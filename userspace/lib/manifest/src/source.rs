@@ -1,4 +1,4 @@
-//! Capabilities that the first process passes on by itself.
+//! Capabilities that the first process passes on itself.
 
 use capos_abi::Rights;
 

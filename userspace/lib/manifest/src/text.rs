@@ -29,7 +29,7 @@ pub struct Document {
 
 impl Document {
     /// Puts a later document over this one: its processes and properties come besides, its profiles and its medium take
-    /// the place of those that are there. Properties stay about the processes that there were before.
+    /// the place of those that are there. Properties stay about the earlier processes.
     pub fn add(&mut self, later: Self) {
         let names: Vec<String> = self.service.iter().chain(&self.program).map(|process| process.name.clone()).collect();
         for property in &mut self.property {

@@ -11,7 +11,7 @@ pub fn profile_tools(profile: &SessionProfile) -> Vec<ToolDescriptor> {
     profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect()
 }
 
-/// The tools that one grant brings.
+/// The tools of one grant.
 pub(crate) fn grant_tools(grant: &SessionGrant, modes: &[CategoryMode]) -> Vec<ToolDescriptor> {
     let offered = interface(grant.interface).into_iter().flat_map(|found| found.offered(grant.read_only));
     let tool = |(_, mut tool): (_, ToolDescriptor)| {

@@ -126,7 +126,7 @@ fn circles_are_refused_with_their_way() {
     );
     let text = text.replace("program = \"/bin/shell\"", "program = \"/bin/shell\"\nprovides = [\"Greeter\"]");
     let error = refused(&text);
-    assert!(error.contains("in a circle"), "{error}");
+    assert!(error.contains("in a cycle"), "{error}");
     assert!(error.contains("log -> shell"), "{error}");
 }
 
@@ -159,7 +159,7 @@ fn a_profile_says_what_its_sessions_hold() {
     assert_eq!(operator.grants[1].rights, capos_abi::Rights::CALL.0);
     assert!(guest.grants[0].read_only && !operator.grants[0].read_only);
     assert!(anonymous.grants.is_empty());
-    // The broker holds each once, to hand on, and the services know it as a client.
+    // The broker holds each once, to pass on, and the services know it as a client.
     let broker = manifest.services.iter().find(|service| service.name == "broker").unwrap();
     let held: Vec<&str> = broker.grants.iter().map(|grant| grant.name.as_str()).collect();
     assert_eq!(held, ["disk.Directory", "log.LogReader"]);
@@ -179,7 +179,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
     assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
     assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
-    // Methods that the read-only form rejects are no tools.
+    // Methods that the read-only form rejects are not tools.
     assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
     assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");

@@ -46,8 +46,8 @@ impl Samples {
     }
 }
 
-/// Arithmetic that keeps one processor busy and touches no memory: `steps` steps, each of which depends on the one
-/// before. The result is known only by doing them all.
+/// Arithmetic that keeps one processor busy and touches no memory: `steps` steps, where each depends on the one before.
+/// The result is known only by doing them all.
 #[inline(never)]
 #[must_use]
 pub fn compute(steps: u64) -> u64 {

@@ -26,9 +26,9 @@ pub const SCRIPTED: (&str, &str) = (KEY, "scripted");
 /// The backend of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// The engine computes what is said from the file's weights.
+    /// The engine computes text from the file's weights.
     Engine,
-    /// The engine computes vectors of texts from the file's weights, and nothing is said.
+    /// The engine computes vectors of texts from the file's weights, and no text.
     Embedder,
     /// The answers come from a script next to the model; the weights are mapped, and compute nothing.
     Scripted,
@@ -39,9 +39,9 @@ pub enum Backend {
 /// Why no backend can serve a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BackendError {
-    /// It asks for a backend that there is not.
+    /// It asks for a backend that does not exist.
     Unknown(String),
-    /// It is to be a handbook and is none.
+    /// It claims to be a handbook and is not one.
     Handbook(FileError),
     /// The engine does not run models of its architecture.
     Engine(EngineError),

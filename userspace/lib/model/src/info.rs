@@ -67,7 +67,7 @@ pub fn output_tokens(info: &ModelInfo, per_call: u32) -> u32 {
     }
 }
 
-/// Whether a model can be talked to: there is nothing to say to one that only embeds texts.
+/// Whether a model can be talked to: one that only embeds texts cannot.
 #[must_use]
 pub fn writes(info: &ModelInfo) -> bool {
     info.backend != LOCAL_EMBEDDER

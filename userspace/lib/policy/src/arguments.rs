@@ -14,7 +14,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 /// else. The last of several members with one name counts.
 ///
 /// # Errors
-/// It is no JSON object.
+/// It is not a JSON object.
 pub(crate) fn texts(
     text: &str,
     is_wanted: impl Fn(&str) -> bool,

@@ -7,7 +7,7 @@ use capos_schema::models::BackendPolicy;
 
 use crate::is_remote;
 
-/// Whether a policy can be put in force.
+/// Whether a policy can be enforced.
 ///
 /// # Errors
 /// The reason why not.

@@ -80,7 +80,7 @@ impl Budgets {
     /// Counts tokens, which have been used whatever the answer, and returns how many remain. `tokens` of 0 only asks.
     ///
     /// # Errors
-    /// The budget that is used up now: nothing more may be asked of a model.
+    /// The budget that is used up now: no further request to a model is permitted.
     pub fn charge(
         &mut self,
         (session, session_limit): (&str, u64),
@@ -138,7 +138,7 @@ impl Budgets {
         self.principals.iter().map(|(name, used)| (name.as_str(), *used))
     }
 
-    /// Takes up what a principal had used before a restart.
+    /// Adds a principal's usage from before a restart.
     pub fn restore(&mut self, principal: &str, used: Used) {
         self.principals.insert(String::from(principal), used);
     }

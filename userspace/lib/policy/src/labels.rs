@@ -46,7 +46,7 @@ pub fn class_below(low: &str, high: &str) -> bool {
     else {
         return false;
     };
-    // A secret that is redacted is no secret in part, so this holds for personal data alone.
+    // A redacted secret is still secret, so this holds for personal data alone.
     let redacted = low_family == "pii" && low_kind == "redacted";
     low_family == high_family && (high_kind == "*" || redacted)
 }
@@ -91,7 +91,7 @@ pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
     if one == Provenance::Untrusted { one } else { other }
 }
 
-/// The most confidential label that may leave by each way. Data that stay on this machine are not checked here.
+/// The most confidential label that may leave by each path. Data that stay on this machine are not checked here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// By an outbound tool.

@@ -7,7 +7,7 @@ use capos_schema::authority::ToolQuestion;
 
 use crate::binding::ExactCall;
 
-/// The result of a step-up: it is good for one tool, arguments, conversation, turn and call, until it expires or is
+/// The result of a step-up: it is valid for one tool, arguments, conversation, turn and call, until it expires or is
 /// used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -51,17 +51,17 @@ impl fmt::Display for LeaseError {
 
 impl core::error::Error for LeaseError {}
 
-/// How long a lease is good if nothing else is said: 60 seconds.
+/// How long a lease is valid by default: 60 seconds.
 const STANDARD: u64 = 60 * 1_000_000_000;
 
 impl Lease {
-    /// A lease for the call asked about, good for 60 seconds.
+    /// A lease for the call in question, valid for 60 seconds.
     #[must_use]
     pub fn new(session: &str, question: &ToolQuestion, now: u64) -> Self {
         Self::until(session, question, now.saturating_add(STANDARD))
     }
 
-    /// A lease for the call asked about, good before `expires`.
+    /// A lease for the call in question, valid before `expires`.
     #[must_use]
     pub fn until(session: &str, question: &ToolQuestion, expires: u64) -> Self {
         Self {

@@ -89,7 +89,7 @@ impl fmt::Display for Passphrase {
     }
 }
 
-/// Says nothing that would help a guesser who reads a log.
+/// Reveals nothing that would help a guesser who reads a log.
 impl fmt::Debug for Passphrase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Passphrase").field("iterations", &self.iterations).finish_non_exhaustive()

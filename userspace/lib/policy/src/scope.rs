@@ -22,8 +22,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whether arguments, the JSON text of an object, are in scope. An argument that a rule names and that is left out
-    /// is not looked at; one that is no text is out of scope.
+    /// Whether arguments, the JSON text of an object, are in scope. An argument that a rule names and that is absent is
+    /// not checked; one that is not text is out of scope.
     ///
     /// # Errors
     /// What is out of scope.

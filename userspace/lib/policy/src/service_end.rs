@@ -20,7 +20,7 @@ pub struct ServiceEnds(BTreeMap<String, ServiceEnd>);
 /// The consequences of the end of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// No session may bring it about; why.
+    /// No session may cause it; the reason.
     Refused(String),
     /// Something is lost by it, or that is unknown: it needs the permission of a destructive call. The text for the
     /// person.

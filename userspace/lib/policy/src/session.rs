@@ -234,8 +234,8 @@ impl SessionPolicy {
     }
 
     /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: the
-    /// conditions may have changed between the question and its answer. A consent is no step-up, and none opens what is
-    /// shut.
+    /// conditions may have changed between the question and its answer. A consent is not a step-up, and does not permit
+    /// a forbidden tool.
     pub fn decide(&mut self, question: &ToolQuestion, mode: PermissionMode, answer: Answer) -> (Decision, String) {
         match (self.gate_at_least(question, mode), answer) {
             (Gate::Open, _) => (Decision::Auto, String::new()),

@@ -1,4 +1,4 @@
-//! Every cell of the tables, and every way in which something must not widen.
+//! Every cell of the tables, and every case in which a rule must not widen.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -179,7 +179,7 @@ fn several_overrides_the_strictest_counts_and_each_names_what_it_names() {
     assert_eq!(mode(&guest, Category::Mutating, "n", "x"), Forbidden);
 }
 
-/// Requirements D03 and C45: both ways of treating what is forbidden.
+/// Requirements D03 and C45: both treatments of forbidden tools.
 #[test]
 fn d03_forbidden_tools_are_hidden_or_shown_as_configured() {
     let hide = |suppressed| Override { suppressed: Some(suppressed), ..Override::default() };

@@ -13,7 +13,7 @@ pub struct Call {
     pub arguments: String,
 }
 
-/// A question, in one way or several, and its answer.
+/// A question, in one form or several, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// At least one.

@@ -24,7 +24,7 @@ impl fmt::Display for HandbookError {
 
 impl core::error::Error for HandbookError {}
 
-/// How a line begins that asks.
+/// The start of a question's line.
 const QUESTION: &str = "? ";
 /// How a line begins that calls a tool.
 const CALL: &str = "call ";

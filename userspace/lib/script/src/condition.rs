@@ -26,7 +26,7 @@ pub struct Condition {
     pub missing: Vec<String>,
     /// The request's temperature is exactly this.
     pub temperature: Option<f32>,
-    /// Each is contained in the JSON Schema that the answer is to have.
+    /// Each is contained in the JSON Schema of the requested answer.
     pub response_schema: Vec<String>,
     /// Each is contained in the request's nonce, in hexadecimal digits.
     pub nonce: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Condition {
 }
 
 /// Whether a result is one that ended so. A result that is not `ok` begins with its outcome and a colon; one that is,
-/// is what the tool said.
+/// is the tool's text.
 fn ended_as(text: &str, outcome: &str) -> bool {
     text.strip_prefix(outcome).is_some_and(|rest| rest.starts_with(": "))
 }

@@ -13,15 +13,15 @@ pub enum Event {
     TextBytes(Vec<u8>),
     /// A piece of a tool call.
     Call(CallDelta),
-    /// Say that calls of this tool are not held to all of its schema, and to what not.
+    /// Report that calls of this tool are not constrained to all of its schema, and which part is missing.
     Loose { tool: String, why: String },
     /// Wait this many milliseconds of guest time before the next event.
     Delay(u32),
-    /// Read this range of the weights and say what it is: see [`weights_text`].
+    /// Read this range of the weights and report it: see [`weights_text`].
     Weights { offset: u64, bytes: u64 },
     /// Say which capabilities the worker's process holds.
     Capabilities,
-    /// Call capabilities that the process was not given, by every id that could be one, and say what became of it.
+    /// Call capabilities that the process was not given, by every possible id, and report the result.
     Reach,
     /// Work for this many milliseconds of guest time, as a model that decodes does, unless it is cancelled.
     Compute(u32),

@@ -1,8 +1,8 @@
 //! The scripted model: a deterministic backend that plays back a JSON-lines file.
 //!
-//! A script says, request by request, what the model answers: text and tool-call deltas, malformed pieces, delays,
-//! usage, how the response ends, or that the worker dies. It can say anything a hostile model could, and it says the
-//! same bytes each time. The file's format is described in `docs/scripted-model.md`.
+//! A script states, request by request, the model's answers: text and tool-call deltas, malformed pieces, delays,
+//! usage, how the response ends, or that the worker dies. It can send anything that a hostile model could, and it sends
+//! the same bytes each time. The file's format is described in `docs/scripted-model.md`.
 //!
 //! This crate does no I/O. The function [`Script::parse`] reads the bytes of the file, and [`Player::respond`] selects
 //! the line that answers a request. The [`Response`] that it returns is an iterator of [`Event`]s, which the worker

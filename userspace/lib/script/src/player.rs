@@ -31,7 +31,7 @@ impl Player {
         Self { script, spent, requests: 0 }
     }
 
-    /// A player without a script: it answers each request with an exception that says why.
+    /// A player without a script: it answers each request with an exception that gives the reason.
     #[must_use]
     pub fn broken(why: String) -> Self {
         Self::new(Script { selection: Selection::Stateless, turns: vec![Arc::new(failing(why))] })
@@ -72,7 +72,7 @@ fn exhausted(ordinal: u64) -> Arc<Turn> {
     Arc::new(failing(why))
 }
 
-/// A line that fails and says why.
+/// A line that fails with a reason.
 fn failing(message: String) -> Turn {
     Turn { finish: Some(Finish::Error), ..Turn::of(vec![Step::Error { kind: ErrorKind::Failed, message }]) }
 }

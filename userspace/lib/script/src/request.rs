@@ -32,7 +32,7 @@ pub struct MessageView<'a> {
     pub content: &'a str,
 }
 
-/// An advertised tool: the name and the handle under which it is to be called.
+/// An advertised tool: the name and the handle under which it is called.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolView<'a> {
     pub name: &'a str,

@@ -15,7 +15,7 @@ use crate::turn::{Arguments, Step, Turn};
 /// Bytes of an answer that is compared with a schema at its end.
 const COMPARED_BYTES: usize = 1 << 20;
 
-/// The answer to one request, made event by event: a script may ask for gigabytes and the memory stays bounded.
+/// The answer to one request, made event by event: a script may request gigabytes and the memory stays bounded.
 /// Exactly one last event ([`Event::is_last`]) is returned, and `None` after it.
 #[derive(Debug)]
 pub struct Response {
@@ -29,12 +29,12 @@ pub struct Response {
     /// The schema that the answer is checked against if it ends by itself.
     form: Option<Form>,
     step: usize,
-    /// Progress within the step: repetitions done, or bytes said.
+    /// Progress within the step: repetitions done, or bytes sent.
     done: u64,
     called: bool,
     pending: VecDeque<Event>,
     finished: bool,
-    /// It said that it hangs, and has not been cancelled.
+    /// It reported that it hangs, and has not been cancelled.
     silent: bool,
 }
 
@@ -140,7 +140,8 @@ impl Response {
         collected
     }
 
-    /// Ends an answer that came to its own end. One that has to keep to a schema, and calls nothing, does or is none.
+    /// Ends an answer that came to its own end. One that has to conform to a schema, and calls nothing, does or is an
+    /// error.
     fn come_to_an_end(&mut self) {
         let natural = if self.called { Finish::ToolCalls } else { Finish::Stop };
         let reason = self.turn.finish.unwrap_or(natural);
@@ -232,7 +233,7 @@ impl Response {
             }
             _ => {}
         }
-        // Everything else ends a run of text, so what was held back for a stop sequence is said first.
+        // Everything else ends a run of text, so text that was held back for a stop sequence is sent first.
         if !self.flush_text() {
             return;
         }
@@ -246,7 +247,7 @@ impl Response {
                 self.next_step();
                 if self.budget.take() {
                     if let Some(form) = &mut self.form {
-                        // Characters may be cut between two of these, and are not put together again.
+                        // Characters may be cut between two of these, and are not joined again.
                         match core::str::from_utf8(bytes) {
                             Ok(text) => form.push(text),
                             Err(_) => form.lost = Some("it is no text"),
@@ -358,7 +359,7 @@ fn first_word(text: &str) -> &str {
     text
 }
 
-/// A response put together from its events.
+/// A response joined from its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     pub text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Whether an answer keeps to the JSON Schema that its request asks for.
+//! Whether an answer conforms to the JSON Schema of its request.
 //!
 //! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A
 //! schema with keywords that are not checked is rejected, so that nothing passes for checked that was not.
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use capos_json_schema::{Unresolved, normalise};
 use serde_json::{Map, Number, Value};
 
-/// Comparisons of one answer: references and alternatives may ask for the same again and again.
+/// Comparisons for one answer: references and alternatives may repeat the same ones.
 const STEPS: u32 = 1 << 20;
 /// How deep references may lead.
 const DEPTH: u32 = 256;
@@ -26,7 +26,7 @@ const BOUNDS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveM
 /// The types that a value can have.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// A schema, all of which can be compared with.
+/// A schema, every part of which can be checked.
 #[derive(Debug)]
 pub struct Schema {
     root: Value,
@@ -56,7 +56,7 @@ impl Schema {
     }
 }
 
-/// Whether all that a schema asks for is compared with.
+/// Whether all keywords of a schema are checked.
 fn is_comparable(schema: &Value) -> Result<(), String> {
     let Value::Object(schema) = schema else { return Ok(()) };
     for (key, value) in schema {
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// References name places however they are spelled, and annotations ask for nothing.
+    /// References name places however they are spelled, and annotations require nothing.
     #[test]
     fn references_and_annotations_are_read_as_the_standard_has_them() {
         let defs = r##""$defs":{"a/b":{"type":"string"},"c d":{"type":"null"},"e~f":{"minimum":1}}"##;

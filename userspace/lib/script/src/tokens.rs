@@ -14,9 +14,9 @@ pub fn count_tokens(text: &str) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Continue,
-    /// A stop sequence was reached; nothing more may be said.
+    /// A stop sequence was reached; no more text may follow.
     Stopped,
-    /// The token limit was reached; nothing more may be said.
+    /// The token limit was reached; no more text may follow.
     Full,
 }
 
@@ -83,7 +83,7 @@ impl TextGate {
         Self { stops, held: String::new(), words: WordCounter::default() }
     }
 
-    /// Takes the next piece; returns what may be said now.
+    /// Takes the next piece; returns the text that may be sent now.
     pub(crate) fn push(&mut self, piece: &str, budget: &mut Budget) -> (String, Verdict) {
         self.held.push_str(piece);
         let stop = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min();

@@ -47,7 +47,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that says and does this, keeps to the request's limits, and claims nothing.
+    /// A turn with this text and these calls, which keeps to the request's limits, and claims nothing.
     #[must_use]
     pub fn of(steps: Vec<Step>) -> Self {
         Self {
@@ -83,7 +83,7 @@ pub enum Step {
         handle: Option<Handle>,
         arguments: Arguments,
     },
-    /// Say that a tool's calls are not held to all of its schema.
+    /// Report that a tool's calls are not constrained to all of its schema.
     Loose {
         tool: String,
         why: String,

@@ -487,7 +487,7 @@ proptest! {
         prop_assert_eq!(first, second);
     }
 
-    /// However a text is cut into deltas, what is said is the same: limits and stops do not depend on the cuts.
+    /// However a text is cut into deltas, the output is the same: limits and stops do not depend on the cuts.
     #[test]
     fn cuts_between_deltas_change_nothing(
         text in "[ab <>\\n]{0,30}", cuts in proptest::collection::vec(0usize..30, 0..6), limit in 0u32..6,
@@ -552,7 +552,7 @@ fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
         Some(Event::Error { kind: ErrorKind::Failed, message }) => message,
         other => panic!("{line} ended with {other:?}"),
     };
-    // However it is put together, and no stop sequence cuts it.
+    // However it is joined, and no stop sequence cuts it.
     for line in [
         r#"{"text":"{\"warm\": true}"}"#,
         r#"{"events":["{\"warm\"", {"delayMs": 1}, {"textBytes":"3a"}, {"words":" false }"}]}"#,
@@ -572,7 +572,7 @@ fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
     assert_eq!(ended(&whole(r#"{"text":"I look.","calls":[{"name":"readFile"}]}"#)).0, Finish::ToolCalls);
     assert_eq!(ended(&with(r#"{"text":"It is"}"#, |request| request.max_tokens = 1)).0, Finish::Length);
     assert_eq!(ended(&whole(r#"{"text":"It is","finish":"contentFilter"}"#)).0, Finish::ContentFilter);
-    // A hostile worker says what it likes.
+    // A hostile worker may send anything.
     assert_eq!(ended(&whole(r#"{"text":"It is warm.","obey":false}"#)).0, Finish::Stop);
     let wrong = with(r#"{"text":"1"}"#, |request| request.response_schema = r#"{"pattern":"1"}"#);
     let Some(Event::Error { kind: ErrorKind::InvalidArgument, message }) = wrong.end else { panic!("{wrong:?}") };

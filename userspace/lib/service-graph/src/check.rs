@@ -5,13 +5,13 @@ use alloc::string::ToString;
 
 use capos_schema::manifest::{Grant, GrantSource, GrantSourceService, Manifest, Service};
 
-use crate::{BOOT, FIRST, FIRST_INTERFACES, GraphError, circle};
+use crate::{BOOT, FIRST, FIRST_INTERFACES, GraphError, cycle};
 
 /// Services and programs of a manifest at most.
 pub const MAX_PROCESSES: usize = 256;
 
-/// Checks a manifest, of which nothing is known but that it could be decoded. `package` are the names of the boot
-/// package's files.
+/// Checks a manifest that could be decoded and is otherwise unknown. `package` are the names of the boot package's
+/// files.
 ///
 /// # Errors
 /// The first thing that does not make sense.
@@ -53,7 +53,7 @@ pub fn check(manifest: &Manifest, package: &[&str]) -> Result<(), GraphError> {
     if medium.is_none() {
         return Err(GraphError::NoMedium(manifest.medium.clone()));
     }
-    circle(&manifest.services).map_or(Ok(()), |way| Err(GraphError::Circle(way)))
+    cycle(&manifest.services).map_or(Ok(()), |way| Err(GraphError::Cycle(way)))
 }
 
 /// Whether what a grant is of is provided to its holder.

@@ -29,7 +29,7 @@ pub enum GraphError {
         /// The content of the package.
         package: String,
     },
-    /// A grant is of a service that there is not.
+    /// A grant is of a service that does not exist.
     NoProvider {
         /// Whose grant.
         holder: String,
@@ -56,8 +56,8 @@ pub enum GraphError {
         /// The service that provides it.
         provider: String,
     },
-    /// Services that call each other in a circle: the way, its first repeated at its end.
-    Circle(Vec<String>),
+    /// A dependency cycle: services that call each other, the first repeated at its end.
+    Cycle(Vec<String>),
     /// The service that should be the boot medium's root is not one that can be.
     NoMedium(String),
 }
@@ -85,8 +85,8 @@ impl fmt::Display for GraphError {
             Self::NoClient { holder, grant, provider } => {
                 write!(f, "grant `{grant}` of `{holder}` is from `{provider}`, which does not know it as a client")
             }
-            Self::Circle(way) => {
-                write!(f, "services call each other in a circle and could wait for ever: {}", way.join(" -> "))
+            Self::Cycle(way) => {
+                write!(f, "services call each other in a cycle and could wait for ever: {}", way.join(" -> "))
             }
             Self::NoMedium(service) => {
                 write!(f, "the boot medium's root should be `{service}`, which is no service of the boot package")

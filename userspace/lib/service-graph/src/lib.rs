@@ -7,11 +7,11 @@
 extern crate alloc;
 
 mod check;
-mod circle;
+mod cycle;
 mod error;
 
 pub use check::{MAX_PROCESSES, check};
-pub use circle::circle;
+pub use cycle::cycle;
 pub use error::GraphError;
 
 /// Name of the first process as a provider.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
 use capos_schema::manifest::{GrantSource, Manifest, Service};
-use capos_service_graph::{FIRST_INTERFACES, MAX_PROCESSES, check, circle};
+use capos_service_graph::{FIRST_INTERFACES, MAX_PROCESSES, check, cycle};
 use proptest::prelude::*;
 
 const SHIPPED: &str = include_str!("../../../../iso_root/etc/manifest.toml");
@@ -84,7 +84,7 @@ fn grants_are_of_what_is_provided() {
     assert_eq!(words, "grant `spawner` of `model-loader` is of an interface that `init` does not provide");
 }
 
-/// Services of which each calls those that it is listed with.
+/// Services, each of which calls those that are listed with it.
 fn services(calls: &[(&str, &[&str])]) -> Vec<Service> {
     let grant = |provider: &&str| capos_schema::manifest::Grant {
         source: GrantSource::Service(capos_schema::manifest::GrantSourceService {
@@ -104,10 +104,10 @@ fn services(calls: &[(&str, &[&str])]) -> Vec<Service> {
 
 #[test]
 fn circles_are_told_by_their_names() {
-    let way = |calls: &[(&str, &[&str])]| circle(&services(calls)).map(|way| way.join(" "));
+    let way = |calls: &[(&str, &[&str])]| cycle(&services(calls)).map(|way| way.join(" "));
     assert_eq!(way(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &["init"])]), None);
     assert_eq!(way(&[("a", &["a"])]).unwrap(), "a a");
-    // The way into the circle is no part of it.
+    // The path into the cycle is not part of it.
     assert_eq!(way(&[("a", &["b"]), ("b", &["c"]), ("c", &["d", "b"]), ("d", &[])]).unwrap(), "b c b");
     let words = refused(|manifest| {
         let back = service(manifest, "iso9660").grants[0].clone();
@@ -115,7 +115,7 @@ fn circles_are_told_by_their_names() {
         service(manifest, "virtio-blk").clients.push("virtio-blk".into());
         source(manifest, "virtio-blk", 3).client = 2;
     });
-    assert_eq!(words, "services call each other in a circle and could wait for ever: virtio-blk -> virtio-blk");
+    assert_eq!(words, "services call each other in a cycle and could wait for ever: virtio-blk -> virtio-blk");
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn long_ways_are_followed_to_their_end() {
     let next: Vec<[&str; 1]> = names.iter().skip(1).map(|name| [name.as_str()]).collect();
     let mut calls: Vec<(&str, &[&str])> =
         names.iter().zip(&next).map(|(name, next)| (name.as_str(), next.as_slice())).collect();
-    assert_eq!(circle(&services(&calls)), None);
+    assert_eq!(cycle(&services(&calls)), None);
     calls.push(("s4999", &["s0"]));
-    assert_eq!(circle(&services(&calls)).unwrap().len(), 5001);
+    assert_eq!(cycle(&services(&calls)).unwrap().len(), 5001);
 }
 
 proptest! {

@@ -30,14 +30,14 @@ struct Merge {
     part: Part,
 }
 
-/// A vocabulary's way to encode text.
+/// A vocabulary's encoder of text.
 pub struct BytePair {
     pre_tokenizer: PreTokenizer,
     whole_words: bool,
     /// The part that each byte is, if it has one.
     bytes: [Option<Part>; 256],
     merges: HashMap<(Part, Part), Merge>,
-    /// Parts from here on are no tokens.
+    /// Parts from here on are not tokens.
     tokens: u32,
     /// Tokens that no text becomes, in order.
     unmerged: Vec<u32>,
@@ -162,8 +162,8 @@ impl BytePair {
         }
     }
 
-    /// Appends the token of a symbol; those of its bytes, if it is no token. A byte without a token is left out, or is
-    /// the unknown token if the file has one.
+    /// Appends the token of a symbol; those of its bytes, if it is not a token. A byte without a token is left out, or
+    /// is the unknown token if the file has one.
     fn append(&self, symbol: &Symbol, word: &[u8], vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
         if let Some(id) = symbol.part.filter(|part| *part < self.tokens) {
             ids.push(id);

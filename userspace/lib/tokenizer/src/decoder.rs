@@ -12,7 +12,7 @@ pub struct Decoder<'a> {
     marks: bool,
     /// Bytes that begin a character.
     bytes: Vec<u8>,
-    /// Whether a space that was put before the text has still to be taken away.
+    /// Whether a space that was added before the text has still to be removed.
     at_start: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Whether bytes that are no UTF-8 could be the beginning of a character.
+/// Whether bytes that are not UTF-8 could be the beginning of a character.
 fn may_go_on(bytes: &[u8]) -> bool {
     core::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

@@ -29,14 +29,14 @@ pub enum TokenizerError {
         /// The names that are known.
         known: &'static str,
     },
-    /// A token that cannot be.
+    /// An impossible token.
     Token {
         /// Its number.
         id: usize,
         /// The problem, as the rest of a sentence.
         why: String,
     },
-    /// A merge that is no pair of texts with a space between them.
+    /// A merge that is not a pair of texts with a space between them.
     Merge {
         /// Its place in the list.
         index: usize,

@@ -1,4 +1,4 @@
-//! Text to tokens and back, as a model file says.
+//! Text to tokens and back, by a model file's rules.
 //!
 //! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and rejects inconsistent ones with an error
 //! message. The file is not needed afterwards. Marks such as `<|im_end|>`, which show a model who speaks, are found in

@@ -2,8 +2,8 @@
 
 use crate::limits::MERGED_BYTES;
 
-/// The parts of a text that are merged each by itself: all of it, if it has no more than [`MERGED_BYTES`]. A longer one
-/// is cut at the last place that `is_border`, given what comes before it and after it, or else between two characters.
+/// The parts of a text that are merged separately: all of it, if it has no more than [`MERGED_BYTES`]. A longer one is
+/// cut at the last place that `is_border`, given what comes before it and after it, or else between two characters.
 pub fn parts(text: &str, is_border: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = &str> {
     let mut rest = text;
     core::iter::from_fn(move || {

@@ -72,7 +72,7 @@ impl Prepared {
         let for_caches = automaton.clone();
         let caches: Caches = Pool::new(Box::new(move || for_caches.create_cache()));
         let prepared = Self { automaton, caches, step };
-        // That searches begin at all is asked once, here.
+        // Whether searches can begin is checked once, here.
         let begin = start::Config::new().anchored(Anchored::Yes);
         let begins = prepared.automaton.start_state(&mut prepared.caches.get(), &begin);
         begins.map(|_| prepared).map_err(|error| TokenizerError::Rules { why: error.to_string() })

@@ -16,7 +16,7 @@ pub const SPACE: char = '▁';
 /// No neighbour.
 const NONE: usize = usize::MAX;
 
-/// A vocabulary's way to encode text.
+/// A vocabulary's encoder of text.
 pub struct SentencePiece {
     /// The token that each byte is, if it has one.
     bytes: [Option<u32>; 256],
@@ -26,7 +26,7 @@ pub struct SentencePiece {
     unmerged: Vec<u32>,
 }
 
-/// A piece of the text that is being merged; gone if it ends as it starts.
+/// A piece of the text that is being merged; removed if it is empty.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,

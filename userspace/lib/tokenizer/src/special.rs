@@ -190,7 +190,7 @@ impl Finder {
     }
 }
 
-/// Models of this name were trained without white space after marks; their files do not say so otherwise.
+/// Models of this name were trained without white space after marks; their files do not state that otherwise.
 fn is_phi_3(header: &Header<'_>) -> bool {
     let name = header.get("general.name").and_then(|value| value.as_text()).unwrap_or("").to_ascii_lowercase();
     name.contains("phi-3") || name.contains("phi3")

@@ -14,7 +14,7 @@ use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet, 
 
 const MODEL: &str = "tokenizer.ggml.model";
 
-/// How text that is no mark becomes tokens.
+/// How text that is not a mark becomes tokens.
 enum Model {
     BytePair(BytePair),
     SentencePiece(SentencePiece),
@@ -67,7 +67,7 @@ impl Tokenizer {
     /// Takes the tokenizer out of a file's metadata.
     ///
     /// # Errors
-    /// [`TokenizerError`] if the metadata does not hold together or names a tokenizer that is not known here.
+    /// [`TokenizerError`] if the metadata is inconsistent or names a tokenizer that is not known here.
     pub fn new(header: &Header<'_>) -> Result<Self, TokenizerError> {
         let name = header
             .get(MODEL)
@@ -193,7 +193,7 @@ fn added(
     default: bool,
     token: Option<u32>,
 ) -> Result<Option<u32>, TokenizerError> {
-    // A default for which the file has no token is none.
+    // A default without a token in the file is absent.
     let wanted = flag(header, key)?.unwrap_or(default && token.is_some());
     let why = || "asks for a token that the file does not name".into();
     if wanted && token.is_none() {

@@ -75,7 +75,7 @@ const FILLS: &[&str] = &[
     "<｜fim▁end｜>",
 ];
 
-/// Tokens with a role of their own, each as far as the file has it.
+/// Tokens with a role of their own, each if the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// Begins a text.
@@ -227,7 +227,7 @@ impl Vocabulary {
         self.ends.len()
     }
 
-    /// Whether there are none; never so.
+    /// Whether it is empty; never so.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -247,7 +247,7 @@ impl Vocabulary {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// How much a token is preferred to others; 0 if the file does not tell.
+    /// How much a token is preferred to others; 0 if the file does not have it.
     pub fn score(&self, id: u32) -> f32 {
         usize::try_from(id).ok().and_then(|id| self.scores.get(id)).copied().unwrap_or(0.0)
     }

@@ -37,7 +37,7 @@ const CLASSES: [&str; 4] = [
     r"[\p{P}$+<=>^`|~\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b920}-\x{2ceaf}\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}]",
 ];
 
-/// A vocabulary's way to encode text.
+/// A vocabulary's encoder of text.
 pub struct WordPiece {
     classes: DFA,
     caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,

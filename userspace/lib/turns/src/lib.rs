@@ -16,7 +16,7 @@ use core::task::{Context, Poll, Waker};
 pub struct Waiters(RefCell<Vec<Waker>>);
 
 impl Waiters {
-    /// Has this task woken with the next [`Self::wake`].
+    /// Registers this task for the next [`Self::wake`].
     pub fn add(&self, context: &Context<'_>) {
         let mut waiting = self.0.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -60,7 +60,7 @@ impl Turns {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.taken.set(false);
-        // All who wait, not the first alone: that one may have been cancelled meanwhile.
+        // All waiting tasks, not the first alone: that one may have been cancelled meanwhile.
         self.0.waiting.wake();
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// What waits for one thing and is polled for another keeps one waker.
+    /// A task that waits for one thing and is polled for another keeps one waker.
     #[test]
     fn a_task_waits_once() {
         let waiters = Waiters::default();

@@ -97,8 +97,8 @@ impl BlockVerifier {
 
     /// Checks one data block. `data` is the block's bytes: of the last block either just those
     /// that belong to the file, or a whole block in which the rest must be zero.
-    /// `tree_blocks` are the tree blocks the caller brings along, with their indices, in any
-    /// order; ones that are not needed are ignored.
+    /// `tree_blocks` are the caller's tree blocks, with their indices, in any order; ones that are
+    /// not needed are ignored.
     ///
     /// # Errors
     /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] if bytes differ from the

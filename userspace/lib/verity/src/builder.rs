@@ -12,8 +12,8 @@ pub trait TreeSink {
     type Error;
 
     /// Takes block `tree_block` of the tree file, which begins at byte
-    /// `tree_block * BLOCK_SIZE`. Each block is given once; those of one level come in order,
-    /// but the levels are mixed.
+    /// `tree_block * BLOCK_SIZE`. Each block is written once; those of one level come in order, but
+    /// the levels are mixed.
     ///
     /// # Errors
     /// The sink's own; the builder stops and hands it on.

@@ -14,7 +14,7 @@ pub enum VerityError {
     FileTooLarge { size: u64 },
     /// The tree file has another length than the signed file's tree.
     TreeLength { expected: u64, found: u64 },
-    /// A data block past the end of the file was asked for.
+    /// A data block past the end of the file was requested.
     BlockOutOfRange { block: u64, blocks: u64 },
     /// The caller's bytes are neither a whole block nor the file's last, shorter one.
     DataLength { block: u64, expected: usize, found: usize },
@@ -25,9 +25,9 @@ pub enum VerityError {
     /// This tree block is needed to check the data block, and is neither in the cache nor among
     /// the blocks that the caller brought along.
     TreeBlockMissing { tree_block: u64 },
-    /// More bytes were given to the builder than the file was said to have.
+    /// More bytes were given to the builder than the file's stated size.
     TooMuchData { size: u64 },
-    /// Fewer bytes were given to the builder than the file was said to have.
+    /// Fewer bytes were given to the builder than the file's stated size.
     TooLittleData { size: u64, found: u64 },
 }
 
@@ -133,7 +133,7 @@ impl core::error::Error for FormatError {}
 pub enum Refusal {
     /// The signature file itself is malformed.
     Format(FormatError),
-    /// The signature is for another purpose than the one asked for.
+    /// The signature is for another purpose than the requested one.
     Purpose { expected: String, found: String },
     /// The signature is for a file of another name.
     Name { expected: String, found: String },

@@ -49,8 +49,8 @@ impl PublicKey {
         KeyId(hash.first_chunk().copied().unwrap_or_default())
     }
 
-    /// Reads 64 hexadecimal digits; refuses points of small order and other values that are no
-    /// usable key.
+    /// Reads 64 hexadecimal digits; rejects points of small order and other values that are not
+    /// usable keys.
     pub fn parse(text: &str) -> Option<Self> {
         let key = Self(parse_hex(text)?);
         ed25519_compact::PublicKey::new(key.0).validate().ok()?;

@@ -24,7 +24,7 @@ pub struct TrustedKey {
 
 /// Keys and their purposes.
 ///
-/// The text form is one line per key; lines that are empty or begin with `#` say nothing:
+/// The text form is one line per key; lines that are empty or begin with `#` are ignored:
 ///
 /// ```text
 /// capos-trust 1

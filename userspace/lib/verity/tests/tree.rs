@@ -36,7 +36,7 @@ fn tree_block(tree: &[u8], index: u64) -> &[u8] {
     &tree[index as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
-/// Checks a block the way a pager does: asks what is needed, brings it, checks.
+/// Checks a block as a pager does: asks for the needed blocks, supplies them, checks.
 fn check(verifier: &mut BlockVerifier, file: &[u8], tree: &[u8], block: u64) -> Result<(), VerityError> {
     let needed = verifier.needed(block)?;
     let brought: Vec<(u64, &[u8])> = needed.iter().map(|i| (*i, tree_block(tree, *i))).collect();
@@ -140,7 +140,7 @@ fn the_cache_is_bounded_and_drops_what_was_used_least() {
         check(&mut verifier, &file, &tree, block * 128).unwrap();
         assert!(verifier.cached_blocks() <= 10);
     }
-    // The root was used by each check and stays; the first level-0 block is long gone.
+    // The root was used by each check and stays; the first level-0 block was evicted long ago.
     assert_eq!(verifier.needed(0).unwrap(), [1]);
     assert_eq!(verifier.needed(19 * 128 + 5).unwrap(), []);
     // Without the dropped block the check says which one it wants.

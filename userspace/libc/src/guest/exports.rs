@@ -38,7 +38,7 @@ extern "C" fn capos_take_addresses(length: u64) -> u64 {
     memory_map::take(length).unwrap_or(0)
 }
 
-/// Gives back a range of addresses at which nothing is mapped any more.
+/// Returns a range of addresses at which nothing is mapped any more.
 #[unsafe(no_mangle)]
 extern "C" fn capos_give_addresses(start: u64, length: u64) {
     memory_map::give(start, length);

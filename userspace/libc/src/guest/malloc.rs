@@ -27,7 +27,7 @@ pub fn use_kernel_memory(account: u64, space: u64) {
     unsafe { HEAP.0.use_kernel_memory(account, space, thread_block::here) };
 }
 
-/// Gives back what the calling thread, which is about to end, has in stock. It allocates nothing from here on.
+/// Frees the stock of the calling thread, which is about to end. It allocates nothing from here on.
 pub fn give_back(thread: &ThreadBlock) {
     thread.cache.give_back(&HEAP.0);
 }

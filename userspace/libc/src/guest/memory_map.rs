@@ -24,7 +24,7 @@ fn is_read_only(start: u64, end: u64) -> bool {
     READ_ONLY.lock().iter().any(|&(first, last)| first < end && start < last)
 }
 
-/// A range is no mapping any more.
+/// A range is no longer mapped.
 fn forget_read_only(start: u64, end: u64) {
     let mut ranges = READ_ONLY.lock();
     if ranges.iter().any(|&(first, last)| first < end && start < last) {

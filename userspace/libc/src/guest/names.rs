@@ -62,7 +62,7 @@ unsafe extern "C" fn mkdirat(directory: c_int, path: *const c_char, _mode: libc:
 
 fn remove_file(place: &Place) -> Result<c_int> {
     if place.path.directory {
-        // Fails with ENOTDIR if it is none.
+        // Fails with ENOTDIR if it is not a directory.
         metadata::of_place(place, true)?;
         return Err(Errno(libc::EISDIR));
     }

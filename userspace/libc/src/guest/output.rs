@@ -1,4 +1,4 @@
-//! Standard output and standard error: where the launcher says, else the log, line by line.
+//! Standard output and standard error: to the launcher's target, else to the log, line by line.
 
 use alloc::string::String;
 use alloc::vec::Vec;

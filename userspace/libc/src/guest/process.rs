@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use crate::guest::errno::unsupported;
 use crate::guest::output;
 
-/// Exit code of a process whose start failed before anything could be said.
+/// Exit code of a process whose start failed before it could log anything.
 pub const BROKEN: i32 = 120;
 /// Exit code of `abort`, as on Linux in a shell.
 const ABORTED: i32 = 134;

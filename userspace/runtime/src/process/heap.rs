@@ -1,5 +1,5 @@
 //! The program's allocator: the process's one heap, and before it a stock of small blocks that the first thread has, which is
-//! where a program's code runs. Other threads ask the heap.
+//! where a program's code runs. Other threads use the heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
@@ -72,7 +72,7 @@ impl Memory {
         if found.is_null() { refuse(layout.size()) } else { found }
     }
 
-    /// Gives back a block that the stock has no room for.
+    /// Frees a block that the stock has no room for.
     ///
     /// # Safety
     /// As [`GlobalAlloc::dealloc`].

@@ -48,7 +48,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     capos_ring::exit(code)
 }
 
-/// Says why `main` failed: to the log, and if the program was given streams, there.
+/// Reports why `main` failed: to the log and, if the program was given streams, there.
 fn fail(error: &Error) {
     crate::log::write(crate::log::LogLevel::Error, format!("{error}"));
     if let Some(errors) = runtime::with(|rt| rt.facts.borrow().errors.clone()).flatten() {

@@ -60,7 +60,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         let debug = facts.log.debug.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.debug);
         let logger = facts.log.logger.as_ref().map(|log| log.as_cap().id()).or(facts.last_words.logger);
         // The log service gets the line at once or not at all: one that is busy or dead must not
-        // hold up the end.
+        // delay the end.
         write_line(rt.ring(), debug, logger, text, 0);
     });
     capos_ring::exit(if lacking.is_some() { exit_code::OUT_OF_MEMORY } else { exit_code::PANIC })

@@ -38,7 +38,7 @@ impl Records<'_> {
     }
 }
 
-/// The archive, as it is sent.
+/// The archive in transit.
 pub struct Archive<'a> {
     wire: &'a Wire,
 }

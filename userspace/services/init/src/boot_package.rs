@@ -11,7 +11,7 @@ use capos_schema::cap::CallError;
 use capos_schema::kernel::MemoryObjectClient;
 use capos_ustar::{ArchiveError, BLOCK, Entry};
 
-/// Files at most: far more than a package needs.
+/// Files at most: many more than a package needs.
 const MAX_FILES: usize = 64;
 
 /// The boot package.

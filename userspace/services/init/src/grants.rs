@@ -43,11 +43,11 @@ pub struct GivenFunction {
 /// The device that a process is a driver of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Device {
-    /// None: it is no driver.
+    /// `None`: it is not a driver.
     NoneWanted,
     /// This machine has it.
     Present,
-    /// This machine does not have it: a sentence that says what was looked for.
+    /// This machine does not have it: a sentence about the search.
     Absent(String),
 }
 

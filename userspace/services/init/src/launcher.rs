@@ -29,11 +29,11 @@ const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
 /// How long a program may run whose output is kept, in nanoseconds, whichever caller waits for it. A session waits as
-/// long as its profile says (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
+/// long as its profile states (`tool_timeout_ms`), which is 30 s if nothing else is asked for.
 const MAX_TIME: u64 = 1_800_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;
-/// The grant in which programs that a session runs begin to work, as in the shell.
+/// The working directory of programs that a session runs, as a grant, as in the shell.
 const HOME: &str = "home";
 /// Names that a process holds whatever it is granted.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
@@ -155,7 +155,8 @@ fn of_grants(entry: &Entry) -> Label {
     join(&Label { classes }, &Label::default())
 }
 
-/// The environment's line by which a program starts in the directory of files that it is granted, where it is.
+/// The line of the environment that makes a program start in the directory of files that it is granted, if there is
+/// one.
 fn working(entry: &Entry) -> Vec<String> {
     let is_home = |wanted: &Wanted| wanted.name == HOME && wanted.interface == DirectoryClient::INTERFACE_ID;
     entry.grants.iter().any(is_home).then(|| format!("PWD=/{HOME}")).into_iter().collect()

@@ -61,7 +61,7 @@ mod tests {
             assert!(restarts.may_follow(death * 4 * SECOND), "death {death}");
             assert!(restarts.deaths.len() <= 3, "deaths that count no more are forgotten");
         }
-        // Faster from now on: the slow ones before it count as long as they are in the window.
+        // Faster from now on: the slow ones before it count while they are in the window.
         let last = 9_999 * 4 * SECOND;
         assert!(!restarts.may_follow(last + SECOND));
     }

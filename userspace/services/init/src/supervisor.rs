@@ -138,7 +138,7 @@ impl System {
         self.supervise(service).await;
     }
 
-    /// Ends a service for good, if the system cannot go on.
+    /// Ends a service permanently, if the system cannot continue.
     pub async fn give_up(&self, service: &Service) {
         service.wish.set(Wish::Stop);
         end(service, "the system cannot start").await;
@@ -200,7 +200,7 @@ impl ServiceSupervisorServer for Supervisor {
         let service = self.find_untrusted(&name)?;
         service.forgive();
         let before = service.starts();
-        // A start that is under way is as good as a new one: there is nothing to end.
+        // A start in progress is as good as a new one: there is nothing to end.
         let starting = service.state() == ServiceState::Starting;
         service.wish.set(Wish::Run);
         service.expected.set(service.running.borrow().is_some());

@@ -34,7 +34,7 @@ struct Log {
     debug: DebugLogClient,
 }
 
-/// One client's way to write.
+/// One client's capability to write.
 struct LoggerObject {
     log: Rc<Log>,
     service: String,

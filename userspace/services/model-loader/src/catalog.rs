@@ -70,7 +70,7 @@ impl Catalog {
         self.admit(path, &ModelInfo::default(), offer).await
     }
 
-    /// Verifies and registers what is offered, of which `said` has to be true.
+    /// Verifies and registers an offer, whose description `said` has to be true.
     async fn admit(&self, path: &str, said: &ModelInfo, offer: Result<Offer, Error>) -> Result<ModelInfo, Error> {
         let verified = match offer {
             Ok(offer) => self.verify(said, offer).await,
@@ -179,7 +179,7 @@ impl Catalog {
         }
     }
 
-    /// The worker of a model that `serves` what is asked of it; it is started if there is none.
+    /// The worker of a model that `serves` the request; it is started if there is none.
     async fn worker(
         &self,
         id: &str,
@@ -197,9 +197,9 @@ impl Catalog {
         }
         self.end_unheld(id).await;
         let entrance = Entrance::make(&self.forge).await?;
-        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
-        // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
-        // one worker at most, and unloading the model or setting the policy finds each that is starting.
+        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. There is no wait
+        // between the check of all that and the start, and the worker is with its model before it starts. So a model
+        // has one worker at most, and unloading the model or setting the policy finds each that is starting.
         let (worker, starting) = self.find(id, |model| {
             if let Some(worker) = self.live(model)? {
                 return Ok::<_, CallError>((Opening::of(worker), None));

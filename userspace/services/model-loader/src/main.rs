@@ -34,7 +34,7 @@ const TRUST: &str = "etc/trust";
 const MODELS: &str = "boot/models";
 /// The script of a scenario.
 const SCENARIO_SCRIPT: &str = "scenario/model.jsonl";
-/// Scripts, the first of which is played: a scenario's, and the one that is shipped.
+/// Scripts; the first existing one is played: a scenario's, and the shipped one.
 const SCRIPTS: [&str; 2] = [SCENARIO_SCRIPT, "etc/demo.jsonl"];
 /// Names of model files, one a line, in the order in which they are offered.
 const ORDER: &str = "etc/models";

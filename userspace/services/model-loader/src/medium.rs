@@ -14,7 +14,8 @@ const PIECE: u32 = 32 * 1024;
 /// The medium's, or there is no memory for that many bytes.
 pub async fn read_range(file: &ReadOnlyFileClient, offset: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut data = Vec::new();
-    // All at once: a large header that grows would have twice its place on the way, and to have none ends the process.
+    // All at once: a large header that grows would need twice its room meanwhile, and running out of it ends the
+    // process.
     data.try_reserve_exact(bytes).map_err(|_| Error::new(format!("there is no memory for {bytes} bytes of it")))?;
     while data.len() < bytes {
         let left = u32::try_from(bytes.saturating_sub(data.len())).unwrap_or(u32::MAX).min(PIECE);

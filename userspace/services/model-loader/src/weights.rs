@@ -120,10 +120,10 @@ impl VerifiedWeights {
         self.verifier.borrow().digest().to_string()
     }
 
-    /// Checks one block; brings the tree blocks that it needs.
+    /// Checks one block; reads the tree blocks that it needs.
     async fn check(&self, block: u64, data: &[u8]) -> Result<(), Error> {
-        // Another check may push out a tree block between asking and checking: each round brings
-        // what is then missing, and no tree is deeper than the rounds.
+        // Another check may evict a tree block between asking and checking. Each round reads the
+        // missing ones, and no tree is deeper than the rounds.
         let rounds = self.verifier.borrow().geometry().levels().len();
         for _ in 0..=rounds {
             let needed = self.verifier.borrow().needed(block).map_err(|error| Error::new(error.to_string()))?;

@@ -221,13 +221,13 @@ impl Worker {
         self.given.get()
     }
 
-    /// Whether it ended for good.
+    /// Whether it ended permanently.
     pub fn is_given_up(&self) -> bool {
         self.given_up.get()
     }
 
-    /// Ends the process, also one that is just being started; none follows it. If there is one, what it used has been
-    /// given back when this is done.
+    /// Ends the process, also one that is just being started; none follows it. If there is one, its memory has been
+    /// freed when this is done.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
         let process = self.process.borrow().clone();
@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Ends the process, which another one follows; that counts for no bound on restarts. If none runs, one is being
+    /// Ends the process, which another one replaces; that does not count as a restart. If none runs, one is being
     /// started.
     pub async fn renew(&self, reason: &str) {
         // One that is just being started is looked at by `spawn`.

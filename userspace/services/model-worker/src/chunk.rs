@@ -9,7 +9,7 @@ use capos_schema::wire;
 use capos_script::{CallDelta, Event, Finish, Usage};
 use std::string::ToString;
 
-/// A finish reason; `None` for a number that the schema does not know, which only a hostile model says.
+/// A finish reason; `None` for a number that the schema does not know, which only a hostile model sends.
 pub fn reason(finish: Finish) -> Option<FinishReason> {
     Some(match finish {
         Finish::Stop => FinishReason::Stop,

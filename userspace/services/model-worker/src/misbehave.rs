@@ -38,7 +38,7 @@ pub async fn reach(table: &CapabilityTableClient) -> Result<String, CallError> {
     for (name, interface) in BEYOND {
         for id in &ids {
             let cap = capos_rt::adopt::<ObjectClient>(*id).into_cap();
-            // It may be one of the process's own, which is not to be released.
+            // It may be one of the process's own, which must not be released.
             cap.transport().forget();
             let arguments = Message { words: Word::allocate_zeroed_vec(1), caps: vec![] };
             calls = calls.saturating_add(1);

@@ -27,11 +27,11 @@ pub fn ended() -> CallError {
     CallError::invalid_argument("this response has ended")
 }
 
-/// A read that is under way, until it has ended or was dropped.
+/// A read in progress, until it has ended or was dropped.
 pub struct Reading<'a>(&'a Cell<bool>);
 
 impl<'a> Reading<'a> {
-    /// Begins a read if none is under way.
+    /// Begins a read if none is in progress.
     ///
     /// # Errors
     /// One is.

@@ -1,5 +1,5 @@
-//! Capabilities of a program on `std`: blocking calls from its threads, and executors on them. Says `ok NAME` or
-//! `FAILED NAME: why` of each. The service that it calls is `service.rs`.
+//! Capabilities of a program on `std`: blocking calls from its threads, and executors on them. Prints `ok NAME` or
+//! `FAILED NAME: why` for each. The service that it calls is `service.rs`.
 #![forbid(unsafe_code)]
 
 mod file_server;
@@ -147,7 +147,7 @@ fn an_executor_ends_with_what_it_runs() -> Outcome {
         greeted(&greeter, "staying 7").await?;
         Ok::<_, Error>(call)
     })?;
-    // From here on calls hold up the thread again.
+    // From here on calls block the thread again.
     check(call(greeter()?.greet("left 7"))? == "Hello, left 7!", "another answer came")?;
     check(call(kept).is_err(), "a call that was cancelled has an answer")
 }
@@ -172,7 +172,7 @@ fn two_threads_have_an_executor_each() -> Outcome {
     joined(second)
 }
 
-/// A value that another thread brings.
+/// A value that another thread sends.
 #[derive(Default)]
 struct Handover {
     value: Option<u32>,

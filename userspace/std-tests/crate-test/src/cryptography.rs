@@ -22,7 +22,7 @@ fn sha2() {
     assert_eq!(digest[..4], [0xba, 0x78, 0x16, 0xbf]);
 }
 
-/// Brings to one end what the other has to say.
+/// Passes one end's output to the other.
 fn carry<From, To>(
     from: &mut impl DerefMut<Target = ConnectionCommon<From>>,
     to: &mut impl DerefMut<Target = ConnectionCommon<To>>,

@@ -193,7 +193,7 @@ fn tokio() {
         assert!(late.is_err());
         ended
     });
-    // How far apart they begin is the machine's affair: none ends early, and all do.
+    // The distance of their starts depends on the machine: none ends early, and all do.
     ended.sort_unstable();
     assert!(ended.iter().map(|(delay, _)| *delay).eq([10, 20, 30]), "{ended:?}");
     assert!(ended.iter().all(|(delay, took)| *took >= Duration::from_millis(*delay)), "{ended:?}");

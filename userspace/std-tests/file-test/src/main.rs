@@ -1,4 +1,5 @@
-//! Files, directories, pipes and sockets of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
+//! Files, directories, pipes and sockets of `std`. Prints `ok NAME` or `FAILED NAME: why` for each; runs on Linux as
+//! well.
 //!
 //! The argument is a directory that it may fill: `/home` on capOS, where it checks its grants, too.
 #![deny(unsafe_code)]

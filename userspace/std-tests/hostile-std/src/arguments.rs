@@ -13,7 +13,7 @@ const STACK: usize = 64 << 10;
 
 /// All of it is accepted whole or rejected; nothing is cut silently except mere names.
 pub fn huge() -> Outcome {
-    // The launcher's many arguments: each of them is what the one before it says.
+    // The launcher may give many arguments: each begins with its index.
     for (at, argument) in env::args().skip(3).enumerate() {
         let wanted = at.to_string();
         check(argument.starts_with(&wanted) && argument.len() >= 1000, || format!("argument {at} was cut"))?;

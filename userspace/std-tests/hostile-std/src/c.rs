@@ -90,7 +90,7 @@ plain! {
 
 /// `open` without a path.
 pub fn open_nothing() -> io::Result<i64> {
-    // SAFETY: a null pointer is no string, and is refused.
+    // SAFETY: a null pointer is not a string, and is rejected.
     answer(unsafe { libc::open(std::ptr::null(), libc::O_RDONLY) })
 }
 
@@ -102,7 +102,7 @@ pub fn read(number: c_int, length: usize) -> io::Result<i64> {
 
 /// `read` to nowhere.
 pub fn read_to_nowhere(number: c_int, length: usize) -> io::Result<i64> {
-    // SAFETY: a null pointer is no buffer, and is refused.
+    // SAFETY: a null pointer is not a buffer, and is rejected.
     answer(unsafe { libc::read(number, std::ptr::null_mut(), length) } as i64)
 }
 
@@ -187,7 +187,7 @@ pub fn poll(number: c_int) -> io::Result<i16> {
     answer(unsafe { libc::poll(&raw mut watched, 1, 0) }).map(|_| watched.revents)
 }
 
-/// `malloc`, given back at once.
+/// `malloc`, freed at once.
 pub fn allocate(size: usize) -> io::Result<i64> {
     // SAFETY: its result is freed, and not used.
     unsafe {
@@ -199,7 +199,7 @@ pub fn allocate(size: usize) -> io::Result<i64> {
     }
 }
 
-/// `calloc`, given back at once.
+/// `calloc`, freed at once.
 pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
     // SAFETY: its result is freed, and not used.
     unsafe {
@@ -211,7 +211,7 @@ pub fn allocate_many(count: usize, size: usize) -> io::Result<i64> {
     }
 }
 
-/// `posix_memalign`, given back at once. Its error is its answer.
+/// `posix_memalign`, freed at once. Its error is its answer.
 pub fn allocate_aligned(alignment: usize, size: usize) -> io::Result<i64> {
     let mut place = std::ptr::null_mut();
     // SAFETY: its result is freed, and not used.
@@ -225,7 +225,7 @@ pub fn allocate_aligned(alignment: usize, size: usize) -> io::Result<i64> {
 
 /// `realloc` of a small allocation to a size that it cannot have. Whether what was in it is still there.
 pub fn grow(size: usize) -> (io::Result<i64>, bool) {
-    // SAFETY: an allocation of 16 bytes, used within them and given back once.
+    // SAFETY: an allocation of 16 bytes, used within them and freed once.
     unsafe {
         let small = std::hint::black_box(libc::malloc(16)).cast::<[u8; 16]>();
         if small.is_null() {

@@ -44,7 +44,7 @@ const USES: &[(&str, Use)] = &[
     ("closing", c::close),
 ];
 
-/// Where C means the working directory; for all but paths it is no descriptor.
+/// Where C means the working directory; for all but paths it is not a descriptor.
 const WORKING_DIRECTORY: i32 = libc::AT_FDCWD;
 
 fn stands_for_nothing(number: i32) -> Outcome {
@@ -64,7 +64,7 @@ fn mine() -> Result<File, String> {
     OpenOptions::new().read(true).write(true).open("/home/mine").map_err(told("opening"))
 }
 
-/// Numbers that were never given out, or were given back, and ranges that there are not.
+/// Numbers that were never given out, or were given back, and invalid ranges.
 pub fn wrong() -> Outcome {
     let file = mine()?;
     for number in [-1, i32::MIN, i32::MAX, 500, 1023, 1024, 65_536, WORKING_DIRECTORY] {
@@ -187,7 +187,7 @@ pub fn reused() -> Outcome {
     stands_for_nothing(number)
 }
 
-/// Threads that open and write, and one that closes and duplicates whatever numbers there are.
+/// Threads that open and write, and one that closes and duplicates all existing numbers.
 pub fn across_threads() -> Outcome {
     const ROUNDS: i32 = 150;
     let fitting = |result: io::Result<i64>, what: &str| match result {

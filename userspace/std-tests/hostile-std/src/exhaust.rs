@@ -14,7 +14,7 @@ const TIMES: usize = 4;
 /// Nothing exists that often.
 const MOST: usize = 100_000;
 
-/// Takes until it is refused with this number; how many it got, the same each time after all was given back.
+/// Takes until it is rejected with this number; returns how many it got, the same each time after all was freed.
 fn until_refused<T>(what: &str, number: i32, mut take: impl FnMut() -> io::Result<T>) -> Result<usize, String> {
     let mut counts = Vec::new();
     for _ in 0..TIMES {
@@ -69,7 +69,7 @@ pub fn open_files() -> Outcome {
     fs::write("/home/mine", "again").map_err(told("writing after that"))
 }
 
-/// Memory, in every way to ask for it.
+/// Memory, by every way of allocation.
 pub fn memory() -> Outcome {
     let (both, alone) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let piece = 1 << 20;
@@ -108,7 +108,7 @@ struct Mapped(usize);
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Where it stays, the count of the next round says so.
+        // If it does not return, the count of the next round shows that.
         let _ = c::unmap(self.0, 1 << 20);
     }
 }

@@ -5,7 +5,7 @@
 //! with code 1 and a line that names the step. Some attacks are meant to end the process; the runner knows which.
 //! Without an argument it runs all attacks that return, and prints `ok NAME` or `FAILED NAME: why` for each.
 //!
-//! It is to be granted `home`, a directory that it may fill, and `books`, one that it may read, which holds `book`;
+//! It needs the grants `home`, a directory that it may fill, and `books`, one that it may read, which holds `book`;
 //! perhaps the single file `letter`. A neighbour keeps `/other/diary` in the same volume.
 #![deny(unsafe_code)]
 

@@ -120,7 +120,7 @@ pub fn other_names() -> Outcome {
         "/h\u{43e}me",
         "/home\\mine",
         "/libr",
-        // Capabilities that are no files.
+        // Capabilities that are not files.
         "/account",
         "/space",
         "/table",
@@ -141,7 +141,7 @@ pub fn other_names() -> Outcome {
     refused(File::create("/home"), libc::EISDIR, "making a grant a file")
 }
 
-/// Paths that are none.
+/// Invalid paths.
 pub fn malformed() -> Outcome {
     let raw = |bytes: &[u8]| File::open(OsStr::from_bytes(bytes));
     refused(raw(b""), libc::ENOENT, "an empty path")?;
@@ -173,7 +173,7 @@ pub fn malformed() -> Outcome {
         refused(fs::create_dir(&path), libc::ENAMETOOLONG, &what)?;
         refused(fs::metadata(&path), libc::ENAMETOOLONG, &what)?;
     }
-    // The longest that there are lead where they say.
+    // The longest valid ones lead to their targets.
     let longest = format!("/home/{}", long("./", 2044));
     check(fs::metadata(&longest).is_ok_and(|found| found.is_dir()), || "4,095 bytes are no path".into())?;
     let name = format!("/home/{}", long("n", 255));

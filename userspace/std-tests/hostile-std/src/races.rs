@@ -1,4 +1,4 @@
-//! Names that change between one look and the next: a path leads where it may lead at every moment, or nowhere.
+//! Names that change between two look-ups: a path leads where it may lead at every moment, or nowhere.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

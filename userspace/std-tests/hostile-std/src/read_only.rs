@@ -75,7 +75,7 @@ fn descriptor_to_read(file: &File) -> Outcome {
     refused(c::write(copy.as_raw_fd(), b"x"), libc::EBADF, "writing to its duplicate")
 }
 
-/// A file that was granted by itself.
+/// A file that was granted alone.
 pub fn files() -> Outcome {
     let letter = "/letter";
     if fs::metadata(letter).is_err() {

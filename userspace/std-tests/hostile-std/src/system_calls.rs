@@ -49,7 +49,7 @@ pub fn processes() -> Outcome {
 /// Numbers that the library answers to: those of `getrandom`, `futex`, `statx` and `gettid`.
 const KNOWN: [i64; 4] = [libc::SYS_getrandom, libc::SYS_futex, libc::SYS_statx, libc::SYS_gettid];
 
-/// Every other number of a system call, and some that there are nowhere.
+/// Every other number of a system call, and some that exist nowhere.
 pub fn missing() -> Outcome {
     let high = [i64::MIN, i64::MAX, 1 << 32, (1 << 32) | libc::SYS_futex, (1 << 63) | libc::SYS_getrandom, 0x4000_0001];
     for number in (-10..1024).chain(high).filter(|number| !KNOWN.contains(number)) {
@@ -57,7 +57,7 @@ pub fn missing() -> Outcome {
     }
     let random = io::Error::from_raw_os_error(libc::ENOSYS);
     let mut bytes = [0_u8; 16];
-    // Without entropy there are no random bytes, and none are made up.
+    // Without entropy there are no random bytes, and none are invented.
     let answered = c::random(&mut bytes);
     check(answered.is_err_and(|error| error.raw_os_error() == random.raw_os_error()) && bytes == [0; 16], || {
         "random bytes came from nowhere".into()

@@ -97,7 +97,7 @@ fn close() -> Outcome {
     Ok(())
 }
 
-/// Waits for standard input and for a pipe of its own at one time, and says which was first.
+/// Waits for standard input and for its own pipe at the same time, and reports which was first.
 fn poll_both() -> Outcome {
     let (reader, mut writer) = io::pipe()?;
     let thread = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Threads, locks, panics and clocks of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
+//! Threads, locks, panics and clocks of `std`. Prints `ok NAME` or `FAILED NAME: why` for each; runs on Linux as well.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -263,7 +263,7 @@ fn stacks_serve_again_and_values_begin_anew() -> Outcome {
     check(!cfg!(capos_guest) || again.iter().all(|one| *one == first), "a stack was not used again")
 }
 
-/// Has stacks kept that no thread needs, and says what the largest stack is that a thread can have.
+/// Keeps stacks that no thread needs, and reports the largest stack that a thread can have.
 fn largest_stack() -> Result<usize, String> {
     let at_once = Arc::new(Barrier::new(3));
     let handles: Vec<_> = (0..3)

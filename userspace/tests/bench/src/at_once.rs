@@ -34,8 +34,8 @@ const ALONE: u64 = 2;
 /// The exit code of a process whose call had a wrong answer. No status has this number.
 const WRONG: i32 = 1 << 20;
 
-/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along,
-/// if there is one.
+/// The part of a process that calls until it is rejected: its exit code is the status. `given` is sent along, if there
+/// is one.
 pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     let target: ObjectClient = env.cap("target")?;
     let memory = calls::message();
@@ -103,7 +103,7 @@ pub fn call_two(env: &Env) -> Result<(), Error> {
     capos_rt::exit(right)
 }
 
-/// The part of a process that asks for a notification's bits in registers until it is refused: its exit code says with which
+/// The part of a process that asks for a notification's bits in registers until it is rejected: its exit code is the
 /// status. Bits that come are one signal, whole.
 pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
     let target: NotificationClient = env.cap("target")?;
@@ -255,8 +255,8 @@ impl Bench {
             let client = endpoint.mint(0, entries::INTERFACE).await?;
             undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
         }
-        // Two have calls under way with two servers each. One server of the first takes its time, so that the other's calls repeat
-        // and are bound meanwhile.
+        // Two have calls in flight with two servers each. One server of the first takes its time, so that the other's
+        // calls repeat and are bound meanwhile.
         for slow in ["echo-slowly", "echo"] {
             let (one, other) =
                 (self.partner("echo", 0, entries::INTERFACE).await?, self.partner(slow, 0, entries::INTERFACE).await?);

@@ -9,7 +9,7 @@ use crate::series::Series;
 use crate::spawn::Spawner;
 use crate::{Bench, entries, map};
 
-/// Processes that there are, the measuring one and its partner among them.
+/// The number of processes, the measuring one and its partner included.
 const PROCESSES: [u64; 4] = [2, 10, 100, 1000];
 /// Capabilities that the measuring process holds, besides the few that it works with.
 const CAPABILITIES: [u64; 3] = [10, 1000, 100_000];
@@ -25,7 +25,7 @@ impl Bench {
     async fn point(&self, spawner: &Spawner, axis: &str, point: u64) -> Result<(), Error> {
         let series = Series::at(axis, point, ROUNDS);
         // First: its two threads queue after all that are ready, so from then on so do those that wait for ever. While
-        // others are ready each way out of the kernel costs more: it looks whose turn it is.
+        // others are ready each exit from the kernel costs more: it checks whose turn it is.
         self.switches(&series).await?;
         self.null_call(&series).await?;
         self.ring_operation(&series)?;

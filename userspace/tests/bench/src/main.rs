@@ -142,7 +142,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How far it was to this program's first instruction.
+    /// The time to this program's first instruction.
     async fn start(&self) -> Result<(), Error> {
         let machine: MachineClient = self.env.cap("machine")?;
         let told = machine.statistics().await?;

@@ -60,7 +60,7 @@ fn program(code: &[u8]) -> &'static [u8] {
 /// Writes a program into memory that is mapped at [`OWN_ADDRESS`].
 fn place(program: &[u8]) {
     let to = core::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(OWN_ADDRESS).unwrap_or(0));
-    // SAFETY: callers have mapped at least as much memory there for writing, to which there are no references.
+    // SAFETY: callers have mapped at least as much memory there for writing, without references to it.
     unsafe { core::ptr::copy_nonoverlapping(program.as_ptr(), to, program.len()) };
 }
 

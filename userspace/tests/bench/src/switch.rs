@@ -1,5 +1,5 @@
-//! From one process to another, and nothing else: two threads that take turns, each of which makes the other ready,
-//! and then enters the kernel with no entry, to wait.
+//! From one process to another, and nothing else: two threads take turns; each makes the other ready, and then enters
+//! the kernel without entries, to wait.
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_measure::{Samples, count, overhead};
@@ -37,8 +37,8 @@ impl Side {
         entries::drain();
     }
 
-    /// Makes the other side ready, lets it run until it does the same, and adds how far it was from its last ENTER to
-    /// this side's next instruction.
+    /// Makes the other side ready, lets it run until it does the same, and adds the time from its last ENTER to this
+    /// side's next instruction.
     pub fn turn(&self, samples: &mut Samples, overhead: u64) {
         entries::push(&entries::wait(self.own.as_cap().id()));
         entries::push(&entries::notify(self.other.as_cap().id()));

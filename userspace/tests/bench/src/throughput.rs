@@ -26,7 +26,7 @@ const STEPS: u64 = 800_000_000;
 /// Calls of each that calls another process.
 pub const CALLS: i32 = 10_000;
 
-/// The part of a process that computes: its exit code says what came out.
+/// The part of a process that computes: its exit code is the result.
 pub fn work() -> ! {
     capos_rt::exit(code(compute(STEPS)))
 }

@@ -1,9 +1,9 @@
 //! When timers interrupt processors, and when limits of CPU time end a process: tests, by the counts that the kernel
 //! keeps.
 //!
-//! A machine of one processor counts instructions, one a nanosecond, and is held to exact numbers. With several
+//! A machine of one processor counts instructions, one a nanosecond, and must match exact numbers. With several
 //! processors it uses its host's clock: other work of the host makes turns longer and deadlines late, so that there are
-//! fewer interrupts and never more. It is held to the most that there may be.
+//! fewer interrupts and never more. It must stay within an upper bound.
 
 use alloc::format;
 use alloc::vec;
@@ -15,12 +15,12 @@ use capos_schema::kernel::{ExitInfoCause, Limits, MachineClient};
 
 use crate::Bench;
 
-/// Deadlines that are waited for, and how far each is away.
+/// Deadlines to wait for, and the distance of each.
 const DEADLINES: u64 = 10;
 const FAR: u64 = 20_000_000;
 /// For how long a test computes.
 const WHILE: u64 = 200_000_000;
-/// Steps of arithmetic between two looks at the counter.
+/// Steps of arithmetic between two readings of the counter.
 const STEPS: u64 = 1000;
 /// A turn of a thread while others wait.
 const SLICE: u64 = 10_000_000;

@@ -51,14 +51,14 @@ fn middle(length: u64, part: u64, parts: u64) -> u64 {
     length.saturating_mul(halves).checked_div(parts.saturating_mul(2)).unwrap_or(0)
 }
 
-/// One service's way through its points.
+/// One service's course through its points.
 struct Course {
     service: String,
     /// How long what it is killed over takes, in nanoseconds: a use by two clients, or its beginning.
     length: u64,
     /// Calls that ended with it.
     errors: u32,
-    /// Something did not hold, so it is killed no more.
+    /// A check failed, so it is killed no more.
     failed: bool,
 }
 
@@ -296,7 +296,7 @@ impl Campaign {
         self.back(service, &before, 1).await
     }
 
-    /// Two clients of a service at once that have asked for something, and when they had.
+    /// Two concurrent clients of a service with a request each, and the time of the requests.
     async fn two(&self, service: &str, number: usize) -> ([Task<Result<u32, Error>>; 2], u64) {
         let clients = [(number, 1), (number.saturating_add(1) % USES, 2)]
             .map(|(number, name)| spawn(client(self.uses.clone(), service.to_string(), number, name)));

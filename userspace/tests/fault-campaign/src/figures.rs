@@ -36,7 +36,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The usage once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
+    /// The usage once the machine is at rest: nothing changes any more, and no page-in is in flight.
     ///
     /// The service `own` is the one that kills.
     ///
@@ -156,8 +156,8 @@ impl fmt::Display for Ledger {
 /// The machine's usage. It is at rest when this stays the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Figures {
-    /// Frames that are neither free nor pages of files, without those of the kernel's heap: how many these are depends on
-    /// the order in which blocks were taken and given back.
+    /// Frames that are neither free nor pages of files, without those of the kernel's heap: their number depends on the
+    /// order in which blocks were allocated and freed.
     frames: u64,
     /// Bytes of the kernel's heap.
     heap_bytes: u64,

@@ -3,10 +3,10 @@
 //! which says that the other side was gone, and its next request is answered. After all of them, nothing is left of the
 //! killed processes.
 //!
-//! Its thread has the highest priority, so that it kills when it means to, whatever the service does there. It needs a
-//! machine whose clock counts instructions (`icount = true`): then a point is the same in every run, except during
-//! waits for a disk, and idle time costs little. Such a clock skips idle time, so a disk whose host is slow would seem
-//! to exceed every driver's limit: see [`patience`].
+//! Its thread has the highest priority, so that it kills at the intended instruction, whatever the service does there.
+//! It needs a machine whose clock counts instructions (`icount = true`): then a point is the same in every run, except
+//! during waits for a disk, and idle time costs little. Such a clock skips idle time, so a disk whose host is slow
+//! would seem to exceed every driver's limit: see [`patience`].
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;

@@ -58,7 +58,7 @@ fn ensure(holds: bool, words: impl FnOnce() -> String) -> Result<(), CallError> 
     if holds { Ok(()) } else { Err(CallError::failed(words())) }
 }
 
-/// Calls a missing object: the service must report that. For one that does a single thing, and that for good.
+/// Calls a missing object: the service must report that. For a service whose only action is final.
 async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     match cap.call(interface, NO_METHOD, Message::default()).await {
         Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Unimplemented => Ok(()),

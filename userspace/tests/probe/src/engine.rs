@@ -24,7 +24,7 @@ fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..request("Say a sentence.") }
 }
 
-/// B04: the catalog says of a model what its file says.
+/// B04: the catalog's description of a model is that of its file.
 fn is_described(info: &ModelInfo) -> Result<(), Error> {
     let expected = ModelInfo {
         id: info.id.clone(),
@@ -96,7 +96,8 @@ async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &R
     Ok(())
 }
 
-/// A tool whose schema cannot be held to is told of before anything is said, with what cannot be, and its neighbour is not.
+/// Before the answer, the model reports a tool whose schema cannot be enforced, with the missing part; its neighbour is
+/// not reported.
 async fn loose_tools_are_told(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
     let tool = |name: &str, schema: &str| ToolDescriptor {
         name: name.to_string(),
@@ -215,7 +216,7 @@ async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Re
     ensure(second.model.complete(&short).await? == said, "the second worker says something else")?;
     let two = status.statistics().await?;
     let (more, misses) = (lost(&one, &two), two.cache_misses.saturating_sub(one.cache_misses));
-    // Its text comes from the medium once more if it was evicted, and its weights from nowhere.
+    // Its text is read from the medium again if it was evicted; its weights are not read.
     ensure(more <= 2 * OWN && more < pages, format!("the second worker took {more} frames more"))?;
     ensure(forge.frames().await? == frames, "the weights lie in other frames now")?;
     let own = second.account.usage().await?.usage.frames;
@@ -304,8 +305,8 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
 const WINDOW: u64 = 32;
 
 /// A model that is large compared with the machine's memory: it answers, and the same again. If `fits`, the pages that
-/// one answer read are still there for the next; otherwise they were evicted meanwhile, and are read and verified once
-/// more.
+/// one answer read are still there for the next; otherwise they were evicted meanwhile, and are read and verified
+/// again.
 ///
 /// # Errors
 /// What does not hold.
@@ -345,7 +346,7 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
     Ok(())
 }
 
-/// Tokens that the file of the model `wide` says.
+/// The tokens in the file of the model `wide`.
 const OF_FILE: u32 = 8192;
 /// Bytes that a worker would have by its file's size alone, besides the 64 MiB of every worker: an eighth of it.
 const BY_FILE: u64 = 8;

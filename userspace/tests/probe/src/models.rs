@@ -20,7 +20,7 @@ pub fn request(text: &str) -> InferenceRequest {
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
 }
 
-/// A stream put together again.
+/// A stream joined again.
 #[derive(Default)]
 pub struct Whole {
     /// The text.

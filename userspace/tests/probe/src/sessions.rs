@@ -54,7 +54,7 @@ impl Talk {
         Ok(Self { session, model: opened.model, messages: Vec::new() })
     }
 
-    /// Says something more, and is answered piece by piece.
+    /// Sends one more message, and is answered piece by piece.
     async fn say(&mut self, text: &str) -> Result<TokenStreamClient, Error> {
         self.messages.extend(request(text).messages);
         self.answer(TOKENS).await
@@ -72,7 +72,7 @@ impl Talk {
         self.messages.push(ChatMessage { role: Role::Assistant, content, ..ChatMessage::default() });
     }
 
-    /// Says something more, and reads the whole answer.
+    /// Sends one more message, and reads the whole answer.
     pub async fn ask(&mut self, text: &str) -> Result<String, Error> {
         let answer = whole(&self.say(text).await?).await?.text;
         self.was_answered(&answer);
@@ -207,7 +207,7 @@ async fn weights_are_shared(
     Ok(())
 }
 
-/// Tokens that an answer took, as its worker says.
+/// Tokens of an answer, as its worker reports them.
 fn took(end: Option<&StreamChunkFinish>) -> u64 {
     end.map_or(0, |end| u64::from(end.usage.prompt_tokens).saturating_add(u64::from(end.usage.completion_tokens)))
 }
@@ -270,7 +270,7 @@ async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) 
     Ok(two.session.end().await?)
 }
 
-/// Answers of one session that can be under way at once.
+/// Answers of one session that can be in flight at once.
 const ANSWERS: usize = 4;
 
 /// B16: an answer that is not read to its end is counted, and the number in flight is limited. Requests of the greatest

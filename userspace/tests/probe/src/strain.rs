@@ -38,17 +38,17 @@ const LONGEST: usize = 1000 << 10;
 const LONG: usize = 160 << 10;
 /// Bytes in memory of one message of a conversation.
 const CHAT_MESSAGE: usize = 104;
-/// Answers of one session that can be under way at once.
+/// Answers of one session that can be in flight at once.
 const ANSWERS: usize = 4;
 /// Answers that one session can hold, ended and cancelled ones too.
 const HELD: usize = 16;
 /// Models that one session can hold, and sessions that can be open at once.
 const MODELS: usize = 4;
 const SESSIONS: usize = 16;
-/// KiB that the broker takes with one session and nothing under way: half of its estimate besides calls, since there
+/// KiB that the broker takes with one session and nothing in flight: half of its estimate besides calls, since there
 /// may be sixteen, and buffers that wait for calls.
 const AT_REST: u64 = 1536 + 1536;
-/// Tokens of each of those under way.
+/// Tokens of each of those in flight.
 const TOKENS: u32 = 24;
 
 /// A request whose answer takes little of the session's tokens.
@@ -87,7 +87,7 @@ async fn refused(cap: &Cap, (interface, method): (u64, u16), message: &Message, 
     Ok(())
 }
 
-/// Messages made by hand, with lists that are far larger once they are read, end nothing but their call.
+/// Messages made by hand, with lists that are much larger once they are read, end only their call.
 async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let mut one = Talk::begin(broker, &ADA, model).await?;
     let mut two = Talk::begin(broker, &GRACE, model).await?;
@@ -239,7 +239,7 @@ async fn a_worker_that_is_gone_is_replaced(
     let admin = env.cap::<ModelAdminClient>("admin")?;
     let policy = admin.backend_policy().await?;
     for whole_answer in [true, false] {
-        // Ends all workers for good.
+        // Ends all workers permanently.
         admin.set_backend_policy(&BackendPolicy { allow_local: false, ..policy.clone() }).await?;
         admin.set_backend_policy(&policy).await?;
         let hello = request("Hello?");
@@ -252,7 +252,7 @@ async fn a_worker_that_is_gone_is_replaced(
     }
     let records = opened_anew().await?.saturating_sub(before);
     ensure(records == 2, format!("{records} records of models that were opened anew"))?;
-    // One that dies of the request itself is asked once more, and not for ever.
+    // One that dies from the request itself is asked again, and not for ever.
     let died = why(one.model.complete(&request("Die.")).await);
     ensure(died.contains("the model's worker is gone"), format!("a request that kills its worker: {died:?}"))?;
     let dying = one.model.stream(&request("Die.")).await?;

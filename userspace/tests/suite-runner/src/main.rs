@@ -1,4 +1,4 @@
-//! Runs upstream test programs, each in a process of its own, one after another, and logs what they say. The file
+//! Runs upstream test programs, each in a process of its own, one after another, and logs their output. The file
 //! `suites.jsonl` of the boot medium names them. Each program is first asked for its tests, then runs them.
 //!
 //! Each line begins with a word that no test program can write: `suite` begins one, `said` is a line of it, `ended`

@@ -88,7 +88,7 @@ fn names<T: std::fmt::Display>(all: &[T]) -> String {
 }
 
 impl Audit {
-    /// Whether it says anything about the log.
+    /// Whether it has checks of the log.
     pub fn asks(&self) -> bool {
         self.calls.is_some() || self.results.is_some() || self.ended.is_some() || !self.count.is_empty()
     }
@@ -433,7 +433,7 @@ fn invented(descriptor: &Value) -> Option<&'static str> {
     same.iter().find(|(_, same)| !same).map(|(name, _)| *name)
 }
 
-/// Whether a record says all that its kind has to say, and a message no more than that.
+/// Whether a record has all members of its kind, and a message no others.
 fn members(record: &Record, failures: &mut Vec<String>) {
     let sequence = number(record, "sequence").unwrap_or_default();
     let mut complain = |what: String| failures.push(format!("audit record {sequence} {what}"));

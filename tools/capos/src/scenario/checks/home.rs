@@ -24,7 +24,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Whether it says anything about the files.
+    /// Whether it has checks of the files.
     pub fn asks(&self) -> bool {
         !self.files.is_empty() || !self.absent.is_empty()
     }
@@ -68,7 +68,7 @@ fn load(folder: &Path) -> Result<Files> {
     Ok(found)
 }
 
-/// Repeats what the log says was done, and compares.
+/// Repeats the effects in the log, and compares.
 fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
     // The result of an interrupted call cannot be known from the log.
     let mut unsure = Vec::new();

@@ -1,4 +1,4 @@
-//! What a scenario's run must have left behind: `check.toml` and what holds for every run. `docs/scenarios.md`
+//! The required results of a scenario's run: `check.toml` and checks of every run. `docs/scenarios.md`
 //! describes both.
 
 pub mod audit;
@@ -17,16 +17,16 @@ use capos_vm::expect::Stripper;
 use capos_vm::texts::Texts;
 use capos_vm::timing::{self, Timing};
 
-/// The file beside `terminal.txt`.
+/// The file next to `terminal.txt`.
 pub const FILE: &str = "check.toml";
 
-/// Everything that `check.toml` may say. What it does not know it refuses.
+/// The settings of `check.toml`. Unknown settings are errors.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Checks {
     /// Rows of the requirements that the scenario shows.
     pub rows: Vec<String>,
-    /// `transcript.txt`, where control sequences are taken out.
+    /// `transcript.txt`, without control sequences.
     pub transcript: Texts,
     /// When it appeared, by `terminal.timing`.
     pub timing: Vec<Timing>,
@@ -43,7 +43,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Reads a scenario's `check.toml`; without one, only what holds for every run is checked.
+    /// Reads a scenario's `check.toml`; without one, only the checks of every run apply.
     pub fn open(folder: &Path) -> Result<Self> {
         let file = folder.join(FILE);
         let text = match std::fs::read_to_string(&file) {
@@ -57,8 +57,8 @@ impl Checks {
     }
 
     /// Everything that is wrong with a finished run of the scenario in `folder` that left its files in `out`, each in a
-    /// sentence. `guest` is what the guest itself said about its audit log; without it there was no export. `tail` is
-    /// where the terminal's bytes end.
+    /// sentence. `guest` is the guest's own report about its audit log; without it there was no export. `tail` is where
+    /// the terminal's bytes end.
     pub fn failures(
         &self,
         folder: &Path,

@@ -24,10 +24,10 @@ const OWN: [&str; 18] = [
     "[K",
 ];
 
-/// What the shell puts before the rest of a line that does not fit into one row.
+/// The shell's mark before the rest of a line that is too long for its row.
 pub const ROW_MARK: &str = "\n  ┆ ";
 
-/// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
+/// The first output of the terminal service. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 
 /// The line that QEMU prints on the terminal when a person ends it there. It may come at any point of the machine's own
@@ -48,7 +48,7 @@ pub enum Tail {
     Quit,
 }
 
-/// How often the terminal service died, as the kernel says in the system's log.
+/// How often the terminal service died, as the system's log says.
 pub fn deaths(log: &[u8]) -> usize {
     let died = |line: &&str| line.starts_with("process `terminal` (id ") && line.contains(") died: ");
     String::from_utf8_lossy(log).lines().filter(died).count()

@@ -12,7 +12,7 @@ const RUNNER: &str = "suite-runner: ";
 pub struct Outcome {
     /// The tests that it named.
     pub listed: BTreeSet<String>,
-    /// How many it said there are, after the last name.
+    /// How many it announced, after the last name.
     pub announced: Option<usize>,
     /// How it ended after naming them, as a sentence.
     pub list_report: Option<String>,
@@ -97,8 +97,8 @@ fn ended(line: &str) -> Option<(String, End)> {
 }
 
 impl Outcome {
-    /// Counts the program's tests, those that it named and those that ended. Those in `skip` were left out; whatever
-    /// else has no end has failed, and so has a program that did not name all its tests or that ended badly.
+    /// Counts the program's tests, those that it named and those that ended. Those in `skip` were left out; every other
+    /// test without an end has failed, and so has a program that did not name all its tests or that ended badly.
     pub fn count(&self, skip: &BTreeSet<&str>) -> Count {
         let mut count = Count::default();
         let report = self.report.as_deref().unwrap_or(CUT_OFF);

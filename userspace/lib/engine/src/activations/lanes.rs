@@ -57,7 +57,7 @@ fn set<T>(all: &mut [T; LANES], lane: usize, value: T) {
     }
 }
 
-/// Divides rows into as few parts of at most `most` as there can be, of which none is larger than another by more than one.
+/// Divides rows into as few parts of at most `most` as possible, whose sizes differ by at most one.
 pub fn parts(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.div_ceil(most.max(1));
     (0..count).scan(0, move |first, index| {

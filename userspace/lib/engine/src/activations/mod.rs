@@ -57,7 +57,7 @@ pub struct Activations {
 pub struct Row<'a> {
     /// The numbers.
     pub values: &'a [f32],
-    /// Quants, of which a group's scale makes the numbers again, nearly.
+    /// Quants, from which a group's scale approximately restores the numbers.
     pub quants: &'a [i8],
     /// A scale for each group.
     pub scales: &'a [f32],

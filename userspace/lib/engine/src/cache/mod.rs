@@ -30,7 +30,7 @@ pub struct Cache {
     layers: Vec<Layer>,
     positions: usize,
     length: usize,
-    /// Tokens that there is memory for.
+    /// Tokens that memory is allocated for.
     room: usize,
 }
 

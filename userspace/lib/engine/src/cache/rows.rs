@@ -67,7 +67,7 @@ impl Rows {
         }
     }
 
-    /// Gives back the memory of all but the first rows.
+    /// Frees the memory of all but the first rows.
     pub fn shrink(&mut self, rows: usize) {
         let wanted = self.row().saturating_mul(rows);
         match &mut self.numbers {

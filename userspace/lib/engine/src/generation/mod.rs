@@ -1,4 +1,4 @@
-//! Requests on their way through one model.
+//! Requests in progress in one model.
 //!
 //! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and after these a piece of
 //! the prompts that are being read. A pass is bounded work, so a cancellation between two of them waits for one only. A
@@ -37,7 +37,7 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
-    /// How keys and values are kept; as [`Model::cache_type`] has it if it is not said.
+    /// How keys and values are kept; as [`Model::cache_type`] if not set.
     pub cache: Option<CacheType>,
     /// Nanoseconds since a time that stays the same. If it is set, a pass has only as many of [`Options::prefill`]
     /// tokens as take some 40 ms, but at least six.
@@ -133,7 +133,7 @@ impl<'m> Generation<'m> {
         self.waiting.len().saturating_add(self.running.len())
     }
 
-    /// Forgets what is kept of sequences that have ended, and gives back its memory.
+    /// Forgets the kept sequences of ended requests, and frees their memory.
     pub fn forget(&mut self) {
         self.prefixes.clear();
     }

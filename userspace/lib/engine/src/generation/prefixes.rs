@@ -55,7 +55,7 @@ impl Prefixes {
         copy.ok()
     }
 
-    /// Keeps a sequence of whose tokens all or the first have gone through the model, as far as there is memory.
+    /// Keeps a sequence whose tokens, all or the first ones, have passed through the model, if there is memory.
     pub fn keep(&mut self, mut tokens: Vec<u32>, mut cache: Cache) {
         cache.shrink(self.bytes);
         tokens.truncate(cache.length());

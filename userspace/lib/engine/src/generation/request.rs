@@ -19,7 +19,7 @@ pub struct Request {
     pub sampling: Sampling,
 }
 
-/// A request on its way.
+/// A request in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
@@ -29,7 +29,7 @@ pub trait Constraint {
     /// taken without the model, and several in a row go through the model together.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] if it cannot say; the request then fails with it.
+    /// [`EngineError::Constraint`] if it cannot decide; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
     /// Records that a token has been chosen, which is not one of the request's ends.
@@ -42,9 +42,9 @@ pub trait Constraint {
 /// Something that happened to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// More of the prompt has gone through the model.
+    /// More of the prompt has passed through the model.
     Progress {
-        /// Its tokens that have, those of a prefix that was there already with them.
+        /// Its tokens that have passed, including those of a prefix that was there already.
         done: usize,
         /// All its tokens.
         total: usize,
@@ -65,7 +65,7 @@ pub enum Event {
 pub enum Finish {
     /// The model chose this token, one of the request's ends.
     End(u32),
-    /// All tokens that were asked for are there.
+    /// All requested tokens are there.
     Limit,
     /// It was cancelled.
     Cancelled,
@@ -80,7 +80,7 @@ pub enum Finish {
 pub struct Usage {
     /// Those of the prompt.
     pub prompt: usize,
-    /// Those of the prompt that did not have to go through the model, since a sequence that begins with them had.
+    /// Those of the prompt that did not have to pass through the model, since a sequence that begins with them had.
     pub reused: usize,
     /// New ones; the one that ended the text is not counted.
     pub new: usize,

@@ -68,7 +68,7 @@ impl Sequence {
         }
     }
 
-    /// Chooses the next token by the logits after the last, and adds those after it between which there is no choice.
+    /// Chooses the next token by the logits after the last, and adds the tokens that follow without a choice.
     pub fn choose(&mut self, logits: &[f32], events: &mut Events) {
         let allowed = self.constrained.as_ref().map(|constrained| &constrained.allowed);
         match self.sampler.choose(logits, allowed, &self.tokens) {

@@ -10,7 +10,7 @@ use crate::block::Kind;
 use crate::pool::Single;
 use crate::tensor::Tensor;
 
-/// Names of all sets, of which a processor may have only some.
+/// Names of all sets; a processor may have only some.
 pub const NAMES: [&str; 6] = ["scalar", "swar", "sse41", "avx2", "avx512", "amx"];
 
 /// The sets that can run here, the plainest first.
@@ -74,7 +74,7 @@ impl Trial {
         Self { activations, out: alloc::vec![0.0; ROWS.saturating_mul(count)], least: u64::MAX }
     }
 
-    /// Has a set multiply once more.
+    /// Has a set multiply again.
     fn try_again(&mut self, kernels: &dyn Kernels, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
         let mut rows: Vec<&mut [f32]> = self.out.chunks_exact_mut(ROWS).collect();
         let began = now();
@@ -97,7 +97,7 @@ impl Candidate {
         Self { kernels, trials: COUNTS.map(|count| Trial::new(kernels, Kind::Q8_0, count)) }
     }
 
-    /// Has it multiply once more.
+    /// Has it multiply again.
     fn try_again(&mut self, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
         self.trials.iter_mut().for_each(|trial| trial.try_again(self.kernels, matrix, now));
     }
@@ -124,7 +124,7 @@ fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'s
             many_trial.try_again(many, &matrix, now);
         }
     }
-    // From the most rows down, as long as the way for many is the faster one.
+    // From the most rows down, as long as the path for many rows is the faster one.
     let found = MANY_FROM.iter().zip(&trials).rev().take_while(|(_, [few, many])| many.least < few.least).last();
     let from = found.map_or(seldom, |(count, _)| *count);
     kernels.many_from(from).unwrap_or(kernels)
@@ -157,7 +157,7 @@ mod tests {
     use super::super::USUAL_MANY;
     use super::*;
 
-    /// Looks at the clock in a set's turn.
+    /// Readings of the clock in a set's turn.
     const TURN: usize = 2 * COUNTS.len();
 
     /// The chosen set, and how often it read the clock, which advances by `step` at each reading.
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(chosen(step), (name(1), TURN * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST)));
     }
 
-    /// From how many rows on the set that is chosen takes the way for many, if that of its ways takes `cost` for some
+    /// From how many rows on the chosen set takes the path for many rows, if that of its paths takes `cost` for some
     /// rows: of few or of many.
     fn chosen_way(cost: impl Fn(usize, bool) -> i64) -> Option<usize> {
         let sets = available();
@@ -252,7 +252,7 @@ mod tests {
             let found = chosen_way(|rows, many| if many { cost_of_many } else { few(rows) });
             assert!(found.is_none_or(|found| found == from), "{cost_of_many}: {found:?}");
         }
-        // One number of rows with which the other way is faster changes nothing below it.
+        // One number of rows with which the other path is faster changes nothing below it.
         let found = chosen_way(|rows, many| if many == (rows == 8) { 20 } else { 10 });
         assert!(found.is_none_or(|found| found == 16), "{found:?}");
     }

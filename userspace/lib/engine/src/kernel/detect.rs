@@ -20,8 +20,8 @@ pub struct Features {
 static TILES_PERMITTED: AtomicBool = AtomicBool::new(false);
 
 /// Says that the system lets this program use the tiles of AMX. Systems may save them and still end a program that uses
-/// them without having asked, as Linux does; so nothing here does before this was called. A program that claims them
-/// without a request is ended at the first product.
+/// them without having asked, as Linux does; so no kernel here uses them before this was called. A program that claims
+/// them without a request is ended at the first product.
 pub fn permit_tiles() {
     TILES_PERMITTED.store(true, Ordering::Relaxed);
 }

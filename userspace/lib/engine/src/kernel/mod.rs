@@ -189,7 +189,7 @@ pub trait Kernels: Sync {
         portable::add_q8_0(weights, rows, out);
     }
 
-    /// Makes blocks of numbers, the last of which is filled up with zeros.
+    /// Makes blocks of numbers; the last is filled up with zeros.
     fn quantise_q8_0(&self, values: &[f32], out: &mut [Q8_0]) {
         portable::quantise_q8_0(values, out);
     }

@@ -144,7 +144,7 @@ pub fn product<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &m
     }
 }
 
-/// Sums that are kept apart, so that several additions are under way at once.
+/// Separate sums, so that several additions are in flight at once.
 const SUMS: usize = 16;
 
 /// The sum of products.

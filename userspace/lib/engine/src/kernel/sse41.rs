@@ -1,5 +1,5 @@
-//! SSE4.1, in whole numbers as far as it goes: one multiplication of floating point numbers for each group. That is
-//! what runs best if a processor is emulated, for which wide floating point instructions are slow.
+//! SSE4.1, in integers as far as possible: one multiplication of floating point numbers for each group. That is what
+//! runs best if a processor is emulated, for which wide floating point instructions are slow.
 
 use core::arch::x86_64::*;
 
@@ -101,7 +101,7 @@ fn dot<B: Block>(unpacked: &[Chunk], mut columns: usize, row: Row<'_>) -> f32 {
     total
 }
 
-/// The sum of a chunk's first products, of which `PER` groups of `SIZE` have the same activation scale.
+/// The sum of a chunk's first products; `PER` groups of `SIZE` have the same activation scale.
 #[target_feature(enable = "sse4.1")]
 fn dot_chunk<B: Block, const SIZE: usize, const PER: usize>(chunk: &Chunk, values: Values<'_>, count: usize) -> f32 {
     let quants = chunk.quants.as_chunks::<SIZE>().0.as_chunks::<PER>().0.iter();

@@ -1,6 +1,6 @@
-//! Several products in one multiplication of words of 64 bits, in whole numbers as far as it goes, without instructions
-//! of any kind of processor. That is what runs best if a processor is emulated: such a multiplication becomes one of
-//! the processor that emulates it, and an instruction on vectors becomes a call.
+//! Several products in one multiplication of words of 64 bits, in integers as far as possible, without instructions of
+//! any kind of processor. That is what runs best if a processor is emulated: such a multiplication becomes one of the
+//! processor that emulates it, and an instruction on vectors becomes a call.
 
 use alloc::vec::Vec;
 use core::array::from_ref;
@@ -181,7 +181,7 @@ impl<const W: usize, const L: usize> Packed<W, L> {
     }
 
     /// Writes the products of a row of the matrix with all rows: `chunks` gives for each chunk the groups of its
-    /// weights, of which `PER` have the same activation scale, and their scales.
+    /// weights and their scales; `PER` groups have the same activation scale.
     #[inline(always)]
     fn multiply<'w, const SIZE: usize, const PER: usize, G: Iterator<Item = &'w [[u8; SIZE]; PER]>>(
         &self,

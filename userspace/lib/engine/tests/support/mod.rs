@@ -33,7 +33,7 @@ pub fn left_out(found: &[&str]) -> Vec<String> {
     missing.map(|name| format!("not run: kernels {name}, which this processor or its system does not have")).collect()
 }
 
-/// The kernels of which each token's results are the same in whatever pass.
+/// The kernels with which each token's results are the same in any pass.
 pub fn exact_kernels() -> impl Iterator<Item = &'static dyn Kernels> {
     kernels().into_iter().filter(|kernels| !["avx2", "avx512", "amx"].contains(&kernels.name()))
 }
@@ -86,7 +86,7 @@ pub fn read(name: &str) -> (Vec<u8>, Expected) {
     (file, all.remove(0))
 }
 
-/// How far the logits are from the expected ones, in lengths of these.
+/// How far the logits are from the expected ones, relative to these.
 pub fn distance(found: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();

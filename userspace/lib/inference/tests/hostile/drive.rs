@@ -11,7 +11,7 @@ const ANSWER: usize = 4;
 /// Steps after which something does not come to an end: those of an answer, and of a prompt as long as a context may be.
 const STEPS: usize = 1000;
 
-/// How far it went.
+/// How far it got.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Way {
     /// The file was refused.
@@ -72,7 +72,7 @@ pub fn drive(file: &[u8]) -> Way {
         handle: "/object/read".into(),
         forbidden: false,
     };
-    // The second is held to a schema, too, and begins as the first does.
+    // The second is constrained to a schema, too, and begins as the first does.
     for schema in [None, Some(json!({ "type": "integer" }))] {
         let messages = vec![Message::new(Role::User, "Hi aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa <s>")];
         let wanted = Request { messages, tools: vec![tool.clone()], schema, limit: Some(ANSWER), ..Request::default() };

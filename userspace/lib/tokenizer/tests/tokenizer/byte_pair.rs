@@ -82,7 +82,7 @@ fn foreign_text_makes_no_marks() {
     assert_eq!(plain, [mark("<tool_call>")]);
 }
 
-/// Marks of bars that the file counts as text are no text of people, though the template writes them in parts.
+/// Marks of bars that the file counts as text are not found in people's text, though the template writes them in parts.
 #[test]
 fn marks_that_templates_put_together_are_guarded() {
     let fixture = Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", "qwen2");

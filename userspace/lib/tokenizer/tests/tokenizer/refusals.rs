@@ -113,7 +113,7 @@ fn merges_are_pairs() {
     }
 }
 
-/// Merges of texts that are no tokens lead to others that are, and else leave bytes.
+/// Merges of texts that are not tokens lead to others that are, and else leave bytes.
 #[test]
 fn merges_go_through_texts_that_are_no_tokens() {
     let tokens = || with_tokens(list(&["a", "b", "c", "abc"]));
@@ -146,7 +146,7 @@ fn known_marks_are_marks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the vocabulary, it is refused or encodes any text; and no token is made that does not exist.
+    /// Any vocabulary is rejected or encodes any text; and no token is made that does not exist.
     #[test]
     fn any_vocabulary_is_judged(
         tokens in prop::collection::btree_set("[a-eĠĊ<|>]{0,4}", 1..40),

@@ -86,7 +86,7 @@ fn duplicate_to(number: c_int, to: c_int, close_on_exec: bool) -> Result<c_int> 
     let open = get(number)?;
     if number != to {
         let before = table().lock().set(to, open, close_on_exec);
-        // Closed here, after the table was let go of.
+        // Closed here, after the table was released.
         drop(before.map_err(|_| Errno(libc::EBADF))?);
     }
     Ok(to)

@@ -50,8 +50,8 @@ impl Metadata {
         })
     }
 
-    /// Of a file that was granted by itself. The numbers of such files are the process's own: each comes from a server
-    /// of its own, perhaps.
+    /// Of a file that was granted alone. The numbers of such files are the process's own: each comes from a server of
+    /// its own, perhaps.
     fn of_granted(status: &FileStatus, id: u64) -> Result<Self> {
         Ok(Self { id: id.saturating_add(2), ..Self::of_status(status, 1)? })
     }

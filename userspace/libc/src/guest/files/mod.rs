@@ -1,4 +1,4 @@
-//! Open files: descriptors, what they stand for, names, pipes, polling.
+//! Open files: descriptors, their objects, names, pipes, polling.
 
 pub mod description;
 pub mod descriptor;

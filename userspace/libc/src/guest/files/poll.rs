@@ -83,7 +83,7 @@ fn wait_for(watched: &[libc::pollfd], seen: u32, deadline: u64) {
             _ => None,
         });
     }
-    // One that is watched twice is asked about once: there are three standard streams.
+    // One that is watched twice is queried once: there are three standard streams.
     calls.sort_by_key(|asked| asked.cap);
     calls.dedup_by_key(|asked| asked.cap);
     if calls.is_empty() {

@@ -1,4 +1,4 @@
-//! Sockets. There is no network yet that could be granted, so every call says that none was.
+//! Sockets. There is no network yet that could be granted, so every call reports that none was.
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Threads and what they wait for: blocks, keys, mutexes, futexes, signals.
+//! Threads and their waits: blocks, keys, mutexes, futexes, signals.
 
 pub mod futex;
 pub mod lock;

@@ -258,7 +258,7 @@ unsafe extern "C" fn pthread_create(
             unsafe { out.write(thread.expose_provenance() as libc::pthread_t) };
             0
         }
-        // As C has it for "no more threads", and for no memory for one.
+        // C's error for "no more threads", and for no memory for one.
         Err(Errno(libc::ENOMEM | libc::EAGAIN)) => libc::EAGAIN,
         Err(Errno(libc::EINVAL)) => libc::EINVAL,
         Err(_) => libc::EPERM,

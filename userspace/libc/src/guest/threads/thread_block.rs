@@ -24,7 +24,7 @@ pub struct ThreadBlock {
     pub values: [Cell<*mut core::ffi::c_void>; KEYS],
     /// Free blocks of memory; none if all is zero.
     pub cache: ThreadCache,
-    /// What others know of the thread; null for the first one.
+    /// The thread's record for others; null for the first one.
     pub thread: Cell<*const crate::guest::threads::thread::Thread>,
 }
 

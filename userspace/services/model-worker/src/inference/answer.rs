@@ -26,7 +26,7 @@ impl Answer {
     /// The next piece. The engine works while this waits.
     ///
     /// # Errors
-    /// The answer could not go on; says why. Nothing follows.
+    /// Why the answer could not continue. Nothing follows.
     pub async fn next(&self) -> Result<StreamChunk, CallError> {
         loop {
             if let Some(event) = self.requests.take(self.id) {
@@ -50,7 +50,7 @@ impl Drop for Answer {
     }
 }
 
-/// What an event is to a caller.
+/// An event's form for a caller.
 fn chunk(event: Event) -> Result<StreamChunk, CallError> {
     Ok(match event {
         Event::Loose(Loose { tool, why }) => StreamChunk::Loose(StreamChunkLoose { tool, why }),

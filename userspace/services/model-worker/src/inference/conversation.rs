@@ -1,4 +1,4 @@
-//! A request of the contract, as the engine's side has it.
+//! A request of the contract, in the engine's form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The request in other words.
 ///
 /// # Errors
-/// A schema in it is no JSON.
+/// A schema in it is not JSON.
 pub fn request(request: &InferenceRequest) -> Result<Request, CallError> {
     let schema = match request.response_schema.as_str() {
         "" => None,

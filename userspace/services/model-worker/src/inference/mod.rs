@@ -74,7 +74,7 @@ impl LanguageModelServer for Inference {
     }
 }
 
-/// The pieces of an answer, put together.
+/// The pieces of an answer, joined.
 #[derive(Default)]
 struct Whole {
     text: String,
@@ -82,7 +82,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// Adds a piece; the last one is given back.
+    /// Adds a piece; returns the last one.
     fn push(&mut self, chunk: StreamChunk) -> Option<StreamChunkFinish> {
         match chunk {
             StreamChunk::TextDelta(text) => self.text.push_str(&text),

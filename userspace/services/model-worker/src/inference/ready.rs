@@ -26,11 +26,11 @@ enum ModelOf {
 }
 
 impl Ready {
-    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is said.
+    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is set.
     /// The process may use `own` bytes, and keeps the tokens of conversations in a part of them.
     ///
     /// # Errors
-    /// It cannot be run; says why.
+    /// Why it cannot be run.
     pub fn open(
         weights: Weights,
         backend: &Backend,
@@ -70,7 +70,7 @@ impl Ready {
     /// The engine for texts' embeddings.
     ///
     /// # Errors
-    /// The model is not for that; says why.
+    /// Why the model is not for that.
     pub fn embedder(&self) -> Result<Embedder<'static>, String> {
         let (model, tokenizer): (&Model<'_>, &Tokenizer) = match self.model {
             ModelOf::Language(model) => (model.model(), model.tokenizer()),

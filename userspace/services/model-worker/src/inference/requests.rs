@@ -30,7 +30,7 @@ impl Requests {
     /// Takes a request.
     ///
     /// # Errors
-    /// The model cannot be run, or cannot answer to this; says why.
+    /// Why the model cannot be run, or cannot answer this.
     pub fn submit(self: &Rc<Self>, request: &InferenceRequest) -> Result<Answer, CallError> {
         let request = conversation::request(request)?;
         let mut assistant = self.assistant.borrow_mut();

@@ -42,7 +42,7 @@ async fn run(env: Env) -> Result<(), Error> {
         for page in 0..WINDOW {
             touch(start + page * PAGE);
         }
-        // The first window is on its way since before: the file's headers were read.
+        // The first window was requested before: the file's headers were read.
         let to = count();
         let idle = status.statistics().await?.idle_nanoseconds.saturating_sub(idle);
         if window > 0 {

@@ -70,7 +70,7 @@ impl Bench {
         capos_rt::wait(&told).await?;
         let to = line.came.get().context("its first line was told and is not there")?;
         let idle = self.status.statistics().await?.idle_nanoseconds.saturating_sub(idle);
-        // If it has ended by itself that is as good.
+        // If it has ended by itself, that is as good.
         let _ = started.process.kill("it was measured").await;
         drop(started.process.wait().await?);
         self.server.unexport(logger.as_cap());

@@ -102,7 +102,7 @@ pub async fn run(kit: &Kit) -> Result<(), Error> {
     let mmio: MmioClient = kit.env.cap("mmio")?;
     let info = mmio.info().await?;
     for (address, bytes) in [
-        // RAM is no device: where the kernel and processes live.
+        // Where the kernel and processes live: RAM is not a device.
         (0x10_0000, PAGE),
         (0x20_0000, PAGE),
         (0x100_0000, PAGE),

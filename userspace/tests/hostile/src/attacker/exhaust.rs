@@ -49,7 +49,7 @@ async fn settle(kit: &Kit) -> Result<(), Error> {
     Ok(())
 }
 
-/// Memory, until the account is empty; three times, with everything given back in between.
+/// Memory, until the account is empty; three times, with everything freed in between.
 pub async fn frames(kit: &Kit) -> Result<(), Error> {
     let mut counts = Vec::new();
     for _ in 0..3 {
@@ -70,7 +70,7 @@ pub async fn frames(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Page tables: one page mapped at addresses as far apart as they go.
+/// Page tables: single pages mapped as far apart as possible.
 pub async fn page_tables(kit: &Kit) -> Result<(), Error> {
     let memory = memory::create(PAGE)?;
     let access = AddressSpaceAccess { read: true, write: false, execute: false };
@@ -272,7 +272,7 @@ pub async fn threads(kit: &Kit) -> Result<(), Error> {
     })
     .await?;
     kit::ensure(got.len() == 8, || format!("{} threads in place of 8", got.len()))?;
-    // Rings that cannot be, at addresses that cannot be.
+    // Impossible rings, at impossible addresses.
     let other = idle_process(kit).await?;
     for (ring, submissions, completions) in [
         (0x5000_0000_0000, 0, 0),
@@ -293,7 +293,7 @@ pub async fn threads(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Threads whose registers cannot be: each ends its process with a report.
+/// Threads with impossible registers: each ends its process with a report.
 pub async fn bad_threads(kit: &Kit) -> Result<(), Error> {
     let cases = [
         (0xffff_ffff_8000_0000_u64, 0_u64, 0_u64),

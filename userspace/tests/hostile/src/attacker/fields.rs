@@ -113,7 +113,7 @@ pub async fn sizes(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Messages of kernel objects that are no Cap'n Proto, or say what cannot be.
+/// Messages of kernel objects that are not Cap'n Proto, or have impossible values.
 pub async fn messages(kit: &Kit) -> Result<(), Error> {
     let mut random = kit::Random::new(17);
     for round in 0..2000_u64 {

@@ -29,8 +29,8 @@ struct After {
 /// INVOKE with this stack pointer and these flags added to the usual ones.
 fn invoke([cap, interface, method]: [u64; 3], stack: u64, flags: u64) -> After {
     let (outcome, number, cleared, differs): (u64, u64, u64, u64);
-    // SAFETY: INVOKE touches no memory; the registers that the compiler may not give away, and the stack pointer, are kept in a
-    // vector register each and put back before anything uses them.
+    // SAFETY: INVOKE touches no memory; the registers that the compiler may not release, and the stack pointer, are
+    // saved in a vector register each and restored before anything uses them.
     unsafe {
         asm!(
             "movq xmm0, rbx", "movq xmm1, rbp",

@@ -303,7 +303,7 @@ pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Maps itself an object that is none of its own kind, by the wrong interface.
+/// Maps an object of another kind, by the wrong interface.
 pub async fn confuse(kit: &Kit) -> Result<(), Error> {
     let memory: MemoryObjectClient = kit.account.clone().cast();
     kit::ensure(memory.info().await.is_err(), || "an account answered as memory".into())?;

@@ -16,14 +16,14 @@ pub fn spin() -> ! {
     }
 }
 
-/// Enters the kernel without end.
+/// Enters the kernel again and again.
 pub fn enter() -> ! {
     loop {
         raw::enter(0, 0, 0);
     }
 }
 
-/// Sends entries that do nothing, without end.
+/// Sends entries that do nothing, again and again.
 pub fn no_operations() -> ! {
     let entries = [kit::encode(1, Operation::Nop); 60];
     loop {
@@ -32,7 +32,7 @@ pub fn no_operations() -> ! {
     }
 }
 
-/// Calls, receives and answers itself without end.
+/// Calls, receives and answers itself again and again.
 pub fn call_itself(kit: &Kit) -> ! {
     loop {
         kit::submit(&[kit.receive(2), kit.call(1)]);
@@ -41,7 +41,7 @@ pub fn call_itself(kit: &Kit) -> ! {
     }
 }
 
-/// Signals its notification and waits for it without end.
+/// Signals its notification and waits for it again and again.
 pub fn notify(kit: &Kit) -> ! {
     let notification = kit::id(&kit.notification);
     loop {
@@ -80,7 +80,7 @@ pub async fn log(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Sleeps until times that cannot be, or are long past.
+/// Sleeps until impossible times, or times long past.
 pub async fn sleep(kit: &Kit) -> Result<(), Error> {
     let timer: capos_schema::kernel::TimerClient = kit.env.cap("timer")?;
     for _ in 0..200 {

@@ -221,7 +221,7 @@ pub async fn copy_pages(kit: &Kit, refusal: &str) -> Result<(), Error> {
     let info = weights.info().await?;
     // Two at once wait for the same pages.
     let mut part = pin!(weights.copy(&kit.account, PAGE, 2 * PAGE));
-    // It is polled once, so that it is under way.
+    // It is polled once, so that it has begun.
     let done = poll_fn(|context| Poll::Ready(part.as_mut().poll(context).is_ready())).await;
     kit::ensure(!done, || "a copy was there at once".into())?;
     let copy = match weights.copy(&kit.account, 0, info.bytes).await {
@@ -335,7 +335,7 @@ pub async fn revoked_pager(kit: &Kit, by_kernel: bool) -> Result<(), Error> {
     Err(Error::new("a page that nobody supplied was read"))
 }
 
-/// Asks for paged memory that cannot be.
+/// Asks for impossible paged memory.
 pub async fn bad_objects(kit: &Kit) -> Result<(), Error> {
     let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();
     for bytes in [u64::MAX, 1 << 63, 1 << 47] {

@@ -197,7 +197,7 @@ fn stack_pointers() -> Result<(), Error> {
         u64::MAX - 7,
     ] {
         let taken: u64;
-        // SAFETY: an ENTER that does nothing; the stack pointer is kept in r12 and put back before
+        // SAFETY: an ENTER that does nothing; the stack pointer is saved in r12 and restored before
         // anything uses it.
         unsafe {
             asm!(

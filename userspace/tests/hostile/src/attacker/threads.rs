@@ -518,7 +518,7 @@ pub async fn changing_entries(kit: &Kit) -> Result<(), Error> {
     random::submit_changing()
 }
 
-/// EXIT with a scope that there is not.
+/// EXIT with an invalid scope.
 pub fn exit_scope(scope: u64) -> Result<(), Error> {
     // SAFETY: the kernel ends the process.
     unsafe {

@@ -1,4 +1,4 @@
-//! Waits for the end of calls: in every wrong order, through capabilities that are no reply, and very many.
+//! Waits for the end of calls: in every wrong order, through capabilities that are not replies, and very many.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ const CALL: u64 = 1;
 const RECEIVE: u64 = 2;
 const RETURN: u64 = 3;
 const WAIT: u64 = 4;
-/// Calls of which each is received and waited for at the same time.
+/// Calls, each of which is received and waited for at the same time.
 const MANY: u64 = 40;
 
 fn wait(tag: u64, cap: u64) -> RawEntry {

@@ -16,7 +16,7 @@ use crate::words;
 
 /// Frames that such a process does not need.
 const MANY: u64 = 1000;
-/// What the kernel and the runtime say if an account can pay for nothing more.
+/// The errors of the kernel and the runtime if an account can pay for nothing more.
 const LACKS: [&str; 3] = ["the account's limit does not cover", "out of memory", "no memory"];
 /// Arguments that do not go into the memory that a program begins with: its launch record has to be read into more.
 const LONG_ARGUMENTS: usize = 60;

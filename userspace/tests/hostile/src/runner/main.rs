@@ -386,7 +386,7 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     // It sings to the end.
     core::mem::forget(started);
     runner.sing(1).await.map_err(Error::new)?;
-    // Whatever is made once and kept is made now: the kernel's list of interrupts too.
+    // Objects that are made once and kept are made now: the kernel's list of interrupts too.
     drop(runner.interrupts.message().await?);
     for _ in 0..2 {
         for plan in PLANS.iter().filter(|plan| {

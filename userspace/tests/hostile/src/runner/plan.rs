@@ -5,7 +5,7 @@ use capos_schema::kernel::Limits;
 /// How a process must end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// By itself, with code 0: it found the kernel to withstand.
+    /// By itself, with code 0: the kernel withstood.
     Returns,
     /// By its own fault, with a report that holds all of these words.
     Dies(&'static [&'static str]),
@@ -38,8 +38,8 @@ pub enum Size {
     LittleTime,
 }
 
-/// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start when QEMU
-/// translates it, so that it is the attack that uses it up.
+/// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start under
+/// QEMU's translation. So the attack itself uses it up.
 pub const LITTLE_TIME: u64 = 300_000_000;
 
 impl Size {

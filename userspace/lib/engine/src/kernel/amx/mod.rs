@@ -1,5 +1,5 @@
-//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. If there are few
-//! rows, and for all that is no product, these are the kernels of AVX-512.
+//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. For few rows,
+//! and for everything that is not a product, these are the kernels of AVX-512.
 //!
 //! A number of BF16 has eight bits, so a weight and a value are off by at most a 256th of their size. On the whole that
 //! is less than the error of quantised activations. If weights have 16 bits, the remainders that BF16 leaves of values

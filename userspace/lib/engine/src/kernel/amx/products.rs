@@ -1,4 +1,4 @@
-//! Products of tiles: of 32 rows of weights with 32 of activations at a time, each tile of which is loaded for two.
+//! Products of tiles: of 32 rows of weights with 32 of activations at a time; each tile is loaded for two products.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -103,13 +103,13 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Begins with the sums that there are, or with none.
+    /// Begins with existing sums, or with none.
     ///
     /// # Safety
     /// There is room for all sums, until this is gone; they are written where they have `begun`.
     #[inline(always)]
     unsafe fn load(tiles: &'a Tiles, sums: [*mut Sums; PAIR], begun: bool) -> Self {
-        // SAFETY: tiles are set up, with 16 rows of 64 bytes each, which is what there is of all sums, as the caller says.
+        // SAFETY: tiles are set up, with 16 rows of 64 bytes each, as the caller guarantees for all sums.
         unsafe {
             match begun {
                 true => asm!(
@@ -139,7 +139,7 @@ impl<'a> Block<'a> {
         for ((weights, next_weights), (values, next_values)) in weights.zip(values.iter().zip(next_values)) {
             let weights: [*const WeightTile; PAIR] = [weights, next_weights];
             let values: [*const FloatTile; PAIR] = [values, next_values];
-            // SAFETY: tiles are set up, with 16 rows of 64 bytes each, which is what there is of all four.
+            // SAFETY: tiles are set up, with 16 rows of 64 bytes each, and all four have as many.
             unsafe {
                 asm!(
                     "tileloadd tmm4, [{0} + {line}]",

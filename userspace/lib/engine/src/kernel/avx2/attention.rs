@@ -21,7 +21,7 @@ const ADDED: usize = 4;
 /// Vectors that rows are added to at once: this many times [`ADDED`] sums are in registers.
 const PAIR: usize = 2;
 
-/// Rows that are added before sums are put down.
+/// Rows that are added before sums are stored.
 const BLOCK: usize = 32;
 
 /// For each vector the sums of its products with each of some rows.

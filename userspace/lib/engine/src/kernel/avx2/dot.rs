@@ -61,8 +61,8 @@ fn products_with<B: Dot, const N: usize>(strip: &Tensor<'_>, first: usize, rows:
     }
 }
 
-/// The sums of a row's products with a row of activations. Those of groups that follow each other are apart, so that they
-/// need not be waited for.
+/// The sums of a row's products with a row of activations. Those of consecutive groups are separate, so that their
+/// latency is hidden.
 #[derive(Clone, Copy)]
 pub struct Sums {
     products: [__m256; 2],

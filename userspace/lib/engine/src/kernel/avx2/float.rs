@@ -12,7 +12,7 @@ use crate::block::{BFloat16, Float, Float16, Float32, blocks};
 use crate::kernel::prefetch::prefetch;
 use crate::tensor::Tensor;
 
-/// A floating point type of which eight numbers can be widened at once.
+/// A floating point type with eight numbers that can be widened at once.
 pub trait Widen: Float {
     /// The eight numbers.
     ///

@@ -26,7 +26,7 @@ struct Panel {
     scales: [Column; GROUPS],
     /// With the type's offset, if that is multiplied.
     minima: [Column; GROUPS],
-    /// Groups that there are.
+    /// Number of groups.
     count: usize,
     /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: if it
     /// makes none of it, it needs more registers than there are.

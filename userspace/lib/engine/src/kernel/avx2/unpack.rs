@@ -1,5 +1,5 @@
-//! Chunks, unpacked with instructions of their own for the types that people's files mostly have, and for all others as
-//! everywhere.
+//! Chunks, unpacked with special instructions for the types that common files have, and for all others in portable
+//! code.
 
 use core::arch::x86_64::*;
 
@@ -28,7 +28,7 @@ pub trait Flat: Block {
     /// Its scale, 16 bits wide.
     fn scale(&self) -> [u8; 2];
 
-    /// Its values, as far as they are above the least one.
+    /// Its values above the least one.
     ///
     /// # Safety
     /// The processor has AVX2.

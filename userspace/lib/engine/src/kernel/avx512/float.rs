@@ -118,7 +118,7 @@ fn block<F: Widen, const N: usize>(rows: [&[F]; HIGH], values: [&[f32]; N]) -> [
     products
 }
 
-/// A floating point type of which 16 numbers can be widened at once.
+/// A floating point type with 16 numbers that can be widened at once.
 pub trait Widen: Float {
     /// The 16 numbers.
     ///

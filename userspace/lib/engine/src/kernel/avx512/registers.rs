@@ -1,5 +1,5 @@
-//! Blocks, unpacked into registers. The types that people's files mostly have are unpacked with instructions of their
-//! own; all others as everywhere.
+//! Blocks, unpacked into registers. The types that common files have are unpacked with special instructions; all others
+//! in portable code.
 //!
 //! No function here may call a function that is compiled without these instructions and takes a closure, such as `map`
 //! of arrays. If it is not inlined, each instruction in the closure becomes a call.
@@ -165,7 +165,7 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
 unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -> Registers {
     let size = size_of::<B>() as i32;
     let there = (1_u32 << blocks.len().min(8)).wrapping_sub(1) as u8;
-    // SAFETY: the caller guarantees these instructions; four bytes are read from the start of each of the blocks that there are.
+    // SAFETY: the caller guarantees these instructions; four bytes are read from the start of each block.
     let scales = unsafe {
         let places = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
         let none = _mm256_setzero_si256();

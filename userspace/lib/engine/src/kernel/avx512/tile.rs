@@ -35,7 +35,7 @@ struct Panel {
     /// Four quants of each row, for every four columns, with the type's offset taken off.
     quants: [[i8; 4 * LANES]; CHUNK / 4],
     groups: [Group; GROUPS],
-    /// Groups that there are.
+    /// Number of groups.
     count: usize,
 }
 

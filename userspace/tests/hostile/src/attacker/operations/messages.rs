@@ -1,4 +1,4 @@
-//! Parameters of any method, laid out as the schema says and filled with random values.
+//! Parameters of any method, laid out by the schema and filled with random values.
 //!
 //! The layout of a struct is read from the schema once, so that a message costs some hundred instructions.
 
@@ -92,7 +92,7 @@ fn shape(ty: Type, depth: u32) -> Option<Shape> {
     let node::Struct(layout) = schema.get_proto().which().ok()? else { return None };
     let mut fields = Vec::new();
     for field in schema.get_fields().ok()? {
-        // A group's fields are no numbers of its own: the kernel's methods have none.
+        // A group's fields are not numbered separately: the kernel's methods have none.
         let field::Slot(slot) = field.get_proto().which().ok()? else { continue };
         let (at, ty) = (slot.get_offset(), field.get_type());
         if let Some(bits) = width(&ty.which()) {
@@ -128,7 +128,7 @@ struct Writer<'a, 'v> {
     caps: u64,
 }
 
-/// Makes parameters of a method, as they should be.
+/// Makes well-formed parameters of a method.
 pub fn fill(method: &Method, words: &mut Vec<u64>, values: &mut Values<'_>) {
     words.clear();
     words.push(struct_pointer(0, &method.params));

@@ -159,7 +159,7 @@ impl<'a> World<'a> {
             }
         }
         for place in 0..8 {
-            // Nothing may be mapped there, which is no error to look for.
+            // Nothing may be mapped there, and reading that is not an error.
             drop(self.kit.space.unmap(MAPS + place * 4 * PAGE, 4 * PAGE).await);
         }
         self.held.clear();

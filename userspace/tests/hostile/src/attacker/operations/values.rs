@@ -1,4 +1,4 @@
-//! Random values, of which many mean something to the kernel.
+//! Random values, many of which mean something to the kernel.
 
 use capos_rt::memory::PAGE;
 

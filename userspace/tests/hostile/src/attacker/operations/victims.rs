@@ -40,7 +40,7 @@ pub struct Safe(pub Vec<u64>);
 /// Makes everything again.
 ///
 /// # Errors
-/// The account does not cover it: something was not given back.
+/// The account does not cover it: something was not freed.
 pub async fn make(kit: &Kit, held: &mut Vec<Held>) -> Result<Safe, Error> {
     let endpoint = kit.account.create_endpoint().await.context("an endpoint")?;
     let client = endpoint.mint(3, kit::INTERFACE).await.context("a client")?;

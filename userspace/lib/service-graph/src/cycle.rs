@@ -1,4 +1,4 @@
-//! Services that call each other in a circle.
+//! Services that call each other in a cycle.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 
 use capos_schema::manifest::{GrantSource, Service};
 
-/// How far the search is with a service.
+/// The state of the search at a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     New,
-    /// On the way from where the search began.
+    /// On the path from the start of the search.
     OnTheWay,
-    /// No circle leads through it.
+    /// No cycle leads through it.
     Done,
 }
 
-/// A circle of services each of which holds a grant of the next, with the first repeated at the end. Services that call
-/// each other so could wait for each other for ever.
+/// A dependency cycle: services each of which holds a grant of the next, with the first repeated at the end. Services
+/// that call each other so could wait for each other for ever.
 #[must_use]
-pub fn circle(services: &[Service]) -> Option<Vec<String>> {
+pub fn cycle(services: &[Service]) -> Option<Vec<String>> {
     let places: BTreeMap<&str, usize> =
         services.iter().enumerate().map(|(place, service)| (service.name.as_str(), place)).collect();
     let calls: Vec<Vec<usize>> = services
@@ -35,8 +35,8 @@ pub fn circle(services: &[Service]) -> Option<Vec<String>> {
         .collect();
     let mut marks = vec![Mark::New; services.len()];
     for start in 0..services.len() {
-        // The way from the start, each with the number of its calls that were followed. A list, and not this function's
-        // own recursion: the manifest decides how long it gets.
+        // The path from the start, each with the number of its calls that were followed. A list, and not this
+        // function's own recursion: the manifest decides how long it gets.
         let mut way = vec![(start, 0_usize)];
         while let Some((place, followed)) = way.last_mut() {
             let Some(mark) = marks.get_mut(*place).filter(|mark| **mark != Mark::Done) else {

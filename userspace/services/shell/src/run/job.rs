@@ -14,9 +14,9 @@ use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, Objec
 use capos_schema::models::Outcome;
 use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputClient};
 
+use super::pipe::Pipe;
+use super::streams::{Output, PipeWriter, Printer, Reader};
 use crate::changes::Changes;
-use crate::job_streams::{Output, PipeWriter, Printer, Reader};
-use crate::pipe::Pipe;
 use crate::runner::Runner;
 use crate::screen::Screen;
 

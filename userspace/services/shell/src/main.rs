@@ -9,7 +9,6 @@
 extern crate alloc;
 
 mod approver;
-mod changes;
 mod command;
 mod completions;
 mod escape;

@@ -97,7 +97,7 @@ pub fn iso9660(data: &[u8]) {
         let mut left = 64;
         let mut folders = vec![volume.root().clone()];
         while let Some(folder) = folders.pop() {
-            let Ok(entries) = volume.list(&folder).await else { continue };
+            let Ok(entries) = volume.list(&folder, |_| ()).await else { continue };
             for entry in entries {
                 let mut start = [0; 64];
                 let _ = volume.read(&entry.node, 1, &mut start).await;

@@ -136,6 +136,7 @@ fn build_in(recipe: &Recipe, scratch: &Path) -> Result<()> {
     command.args(boot_options).arg("-o").arg(&made).arg(graft("", &root)?);
     for (place, folder) in recipe.trees {
         ensure!(folder.is_dir(), "{} is no folder", folder.display());
+        check_names(folder)?;
         command.arg(graft(place, folder)?);
     }
     tool::run(&mut command)?;
@@ -143,6 +144,25 @@ fn build_in(recipe: &Recipe, scratch: &Path) -> Result<()> {
         release.install(&made, scratch)?;
     }
     std::fs::rename(&made, recipe.out).with_context(|| format!("writing {}", recipe.out.display()))
+}
+
+/// Checks that capOS can have every file and folder below this one by its name.
+fn check_names(folder: &Path) -> Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(open) = folders.pop() {
+        for entry in std::fs::read_dir(&open).with_context(|| format!("reading {}", open.display()))? {
+            let entry = entry?;
+            let path = entry.path();
+            let name = path.strip_prefix(folder)?.to_str();
+            let name =
+                name.with_context(|| format!("the name {path:?} is not UTF-8; rename it to have it on an image"))?;
+            capos_tree::path::components(name).with_context(|| format!("{path:?} cannot be on an image; rename it"))?;
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// xorriso's way to say where a folder's content goes.
@@ -165,6 +185,17 @@ pub fn build_date() -> Result<Date> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_no_program_could_open_is_refused_with_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("home")).unwrap();
+        std::fs::write(folder.path().join("home/Grüße.txt"), "").unwrap();
+        check_names(folder.path()).unwrap();
+        std::fs::write(folder.path().join("home/a\u{1b}[2Jb"), "").unwrap();
+        let error = format!("{:#}", check_names(folder.path()).unwrap_err());
+        assert!(error.contains("home/a\\u{1b}[2Jb") && error.contains("control character"), "{error}");
+    }
 
     #[test]
     fn trees_say_where_they_go() {

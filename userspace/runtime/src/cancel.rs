@@ -2,23 +2,23 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::future::poll_fn;
-use core::task::{Poll, Waker};
+
+use capos_turns::Waiters;
 
 #[derive(Debug, Default)]
 struct State {
-    cancelled: bool,
-    wakers: Vec<Waker>,
+    cancelled: Cell<bool>,
+    waiting: Waiters,
     /// Cancelled together with this one.
-    children: Vec<CancelToken>,
+    children: RefCell<Vec<CancelToken>>,
 }
 
 /// A request to stop. Clones are the same token.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
-    state: Rc<RefCell<State>>,
+    state: Rc<State>,
 }
 
 /// Something was cancelled.
@@ -47,25 +47,19 @@ impl CancelToken {
         if self.is_cancelled() {
             child.cancel();
         } else {
-            let mut state = self.state.borrow_mut();
+            let mut children = self.state.children.borrow_mut();
             // Children without other holders are no longer needed.
-            state.children.retain(|child| Rc::strong_count(&child.state) > 1);
-            state.children.push(child.clone());
+            children.retain(|child| Rc::strong_count(&child.state) > 1);
+            children.push(child.clone());
         }
         child
     }
 
     /// Asks all watchers to stop.
     pub fn cancel(&self) {
-        let (wakers, children) = {
-            let mut state = self.state.borrow_mut();
-            state.cancelled = true;
-            (core::mem::take(&mut state.wakers), core::mem::take(&mut state.children))
-        };
-        for waker in wakers {
-            waker.wake();
-        }
-        for child in children {
+        self.state.cancelled.set(true);
+        self.state.waiting.wake();
+        for child in self.state.children.take() {
             child.cancel();
         }
     }
@@ -73,22 +67,12 @@ impl CancelToken {
     /// Whether it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.state.borrow().cancelled
+        self.state.cancelled.get()
     }
 
     /// Waits until it is cancelled.
     pub async fn cancelled(&self) {
-        poll_fn(|context| {
-            let mut state = self.state.borrow_mut();
-            if state.cancelled {
-                return Poll::Ready(());
-            }
-            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                state.wakers.push(context.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+        self.state.waiting.until(|| self.is_cancelled().then_some(())).await;
     }
 
     /// An error if it was cancelled.

@@ -9,15 +9,13 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::cell::Cell;
 
 use capos_plural::count;
 use capos_schema::kernel::DebugLogClient;
 pub use capos_schema::system::LogLevel;
 use capos_schema::system::LoggerClient;
+use capos_turns::Waiters;
 
 use crate::call::wait_for;
 use crate::runtime;
@@ -41,7 +39,7 @@ pub(crate) struct Log {
 #[derive(Debug, Default)]
 struct InFlight {
     lines: Cell<u32>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
 }
 
 /// A line in transit, counted until it has arrived or is dropped with its task.
@@ -59,7 +57,7 @@ impl Drop for OnItsWay {
         let left = self.0.lines.get().saturating_sub(1);
         self.0.lines.set(left);
         if left == 0 {
-            self.0.waiting.take().into_iter().for_each(Waker::wake);
+            self.0.waiting.wake();
         }
     }
 }
@@ -110,14 +108,7 @@ pub fn set_logger(logger: LoggerClient) {
 /// Waits until every line that was written has arrived.
 pub async fn flush() {
     let Some(in_flight) = runtime::with(|rt| rt.facts.borrow().log.in_flight.clone()) else { return };
-    poll_fn(|context| {
-        if in_flight.lines.get() == 0 {
-            return Poll::Ready(());
-        }
-        in_flight.waiting.borrow_mut().push(context.waker().clone());
-        Poll::Pending
-    })
-    .await;
+    in_flight.waiting.until(|| (in_flight.lines.get() == 0).then_some(())).await;
 }
 
 #[doc(hidden)]

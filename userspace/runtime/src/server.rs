@@ -26,6 +26,7 @@ use capos_schema::cap::{
     CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, LocalBoxFuture, Message,
 };
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
+use capos_turns::Waiters;
 
 use crate::call::wait_for;
 use crate::capability::{KernelCap, release};
@@ -603,7 +604,7 @@ impl Reply {
 /// Lets a number of calls through at a time.
 struct Gate {
     free: Cell<u16>,
-    waiting: RefCell<Vec<core::task::Waker>>,
+    waiting: Waiters,
 }
 
 /// One place inside the gate, given back when dropped.
@@ -611,30 +612,54 @@ struct Pass(Rc<Gate>);
 
 impl Gate {
     fn new(places: u16) -> Self {
-        Self { free: Cell::new(places), waiting: RefCell::default() }
+        Self { free: Cell::new(places), waiting: Waiters::default() }
     }
 
     async fn enter(self: &Rc<Self>) -> Pass {
-        core::future::poll_fn(|context| match self.free.get().checked_sub(1) {
-            Some(left) => {
-                self.free.set(left);
-                core::task::Poll::Ready(Pass(self.clone()))
-            }
-            None => {
-                self.waiting.borrow_mut().push(context.waker().clone());
-                core::task::Poll::Pending
-            }
-        })
-        .await
+        self.waiting
+            .until(|| {
+                self.free.set(self.free.get().checked_sub(1)?);
+                Some(Pass(self.clone()))
+            })
+            .await
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         self.0.free.set(self.0.free.get().saturating_add(1));
-        let waiting = core::mem::take(&mut *self.0.waiting.borrow_mut());
-        for waker in waiting {
-            waker.wake();
+        self.0.waiting.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
+    use core::pin::pin;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_call_before_a_full_gate_is_woken_once() {
+        let gate = Rc::new(Gate::new(0));
+        let woken = Arc::new(Woken(AtomicU32::new(0)));
+        let waker = Waker::from(woken.clone());
+        let mut call = pin!(gate.enter());
+        for _ in 0..1000 {
+            assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        drop(Pass(gate.clone()));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
 }

@@ -34,6 +34,7 @@ mod proposals;
 mod race;
 mod record;
 mod redact;
+mod redact_json;
 mod response;
 mod result;
 mod signal;

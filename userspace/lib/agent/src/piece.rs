@@ -148,7 +148,15 @@ mod tests {
     #[test]
     fn no_choice_of_the_piece_shows_a_part_of_a_secret() {
         let key = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "QUJD\n".repeat(2_500));
-        for secret in ["password=hunter2secret", "Bearer hunter2hunter2hunter2", key.as_str()] {
+        let secrets = [
+            "password=hunter2secret",
+            "passwd = \"hunter, \\\"hunter\\\" 'hunter\nhunter\"",
+            "secret_key: |\n  hunter\n\n  hunter",
+            "https://user:hunter@host/",
+            "Bearer hunter2hunter2hunter2",
+            key.as_str(),
+        ];
+        for secret in secrets {
             let whole = format!("{}\n{secret}\n{}", "before ".repeat(4_000), "after ".repeat(4_000));
             let at = whole.find(secret).unwrap();
             for offset in (at..at + secret.len()).step_by(secret.len().div_ceil(300)) {

@@ -4,21 +4,65 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-const MASK: &str = "[redacted]";
+use serde_json::Value;
 
-/// Words before a `:` or `=` after which a secret stands.
-const KEYS: [&str; 9] =
-    ["password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "api-key", "private_key"];
+use crate::redact_json;
+
+pub(crate) const MASK: &str = "[redacted]";
+
+/// Words in a name whose value is a secret, without `_` and `-`.
+const NAMES: [&str; 11] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "credential",
+    AUTHORIZATION,
+];
+
+/// A header of HTTP, whose value begins with a scheme.
+const AUTHORIZATION: &str = "authorization";
+const SCHEMES: [&str; 4] = ["basic", "bearer", "digest", "token"];
 
 /// Beginnings of well-known tokens and how many characters must follow at least.
-const TOKENS: [(&str, usize); 7] =
-    [("AKIA", 16), ("ghp_", 30), ("github_pat_", 30), ("sk-", 20), ("xoxb-", 20), ("glpat-", 16), ("eyJ", 40)];
+const TOKENS: [(&str, usize); 22] = [
+    ("AKIA", 16),
+    ("ASIA", 16),
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghu_", 20),
+    ("ghs_", 20),
+    ("ghr_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 16),
+    ("sk-", 20),
+    ("sk_live_", 16),
+    ("rk_live_", 16),
+    ("xoxa-", 20),
+    ("xoxb-", 20),
+    ("xoxp-", 20),
+    ("xapp-", 20),
+    ("npm_", 30),
+    ("pypi-", 40),
+    ("hf_", 30),
+    ("AIza", 30),
+    ("ya29.", 20),
+    ("eyJ", 40),
+];
 
-/// The text without private keys, well-known tokens, bearer credentials and values given to names such as `password`;
-/// and how many were taken out. What has another form is not found: a secret that a program turned round, or wrote without
-/// its name.
+/// The text without private keys, well-known tokens, bearer credentials, passwords in URLs and values given to names such as
+/// `password`; and how many were taken out. Other forms are not found: a secret that a program reversed, or wrote
+/// without its name.
 #[must_use]
 pub fn redact(text: &str) -> (String, usize) {
+    if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
+        return redact_json::redact(text);
+    }
     let found = secrets(text);
     (masked(text, &found, 0..text.len(), usize::MAX).0, found.len())
 }
@@ -51,35 +95,43 @@ fn fitting(text: &str, most: usize, out: &mut String) -> usize {
     end
 }
 
-/// Where the secrets of a text are, in order.
+/// Where the secrets of a text are, in order. The time is linear in the text: what is looked at ahead is either a secret, and
+/// skipped, or ends at the next line or word.
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut secrets = Vec::new();
-    let mut rest = text;
-    let mut before = None;
-    while let Some(letter) = rest.chars().next() {
-        let at_word = !before.is_some_and(is_word);
-        let found = private_key(rest)
-            .map(|length| (0, length))
-            .or_else(|| token(rest).filter(|_| at_word).map(|length| (0, length)))
-            .or_else(|| if at_word { bearer(rest) } else { None })
-            .or_else(|| assignment(rest));
-        if let Some((keep, length)) = found
-            && let Some(after) = rest.get(keep.saturating_add(length)..)
-        {
-            let end = text.len().saturating_sub(after.len());
-            secrets.push(end.saturating_sub(length)..end);
-            before = None;
-            rest = after;
-            continue;
+    let mut at = 0_usize;
+    while let Some(letter) = after(text, at).chars().next() {
+        let rest = after(text, at);
+        let word = word(rest);
+        let found = if word.is_empty() {
+            url_password(rest)
+        } else {
+            private_key(rest, word)
+                .or_else(|| token(rest))
+                .or_else(|| bearer(rest, word))
+                .or_else(|| assignment(text, at, word))
+        };
+        let found = found.filter(|secret| !secret.is_empty());
+        let step = found.as_ref().map_or(word.len().max(letter.len_utf8()), |secret| secret.end);
+        if let Some(secret) = found {
+            secrets.push(at.saturating_add(secret.start)..at.saturating_add(secret.end));
         }
-        before = Some(letter);
-        rest = rest.get(letter.len_utf8()..).unwrap_or_default();
+        at = at.saturating_add(step);
     }
     secrets
 }
 
+fn after(text: &str, at: usize) -> &str {
+    text.get(at..).unwrap_or_default()
+}
+
 fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
+}
+
+/// The word at the beginning.
+fn word(text: &str) -> &str {
+    text.split(|letter| !is_word(letter)).next().unwrap_or_default()
 }
 
 /// Length of the run of token characters at the beginning.
@@ -87,89 +139,339 @@ fn run(text: &str) -> usize {
     text.find(|letter: char| !(is_word(letter) || matches!(letter, '.' | '+' | '/' | '=' | '~'))).unwrap_or(text.len())
 }
 
-fn private_key(text: &str) -> Option<usize> {
-    let body = text.strip_prefix("-----BEGIN ")?;
-    let name = body.get(..body.find("-----")?)?;
-    if !name.ends_with("PRIVATE KEY") || name.len() > 64 {
-        return None;
-    }
-    let end = text.find("-----END ").and_then(|at| {
-        let tail = text.get(at.saturating_add(9)..)?;
-        Some(at.saturating_add(9).saturating_add(tail.find("-----")?).saturating_add(5))
-    });
-    Some(end.unwrap_or(text.len()))
+fn blanks(text: &str) -> &str {
+    text.trim_start_matches([' ', '\t'])
 }
 
-fn token(text: &str) -> Option<usize> {
+/// Whether a name holds a word of [`NAMES`], in any case and however its parts are joined.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    let name = joined(name);
+    NAMES.iter().any(|known| name.contains(known))
+}
+
+fn joined(name: &str) -> String {
+    name.chars().filter(|letter| !matches!(letter, '_' | '-')).map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+/// A private key, behind a word that ends with the dashes of its first line.
+fn private_key(text: &str, word: &str) -> Option<Range<usize>> {
+    const BEGIN: &str = "-----BEGIN";
+    const END: &str = "-----END ";
+    let start = word.len().checked_sub(BEGIN.len()).filter(|_| word.ends_with(BEGIN))?;
+    let key = after(text, start);
+    let name = after(key, BEGIN.len()).split("-----").next()?;
+    if !name.contains("PRIVATE KEY") || name.len() > 64 {
+        return None;
+    }
+    let end = key.find(END).map(|at| at.saturating_add(END.len())).and_then(|at| {
+        let length = after(key, at).find("-----")?;
+        Some(at.saturating_add(length).saturating_add(5))
+    });
+    Some(start..start.saturating_add(end.unwrap_or(key.len())))
+}
+
+fn token(text: &str) -> Option<Range<usize>> {
     TOKENS.iter().find_map(|(prefix, least)| {
-        let body = text.strip_prefix(prefix)?;
-        let length = run(body);
-        (length >= *least).then(|| prefix.len().saturating_add(length))
+        let length = run(text.strip_prefix(prefix)?);
+        (length >= *least).then(|| 0..prefix.len().saturating_add(length))
     })
 }
 
-fn bearer(text: &str) -> Option<(usize, usize)> {
-    let scheme = text.get(..7)?;
-    if !scheme.eq_ignore_ascii_case("bearer ") {
-        return None;
-    }
-    let length = run(text.get(7..)?);
-    (length >= 16).then_some((7, length))
+fn bearer(text: &str, word: &str) -> Option<Range<usize>> {
+    let rest = after(text, word.len());
+    let value = blanks(rest);
+    let length = run(value);
+    let start = text.len().saturating_sub(value.len());
+    (word.eq_ignore_ascii_case("bearer") && value.len() < rest.len() && length >= 16)
+        .then(|| start..start.saturating_add(length))
 }
 
-/// A name from [`KEYS`], `:` or `=`, and a value: what is kept, and the length of the value.
-fn assignment(text: &str) -> Option<(usize, usize)> {
-    let key = KEYS.iter().find(|key| text.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key)))?;
-    let mut keep = key.len();
-    let mut rest = text.get(keep..)?;
-    // A JSON name ends with a quote, plain or escaped.
-    for part in ["\\", "\""] {
-        if let Some(after) = rest.strip_prefix(part) {
-            keep = keep.saturating_add(part.len());
-            rest = after;
+/// The password of `://user:password@host`.
+fn url_password(text: &str) -> Option<Range<usize>> {
+    let rest = text.strip_prefix("://")?.split("://").next()?;
+    let rest = rest.split(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '<' | '>')).next()?;
+    let (user, rest) = rest.split_once(':')?;
+    if user.contains(['/', '?', '#', '@']) {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let length = match authority.rfind('@') {
+        Some(length) => length,
+        // What is no port is a password, with characters that a URL would have encoded.
+        None if authority.bytes().any(|byte| !byte.is_ascii_digit()) => rest.rfind('@')?,
+        None => return None,
+    };
+    let start = user.len().saturating_add(4);
+    Some(start..start.saturating_add(length))
+}
+
+/// The value of a name that [`is_secret_name`], behind `:` or `=`. The range is relative to `at`, where the name begins.
+fn assignment(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
+    if !is_secret_name(name) {
+        return None;
+    }
+    let rest = after(after(text, at), name.len());
+    // A quoted name ends with its quote, plain or escaped; one in brackets with a bracket.
+    let rest = rest.trim_start_matches('\\');
+    let rest = rest.strip_prefix(['"', '\'', '`']).unwrap_or(rest);
+    let rest = blanks(rest.strip_prefix(']').unwrap_or(rest));
+    let (separator, value) = if let Some(value) = rest.strip_prefix(':') {
+        // `a::b` is a path of a program.
+        if value.starts_with(':') {
+            return None;
+        }
+        (':', value.strip_prefix('=').unwrap_or(value))
+    } else {
+        let value = rest.strip_prefix('=')?;
+        ('=', value.strip_prefix(['=', '>']).unwrap_or(value))
+    };
+    let mut value = blanks(value);
+    if joined(name).contains(AUTHORIZATION) {
+        let scheme = word(value);
+        if SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
+            value = blanks(after(value, scheme.len()));
         }
     }
-    let spaced = rest.trim_start_matches([' ', '\t']);
-    let value = spaced.strip_prefix(':').or_else(|| spaced.strip_prefix('='))?;
-    let value = value.trim_start_matches([' ', '\t', '\\', '"', '\'']);
-    keep = text.len().checked_sub(value.len())?;
-    let length = value
-        .find(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '\\' | ',' | ';' | '}'))
-        .unwrap_or(value.len());
-    (length > 0).then_some((keep, length))
+    let start = text.len().saturating_sub(value.len()).saturating_sub(at);
+    let found = quoted(value).unwrap_or_else(|| unquoted(value, separator, || column(text, at)));
+    Some(start.saturating_add(found.start)..start.saturating_add(found.end))
+}
+
+/// What a value in quotes holds: up to the same quote, unescaped. One that something follows at once goes on: the
+/// doubled quote of YAML, the next piece of a word of a shell. Without a second quote it is all that follows.
+fn quoted(value: &str) -> Option<Range<usize>> {
+    let body = value.trim_start_matches('\\');
+    let slashes = value.len().saturating_sub(body.len());
+    let quote = body.chars().next().filter(|letter| matches!(letter, '"' | '\'' | '`'))?;
+    let one = body.get(..1)?;
+    let three = one.repeat(3);
+    let mark = if body.starts_with(&three) { three.as_str() } else { one };
+    let start = slashes.saturating_add(mark.len());
+    let mut escapes = 0_usize;
+    for (place, letter) in after(value, start).char_indices() {
+        if letter == '\\' {
+            escapes = escapes.saturating_add(1);
+            continue;
+        }
+        let at = start.saturating_add(place);
+        if letter == quote && ends(slashes, escapes) && after(value, at).starts_with(mark) {
+            let next = at.saturating_add(mark.len());
+            let tail = after(value, next);
+            let goes_on = tail.chars().next().is_some_and(|letter| {
+                !(letter.is_whitespace()
+                    || matches!(letter, ',' | ';' | '}' | ']' | ')' | '<' | '>')
+                    || (letter == '\\' && slashes > 0))
+            });
+            let end = if goes_on { next.saturating_add(line(tail)) } else { at.saturating_sub(escapes.min(slashes)) };
+            return Some(start..end);
+        }
+        escapes = 0;
+    }
+    Some(start..value.len())
+}
+
+/// Whether a quote behind so many backslashes ends a string that began with a quote behind `opening` of them, within strings
+/// that are escaped once for each level.
+fn ends(mut opening: usize, mut escapes: usize) -> bool {
+    while opening > 0 && !escapes.is_multiple_of(2) {
+        opening = opening.saturating_sub(1) / 2;
+        escapes = escapes.saturating_sub(1) / 2;
+    }
+    escapes.is_multiple_of(2)
+}
+
+/// Length of the line at the beginning, with those that a backslash at its end joins to it, without blanks at the end.
+fn line(text: &str) -> usize {
+    let mut length = 0_usize;
+    for line in text.split_inclusive('\n') {
+        length = length.saturating_add(line.len());
+        if !line.trim_end_matches(['\r', '\n']).ends_with('\\') {
+            break;
+        }
+    }
+    text.get(..length).unwrap_or_default().trim_end().len()
+}
+
+/// A value without quotes: the rest of its line. Where that only opens a value, also the lines that are indented below the
+/// name; where it is empty, the next line, unless that gives a value to another name.
+fn unquoted(value: &str, separator: char, column: impl FnOnce() -> usize) -> Range<usize> {
+    let first = line(value);
+    let mut words = value.get(..first).unwrap_or_default().split_whitespace();
+    let opening = words.find(|word| !word.starts_with(['!', '&'])).unwrap_or_default();
+    let alone = words.next().is_none();
+    let folded = opening.starts_with(['|', '>'])
+        && opening.chars().skip(1).all(|letter| letter.is_ascii_digit() || matches!(letter, '+' | '-'));
+    if !(folded || alone && matches!(opening, "" | "[" | "{" | "(")) {
+        return 0..first;
+    }
+    let lines = after(value, first).find('\n').map_or(value.len(), |end| first.saturating_add(end).saturating_add(1));
+    let rest = after(value, lines);
+    let mut length = block(rest, column());
+    let next = rest.split('\n').next().unwrap_or_default();
+    if length == 0 && opening.is_empty() && !gives_a_value(next, separator) {
+        length = next.trim_end().len();
+    }
+    if length == 0 {
+        return 0..first;
+    }
+    let end = lines.saturating_add(length);
+    let blank = value.get(..end).unwrap_or_default().trim_start().len();
+    end.saturating_sub(blank)..end
+}
+
+/// Length of the lines that are indented by more than `column`, or are items of a list at it.
+fn block(text: &str, column: usize) -> usize {
+    let (mut at, mut end) = (0_usize, 0_usize);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_start();
+        let indent = line.len().saturating_sub(content.len());
+        if !content.is_empty() {
+            if indent < column || (indent == column && !content.starts_with("- ")) {
+                break;
+            }
+            end = at.saturating_add(line.trim_end().len());
+        }
+        at = at.saturating_add(line.len());
+    }
+    end
+}
+
+/// The column of a name that only marks of a list stand before, or that of its line.
+fn column(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
+    let before = before.trim_end_matches(['"', '\'', '`']);
+    let marks = before.trim_start_matches([' ', '\t', '-']);
+    if marks.is_empty() { before.len() } else { before.len().saturating_sub(blanks(before).len()) }
+}
+
+/// Whether a line gives a value to a name in this way.
+fn gives_a_value(line: &str, separator: char) -> bool {
+    let line = line.trim_start_matches([' ', '\t', '-', '"', '\'']);
+    let name = word(line);
+    let rest = after(line, name.len()).trim_start_matches(['"', '\'', ' ', '\t']);
+    let Some(value) = rest.strip_prefix(separator).filter(|_| !name.is_empty()) else { return false };
+    match separator {
+        ':' => value.is_empty() || value.starts_with(char::is_whitespace),
+        // Equals signs at the end fill a number in base 64 up.
+        _ => !value.trim_end().is_empty() && !value.starts_with('='),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use proptest::prelude::*;
 
     #[test]
     fn secrets_are_taken_out() {
+        let key = "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----";
         let cases = [
-            ("password=hunter2 next", "password=[redacted] next", 1),
-            ("password\t:\thunter2\tnext", "password\t:\t[redacted]\tnext", 1),
+            ("password=hunter2 next", "password=[redacted]", 1),
+            ("password\t:\thunter2\tnext\r\nkept", "password\t:\t[redacted]\r\nkept", 1),
             (r#"{"output":"a\npassword: hunter2\nb"}"#, r#"{"output":"a\npassword: [redacted]\nb"}"#, 1),
             ("DB_PASSWORD: \"hunter2\", x", "DB_PASSWORD: \"[redacted]\", x", 1),
             (r#"{"api_key":"abc","n":1}"#, r#"{"api_key":"[redacted]","n":1}"#, 1),
             (r#"{\"token\": \"abc\"}"#, r#"{\"token\": \"[redacted]\"}"#, 1),
+            (r#"{\"token\": \"a\\\"bc\", x}"#, r#"{\"token\": \"[redacted]\", x}"#, 1),
             ("id AKIAIOSFODNN7EXAMPLE.", "id [redacted]", 1),
+            ("id ASIAIOSFODNN7EXAMPLE", "id [redacted]", 1),
             ("Authorization: Bearer abcdefghijklmnopqr\n", "Authorization: Bearer [redacted]\n", 1),
-            ("a -----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY----- b", "a [redacted] b", 1),
+            ("Authorization: Basic dTpw\n", "Authorization: Basic [redacted]\n", 1),
+            ("send Bearer  abcdefghijklmnopqr now", "send Bearer  [redacted] now", 1),
+            (&format!("a {key} b"), "a [redacted] b", 1),
             ("-----BEGIN PRIVATE KEY-----\ncut off", "[redacted]", 1),
+            ("-----BEGIN PGP PRIVATE KEY BLOCK-----\ncut off", "[redacted]", 1),
             ("-----BEGIN CERTIFICATE-----", "-----BEGIN CERTIFICATE-----", 0),
-            ("the password is not here; tokens are counted", "the password is not here; tokens are counted", 0),
             ("password=", "password=", 0),
-            ("task-force, sky", "task-force, sky", 0),
+            ("password = \"\"", "password = \"\"", 0),
         ];
         for (text, wanted, count) in cases {
             assert_eq!(redact(text), (wanted.into(), count), "{text}");
         }
     }
 
+    #[test]
+    fn no_rest_of_a_value_survives() {
+        let token = "0123456789abcdefghijABCDEFGHIJ";
+        for text in [
+            r#"passwd = "quoted hunter two""#,
+            r#""password" = "multi\"hunter""#,
+            "password=hunter2,tail",
+            "password='it;tail'",
+            "password='it'\\''s tail'",
+            "password: 'it''s tail'",
+            "password: a}tail",
+            r#"password: ["tail"]"#,
+            r#"{"password": ["tail", {"a": "hunter"}], "n": 1}"#,
+            r#"{"a": "{\"password\": \"multi\\\"hunter\"}"}"#,
+            r#"{"a": "password: |\n  hunter\n  tail\n"}"#,
+            "password: |\n  hunter two\n\n  tail\nkept: 1",
+            "- password: >-\n    hunter\n  kept: 1",
+            "passwords:\n- hunter\n- tail\nkept: 1",
+            "password:\n  hunter tail\nkept: 1",
+            "password:\nhunter\nkept: 1",
+            "password=hunter\\\ntail\nkept",
+            "passwords = [\n  'hunter',\n  'tail',\n]\nkept",
+            "password = \"\"\"hunter\n\"tail\"\"\"\nkept",
+            "AWS_SECRET_ACCESS_KEY=hunter/tail",
+            "https://kept:hunter@host/x",
+            "postgres://kept:hu/nter@tail@host",
+            "SECRET_KEY=hunter",
+            "secret_key: hunter",
+            "secretKey: hunter",
+            "token_v2 = hunter",
+            "password2=hunter",
+            "pwd=hunter",
+            "config['password'] = 'hunter'",
+            "password := \"hunter\"",
+            &format!("gho_hunter{token}"),
+            &format!("ghp_hunter{token}"),
+        ] {
+            let (out, count) = redact(text);
+            assert!(count > 0 && !out.contains("hunter") && !out.contains("tail"), "{text}\n{out}");
+            assert_eq!(text.contains("kept"), out.contains("kept"), "{text}\n{out}");
+        }
+    }
+
+    #[test]
+    fn ordinary_text_keeps_its_words() {
+        for text in [
+            "the password is asked for at login",
+            "the password is not here; tokens are counted",
+            "task-force, sky",
+            "use crate::token::Token;",
+            "see https://host:8080/a@b and mail a@b.example",
+            "Basic understanding of a bearer of bad news",
+            "PASSWORD=\nUSER=bob",
+            "secrets:\nuser: bob",
+            r#"{"token": null, "note": "the password is asked for at login"}"#,
+        ] {
+            assert_eq!(redact(text), (text.into(), 0));
+        }
+    }
+
+    /// The number of looks ahead does not grow with the text: what took hours would not end here.
+    #[test]
+    fn long_texts_are_read_once() {
+        for part in [
+            "password",
+            "password:\n\n",
+            "password= ",
+            "a://",
+            "-----BEGIN ",
+            "password:\\",
+            "://u:p@",
+            "\"password\": [",
+        ] {
+            let (out, _) = redact(&part.repeat(400_000));
+            assert!(!out.is_empty());
+        }
+    }
+
     proptest! {
         #[test]
-        fn any_text_is_handled(text in "(password|[=:\" -]|sk-|.|-----BEGIN |PRIVATE KEY-----){0,40}") {
+        fn any_text_is_handled(text in "(password|[=:\" \\\\\n{}\\[\\]-]|sk-|://|@|.|-----BEGIN |PRIVATE KEY-----){0,40}") {
             let (out, count) = redact(&text);
             prop_assert_eq!(out.matches(MASK).count() >= count, true);
         }
@@ -178,6 +480,34 @@ mod tests {
         fn a_password_never_survives(before in "[a-z \n]{0,20}", value in "[A-Z0-9]{8,20}") {
             let (out, _) = redact(&format!("{before} password = {value} end"));
             prop_assert!(!out.contains(&value));
+        }
+
+        /// Capital letters stand in the value alone.
+        #[test]
+        fn no_letter_of_a_quoted_value_survives(
+            name in "(db_)?(password|secret|api-key|pwd|token)(_v2|s)?",
+            separator in "\"?( ?[:=] ?|:=)",
+            quote in "[\"'`]",
+            value in "([A-Z]|[ ,;:=\"'`\n{}\\[\\]()<>@/|#]|\\\\|é|\\\\\\\\){0,30}",
+            levels in 0_u32..3,
+        ) {
+            let escape = |text: &str| text.replace('\\', "\\\\").replace(quote.as_str(), &format!("\\{quote}"));
+            let mut text = format!("{quote}{}{quote}", escape(&value));
+            for _ in 0..levels {
+                text = escape(&text);
+            }
+            let (out, _) = redact(&format!("a\n{name}{separator}{text}\nlast"));
+            prop_assert!(!out.contains(|letter: char| letter.is_ascii_uppercase()), "{}", out);
+            prop_assert!(out.ends_with("\nlast"), "{}", out);
+        }
+
+        #[test]
+        fn no_letter_of_a_value_in_json_survives(name in "[a-z_]{0,5}(password|secret)[a-z_]{0,5}", value in "\\PC{0,20}") {
+            let text = serde_json::json!({ "a": 1, name: [value.clone(), { "b": value }], "c": "last" }).to_string();
+            let (out, count) = redact(&text);
+            let out: Value = serde_json::from_str(&out).unwrap();
+            prop_assert_eq!((out["a"].clone(), out["c"].clone(), count), (1.into(), "last".into(), 1));
+            prop_assert!(out.as_object().unwrap().values().any(|value| value == MASK));
         }
     }
 }

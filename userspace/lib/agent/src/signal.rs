@@ -1,10 +1,9 @@
 //! A flag that tasks can wait for.
 
 use alloc::rc::Rc;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::cell::Cell;
+
+use capos_turns::Waiters;
 
 /// A flag that is set once. Clones are the same flag.
 #[derive(Clone, Debug, Default)]
@@ -15,16 +14,14 @@ pub struct Signal {
 #[derive(Debug, Default)]
 struct Inner {
     set: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
 }
 
 impl Signal {
     /// Sets it and wakes all who wait.
     pub fn set(&self) {
         self.inner.set.set(true);
-        for waker in self.inner.waiting.take() {
-            waker.wake();
-        }
+        self.inner.waiting.wake();
     }
 
     /// Whether it is set.
@@ -35,16 +32,6 @@ impl Signal {
 
     /// Ends when it is set.
     pub async fn wait(&self) {
-        poll_fn(|cx| {
-            if self.is_set() {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.inner.waiting.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+        self.inner.waiting.until(|| self.is_set().then_some(())).await;
     }
 }

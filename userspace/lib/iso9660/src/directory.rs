@@ -97,6 +97,27 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
     /// # Errors
     /// [`Error::Source`] or [`Error::Malformed`]; nothing more is read after one.
     pub async fn next(&mut self) -> Result<Option<Entry>, Error<R::Error>> {
+        let entry = self.next_of_any_name().await?.transpose();
+        self.stopped |= entry.is_err();
+        Ok(entry?)
+    }
+
+    /// As [`Self::next`], without entries whose names are refused: `skipped` is told of each, and the entries after it follow.
+    ///
+    /// # Errors
+    /// As [`Self::next`], for all but names.
+    pub async fn next_named(&mut self, mut skipped: impl FnMut(Malformed)) -> Result<Option<Entry>, Error<R::Error>> {
+        while let Some(entry) = self.next_of_any_name().await? {
+            match entry {
+                Ok(entry) => return Ok(Some(entry)),
+                Err(malformed) => skipped(malformed),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next entry, or what is wrong with its name.
+    async fn next_of_any_name(&mut self) -> Result<Option<Result<Entry, Malformed>>, Error<R::Error>> {
         if self.stopped {
             return Ok(None);
         }
@@ -105,7 +126,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         result
     }
 
-    async fn next_entry(&mut self) -> Result<Option<Entry>, Error<R::Error>> {
+    async fn next_entry(&mut self) -> Result<Option<Result<Entry, Malformed>>, Error<R::Error>> {
         loop {
             let Some(first) = self.next_record().await? else {
                 return if self.seen < 2 {
@@ -140,15 +161,19 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         }
     }
 
-    /// Makes the entry of a record.
-    async fn entry(&mut self, record: Parsed, extents: Extents) -> Result<Entry, Error<R::Error>> {
+    /// Makes the entry of a record, or says what is wrong with its name.
+    async fn entry(&mut self, record: Parsed, extents: Extents) -> Result<Result<Entry, Malformed>, Error<R::Error>> {
         let place = record.place;
         let name = match &record.rock.name {
-            Some(name) => name::accept(name, place)?,
+            Some(name) => name::accept(name, place),
             None if matches!(record.identifier.as_slice(), [0] | [1]) => {
                 return Err(place.rule("the record of the directory or its parent is there again").into());
             }
-            None => name::from_identifier(&record.identifier, place)?,
+            None => name::from_identifier(&record.identifier, place),
+        };
+        let name = match name {
+            Ok(name) => name,
+            Err(malformed) => return Ok(Err(malformed)),
         };
         let mode = record.rock.mode.unwrap_or(0);
         let modified = record.rock.modified.unwrap_or_else(|| date::short(record.date));
@@ -185,7 +210,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
                 _ => node.kind = Kind::Special,
             }
         }
-        Ok(Entry { name, node })
+        Ok(Ok(Entry { name, node }))
     }
 
     /// Turns a node into a directory, which must lie apart from those it is in.

@@ -150,14 +150,19 @@ impl<R: ReadSectors> Volume<R> {
         DirectoryReader::new(self, directory)
     }
 
-    /// Reads all entries of a directory, in the volume's order.
+    /// Reads all entries of a directory, in the volume's order. Those whose names are refused are left out, and `skipped` is told
+    /// of each.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Malformed`], [`Error::Source`].
-    pub async fn list(&self, directory: &Node) -> Result<Vec<Entry>, Error<R::Error>> {
+    pub async fn list(
+        &self,
+        directory: &Node,
+        mut skipped: impl FnMut(Malformed),
+    ) -> Result<Vec<Entry>, Error<R::Error>> {
         let mut reader = self.entries(directory)?;
         let mut entries = Vec::new();
-        while let Some(entry) = reader.next().await? {
+        while let Some(entry) = reader.next_named(&mut skipped).await? {
             entries.push(entry);
         }
         Ok(entries)
@@ -169,7 +174,7 @@ impl<R: ReadSectors> Volume<R> {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Malformed`], [`Error::Source`].
     pub async fn lookup(&self, directory: &Node, name: &str) -> Result<Node, Error<R::Error>> {
         let mut reader = self.entries(directory)?;
-        while let Some(entry) = reader.next().await? {
+        while let Some(entry) = reader.next_named(|_| ()).await? {
             if entry.name == name {
                 return Ok(entry.node);
             }

@@ -251,7 +251,7 @@ fn long_directories_are_read_to_their_end() {
     write_directory(&mut image, 20, ROOT, &records);
     let volume = image.mount().unwrap();
     let folder = now(volume.resolve(volume.root(), "d")).unwrap();
-    let entries = now(volume.list(&folder)).unwrap();
+    let entries = now(volume.list(&folder, |_| ())).unwrap();
     assert_eq!(entries.len(), 1000);
     assert_eq!(entries[999].name, "file-999");
     assert_eq!(entries[999].node.extents(), [Extent { lba: 5999, bytes: 1 }]);
@@ -279,6 +279,18 @@ fn names_that_could_lead_elsewhere_are_refused() {
     let mut image = with(&[Rec { system_use: [nm(1, &[b'x'; 150]), ce(50, 0, 155)].concat(), ..Rec::file("", 0, 0) }]);
     image.sector(50)[..155].copy_from_slice(&nm(0, &[b'x'; 150]));
     refused(&image, &["the continuation area at sector 50", "the length of a name: 300"]);
+}
+
+#[test]
+fn a_name_that_is_refused_hides_no_other_entry() {
+    let image = with(&[Rec::file("first", 0, 0), Rec::file("a/b", 0, 0), Rec::file("last", 0, 0)]);
+    let volume = image.mount().unwrap();
+    let mut skipped = Vec::new();
+    let entries = now(volume.list(volume.root(), |malformed| skipped.push(malformed.to_string()))).unwrap();
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["first", "last"]);
+    assert!(matches!(skipped.as_slice(), [one] if one.contains("a name holds '/' or NUL")), "{skipped:?}");
+    assert!(now(volume.resolve(volume.root(), "last")).unwrap().is_file());
 }
 
 #[test]

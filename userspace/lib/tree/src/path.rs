@@ -41,6 +41,8 @@ impl core::fmt::Display for PathError {
     }
 }
 
+impl core::error::Error for PathError {}
+
 /// The components of a path, `.` and `..` resolved by name.
 ///
 /// # Errors

@@ -30,6 +30,18 @@ impl Waiters {
             waker.wake();
         }
     }
+
+    /// Waits until `look` finds something. It looks again after every [`Self::wake`].
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| match look() {
+            Some(found) => Poll::Ready(found),
+            None => {
+                self.add(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
 }
 
 /// Lets one at a time through.
@@ -46,14 +58,7 @@ pub struct Turn(Rc<Turns>);
 impl Turns {
     /// Waits for a turn.
     pub async fn next(self: &Rc<Self>) -> Turn {
-        poll_fn(|context| {
-            if self.taken.replace(true) {
-                self.waiting.add(context);
-                return Poll::Pending;
-            }
-            Poll::Ready(Turn(self.clone()))
-        })
-        .await
+        self.waiting.until(|| (!self.taken.replace(true)).then(|| Turn(self.clone()))).await
     }
 }
 

@@ -18,7 +18,6 @@ mod pci_function;
 mod profiles;
 mod restarts;
 mod service;
-mod signal;
 mod spawner;
 mod status;
 mod supervisor;

@@ -9,9 +9,9 @@ use capos_process::{Image, Started};
 use capos_schema::kernel::{EndpointClient, ProcessClient};
 use capos_schema::manifest::Service as Entry;
 use capos_schema::system::{ServiceInfo, ServiceState};
+use capos_turns::Waiters;
 
 use crate::restarts::Restarts;
-use crate::signal::Signal;
 
 /// The requested state of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub struct Service {
     /// Whether its next death was requested.
     pub expected: Cell<bool>,
     /// Notified at every change of the request or of the state.
-    pub changed: Signal,
+    pub changed: Waiters,
     /// Processes that its present life has had started, by number, until they end.
     pub spawned: RefCell<BTreeMap<u64, ProcessClient>>,
     /// The number of the next one.
@@ -60,7 +60,7 @@ impl Service {
             running: RefCell::default(),
             wish: Cell::new(Wish::Run),
             expected: Cell::new(false),
-            changed: Signal::default(),
+            changed: Waiters::default(),
             spawned: RefCell::default(),
             next_spawned: Cell::new(0),
             state: Cell::new(ServiceState::Stopped),
@@ -82,7 +82,7 @@ impl Service {
     /// Notes a new state.
     pub fn set_state(&self, state: ServiceState) {
         self.state.set(state);
-        self.changed.notify();
+        self.changed.wake();
     }
 
     /// Counts a start; says how many there were before.

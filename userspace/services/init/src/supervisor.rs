@@ -149,10 +149,10 @@ impl System {
         service.set_state(state);
         service.wish.set(Wish::Stop);
         let reason = format!("service `{}` {words}: {}", service.name(), service.last_exit());
-        let wanted = service.changed.until(|| service.wish.get() == Wish::Run);
+        let wanted = service.changed.until(|| (service.wish.get() == Wish::Run).then_some(()));
         if let Either::Second(()) = select(wanted, refuse_calls(&service.endpoint, &reason)).await {
             // The endpoint itself is gone, so no caller can reach it.
-            service.changed.until(|| service.wish.get() == Wish::Run).await;
+            service.changed.until(|| (service.wish.get() == Wish::Run).then_some(())).await;
         }
     }
 }
@@ -204,7 +204,7 @@ impl ServiceSupervisorServer for Supervisor {
         let starting = service.state() == ServiceState::Starting;
         service.wish.set(Wish::Run);
         service.expected.set(service.running.borrow().is_some());
-        service.changed.notify();
+        service.changed.wake();
         end(&service, "restarted on request").await;
         let settled = || match service.state() {
             ServiceState::Running => starting || service.starts() > before,
@@ -212,7 +212,7 @@ impl ServiceSupervisorServer for Supervisor {
             ServiceState::Failed | ServiceState::Stopped | ServiceState::Unneeded => service.wish.get() == Wish::Stop,
             _ => false,
         };
-        service.changed.until(settled).await;
+        service.changed.until(|| settled().then_some(())).await;
         let info = service.info().await;
         if matches!(info.state, ServiceState::Stopped | ServiceState::Unneeded) {
             return Err(CallError::failed(format!("service `{name}` was stopped meanwhile; start it again")));
@@ -228,7 +228,7 @@ impl ServiceSupervisorServer for Supervisor {
         service.wish.set(Wish::Stop);
         end(&service, "stopped on request").await;
         let rests = || matches!(service.state(), ServiceState::Stopped | ServiceState::Failed | ServiceState::Unneeded);
-        service.changed.until(rests).await;
+        service.changed.until(|| rests().then_some(())).await;
         Ok(())
     }
 }

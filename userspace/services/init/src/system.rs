@@ -256,7 +256,7 @@ impl System {
         // The whole list, so that a damaged record ends the boot with one sentence and not with one for each program.
         let answer = async { self.medium.list("bin").await };
         let failed = |service: Rc<Service>| async move {
-            service.changed.until(|| service.state() == ServiceState::Failed).await;
+            service.changed.until(|| (service.state() == ServiceState::Failed).then_some(())).await;
             format!("service `{}` has failed: {} (its messages are above)", service.name(), service.last_exit())
         };
         let all = async {

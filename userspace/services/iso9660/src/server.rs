@@ -7,7 +7,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_abi::PAGE;
-use capos_iso9660::{Error, Extent, Kind, Node, Runs, SECTOR, Volume};
+use capos_iso9660::{Error, Extent, Kind, Malformed, Node, Runs, SECTOR, Volume};
 use capos_rt::Server;
 use capos_rt::memory::{self, Access};
 use capos_schema::authority::Label;
@@ -124,6 +124,11 @@ fn refused(error: Error<CallError>, path: &str) -> CallError {
     }
 }
 
+/// Logs an entry that is left out because of its name.
+fn leave_out(malformed: Malformed) {
+    capos_rt::log::warning!("an entry is left out: {malformed}");
+}
+
 fn kind(node: &Node) -> EntryKind {
     match node.kind() {
         Kind::File => EntryKind::File,
@@ -200,7 +205,7 @@ impl DirectoryObject {
 impl DirectoryServer for DirectoryObject {
     async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
         let node = self.find(&path).await?;
-        let entries = self.medium.volume.list(&node).await.map_err(|error| refused(error, &path))?;
+        let entries = self.medium.volume.list(&node, leave_out).await.map_err(|error| refused(error, &path))?;
         Ok(entries.iter().map(|entry| info(&entry.name, &entry.node)).collect())
     }
 
@@ -312,7 +317,7 @@ impl DirectoryServer for DirectoryObject {
             Ok(_) => return Ok(DirectoryEntriesResults { error: FileError::NotDirectory, ..results }),
             Err(error) => return Ok(DirectoryEntriesResults { error, ..results }),
         };
-        let mut entries = self.medium.volume.list(&node).await.map_err(|error| refused(error, &path))?;
+        let mut entries = self.medium.volume.list(&node, leave_out).await.map_err(|error| refused(error, &path))?;
         entries.retain(|entry| entry.name > after);
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         let mut bytes = 0_usize;

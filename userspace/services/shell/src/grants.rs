@@ -11,7 +11,7 @@ use capos_schema::authority::{NamedGrant, Profile};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
 
-use crate::grant_plan::may_take_back;
+use crate::run::grant_plan::may_take_back;
 
 /// The grants of one session.
 pub struct Grants {

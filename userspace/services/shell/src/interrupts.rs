@@ -1,10 +1,9 @@
 //! Ctrl-C, as long as no prompt takes it.
 
 use alloc::rc::Rc;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::cell::Cell;
+
+use capos_turns::Waiters;
 
 use crate::link::Link;
 
@@ -13,7 +12,7 @@ use crate::link::Link;
 #[derive(Default)]
 pub struct Interrupts {
     count: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
 }
 
 impl Interrupts {
@@ -32,9 +31,7 @@ impl Interrupts {
     /// Ctrl-C was pressed.
     pub fn happened(&self) {
         self.count.set(self.count.get().saturating_add(1));
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        self.waiting.wake();
     }
 
     /// How many there have been.
@@ -44,20 +41,42 @@ impl Interrupts {
 
     /// Ends when there have been more than `known`.
     pub async fn after(&self, known: u64) {
-        poll_fn(|cx| {
-            if self.count.get() > known {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.waiting.until(|| (self.count.get() > known).then_some(())).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
+    use core::future::Future;
+    use core::pin::pin;
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use core::task::{Context, Waker};
+
     use super::*;
+
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A task that is polled for each piece of an answer keeps one waker.
+    #[test]
+    fn a_task_that_is_polled_often_is_woken_once() {
+        let interrupts = Interrupts::default();
+        let woken = Arc::new(Woken(AtomicU32::new(0)));
+        let waker = Waker::from(woken.clone());
+        let mut wait = pin!(interrupts.after(0));
+        for _ in 0..1000 {
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        interrupts.happened();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn an_interrupt_before_the_wait_counts() {

@@ -9,29 +9,22 @@
 extern crate alloc;
 
 mod approver;
-mod changes;
 mod command;
-mod command_line;
 mod completions;
 mod escape;
 mod gate;
-mod grant_plan;
 mod grants;
 mod interrupts;
 mod invoke;
-mod job;
-mod job_commands;
-mod job_streams;
-mod jobs;
 mod link;
 mod login;
 mod loss;
 mod meter;
 mod model;
 mod more;
-mod pipe;
 mod readable;
 mod render;
+mod run;
 mod runner;
 mod screen;
 #[cfg(test)]

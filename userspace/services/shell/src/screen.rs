@@ -8,8 +8,8 @@ use core::cell::Cell;
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
 use capos_terminal::Wrap;
+use capos_turns::Waiters;
 
-use crate::changes::Changes;
 use crate::escape::{one_line, plain};
 use crate::interrupts::Interrupts;
 use crate::link::{Link, TooLong};
@@ -27,7 +27,7 @@ pub struct Screen {
     fresh: Cell<bool>,
     interrupts: Rc<Interrupts>,
     held: Cell<bool>,
-    freed: Changes,
+    freed: Waiters,
     /// A question ended without an answer, and its person may be typing still.
     expired: Cell<bool>,
     /// What was typed before the next prompt counts there.
@@ -47,7 +47,7 @@ impl Screen {
             fresh: Cell::new(true),
             interrupts,
             held: Cell::new(false),
-            freed: Changes::default(),
+            freed: Waiters::default(),
             expired: Cell::new(false),
             typeahead: Cell::new(false),
         }
@@ -167,7 +167,7 @@ pub struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.screen.held.set(false);
-        self.screen.freed.happen();
+        self.screen.freed.wake();
     }
 }
 

@@ -18,8 +18,8 @@ use crate::command::{self, Flow};
 use crate::completions::completions;
 use crate::escape::{name, plain};
 use crate::gate::PATIENCE;
-use crate::jobs::Jobs;
 use crate::login::Login;
+use crate::run::jobs::Jobs;
 use crate::runner::Runner;
 use crate::table;
 

@@ -11,7 +11,7 @@ use capos_terminal::count_spaces;
 
 use super::{Done, refreshed, rows};
 use crate::escape::{escape, first_line};
-use crate::job_commands;
+use crate::run::commands;
 use crate::session::Session;
 
 pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
@@ -22,7 +22,7 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
         return conversation(session).await;
     }
     if let Some(found) = name.parse().ok().and_then(|number| session.jobs.find(number)) {
-        return job_commands::inspect(session, found).await;
+        return commands::inspect(session, found).await;
     }
     refreshed(session).await?;
     let screen = session.runner.screen.clone();

@@ -14,8 +14,8 @@ use capos_plural::count;
 use capos_schema::terminal::Style;
 
 use crate::escape::escape;
-use crate::job_commands;
 use crate::more::more;
+use crate::run::commands;
 use crate::session::Session;
 
 /// What the prompt does next.
@@ -71,11 +71,11 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "audit" => audit::audit(session, &rest).await,
         "approvals" => audit::approvals(session).await,
         "status" => status::status(session).await,
-        "run" => job_commands::run(session, text).await,
-        "jobs" => job_commands::jobs(session).await,
-        "fg" => job_commands::foreground(session, &rest).await,
+        "run" => commands::run(session, text).await,
+        "jobs" => commands::jobs(session).await,
+        "fg" => commands::foreground(session, &rest).await,
         "plain" => plainly(session, &rest).await,
-        "stop" if !rest.is_empty() => job_commands::stop(session, &rest).await,
+        "stop" if !rest.is_empty() => commands::stop(session, &rest).await,
         "stop" => stop(session).await,
         "exit" | "quit" => return Flow::Exit,
         "" => Err("a command follows its / at once; /help lists them".to_string()),

@@ -14,7 +14,7 @@ use capos_schema::system::{
 };
 use capos_schema::terminal::{LineEnd, Style};
 
-use crate::pipe::{Piece, Pipe};
+use super::pipe::{Piece, Pipe};
 use crate::screen::Screen;
 
 /// Bytes of one read.

@@ -8,8 +8,8 @@ use core::cell::RefCell;
 
 use capos_schema::terminal::Style;
 
+use super::job::Job;
 use crate::escape::first_line;
-use crate::job::Job;
 use crate::screen::Screen;
 
 /// Characters of a job's line that are shown.

@@ -17,12 +17,12 @@ use capos_schema::system::{LauncherClient, ProgramInfo, ProgramNeed};
 use capos_schema::terminal::Style;
 use serde_json::json;
 
+use super::command_line::{Line, parse};
+use super::grant_plan::{Given, Held, Plan, plan};
+use super::job::{Job, Permitted, Surroundings};
+use super::jobs::title;
 use crate::command::{Done, refreshed, rows};
-use crate::command_line::{Line, parse};
 use crate::escape::escape;
-use crate::grant_plan::{Given, Held, Plan, plan};
-use crate::job::{Job, Permitted, Surroundings};
-use crate::jobs::title;
 use crate::session::Session;
 
 /// The tool at whose gate programs are let through.

@@ -11,7 +11,7 @@ use capos_schema::reflection;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{Grant, ProgramInfo};
 
-use crate::command_line::Stage;
+use super::command_line::Stage;
 use crate::escape::escape;
 
 /// Names that the launcher or the shell fills itself.
@@ -200,7 +200,7 @@ pub fn may_take_back(put_away: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_line::parse;
+    use crate::run::command_line::parse;
     use capos_schema::kernel::{Limits, TimerClient};
     use capos_schema::system::{LauncherClient, ProgramNeed};
 

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use crate::changes::Changes;
+use capos_turns::Waiters;
 
 /// Bytes that a pipe holds.
 const CAPACITY: usize = 64 << 10;
@@ -17,7 +17,7 @@ pub struct Pipe {
     bytes: RefCell<VecDeque<u8>>,
     reader: Cell<bool>,
     writer: Cell<bool>,
-    changed: Changes,
+    changed: Waiters,
 }
 
 /// What was read.
@@ -35,7 +35,7 @@ impl Default for Pipe {
             bytes: RefCell::default(),
             reader: Cell::new(true),
             writer: Cell::new(true),
-            changed: Changes::default(),
+            changed: Waiters::default(),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Pipe {
         let data = bytes.drain(..count).collect();
         let end = bytes.is_empty() && !self.writer.get();
         drop(bytes);
-        self.changed.happen();
+        self.changed.wake();
         Some(Piece { data, end })
     }
 
@@ -75,7 +75,7 @@ impl Pipe {
         bytes.extend(piece);
         drop(bytes);
         if !piece.is_empty() {
-            self.changed.happen();
+            self.changed.wake();
         }
         Some(piece.len())
     }
@@ -102,7 +102,7 @@ impl Pipe {
     /// Puts in bytes however many there are.
     pub fn push(&self, data: &[u8]) {
         self.bytes.borrow_mut().extend(data);
-        self.changed.happen();
+        self.changed.wake();
     }
 
     /// Bytes that can be read at once.
@@ -136,14 +136,14 @@ impl Pipe {
     /// Nothing more is written.
     pub fn close_writer(&self) {
         self.writer.set(false);
-        self.changed.happen();
+        self.changed.wake();
     }
 
     /// Nothing more is read.
     pub fn close_reader(&self) {
         self.reader.set(false);
         self.bytes.borrow_mut().clear();
-        self.changed.happen();
+        self.changed.wake();
     }
 }
 

@@ -13,10 +13,10 @@ use capos_schema::cap::{CallError, Client};
 use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, ObjectClient};
 use capos_schema::models::Outcome;
 use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputClient};
+use capos_turns::Waiters;
 
-use crate::changes::Changes;
-use crate::job_streams::{Output, PipeWriter, Printer, Reader};
-use crate::pipe::Pipe;
+use super::pipe::Pipe;
+use super::streams::{Output, PipeWriter, Printer, Reader};
 use crate::runner::Runner;
 use crate::screen::Screen;
 
@@ -103,7 +103,7 @@ pub struct Job {
     stop: CancelToken,
     /// How many have not ended.
     running: Cell<usize>,
-    changed: Changes,
+    changed: Waiters,
     /// What it serves to its programs.
     tasks: TaskGroup,
 }
@@ -200,7 +200,7 @@ impl Job {
             output: Output::new(around.screen.clone(), foreground),
             stop: CancelToken::new(),
             running: Cell::new(permitted.len()),
-            changed: Changes::default(),
+            changed: Waiters::default(),
             tasks: TaskGroup::new(),
         });
         let served = server.clone();
@@ -268,7 +268,7 @@ impl Job {
             // No caller is left.
             self.tasks.cancel();
         }
-        self.changed.happen();
+        self.changed.wake();
     }
 
     /// Whether all of its programs have ended.

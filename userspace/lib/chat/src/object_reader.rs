@@ -108,7 +108,24 @@ impl ObjectReader {
         deltas
     }
 
-    /// Ends the answer: gives what was held back. A call that was cut off keeps the arguments that it had.
+    /// Returns the text that is held back outside of calls. A call may still follow white space without its mark.
+    pub fn flush(&mut self) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        if self.in_call() {
+            return deltas;
+        }
+        if is_space(&self.pending) {
+            let space = std::mem::take(&mut self.pending);
+            if !self.behind_call {
+                self.say(&space, &mut deltas);
+            }
+        } else {
+            while self.step(&mut deltas, true) {}
+        }
+        deltas
+    }
+
+    /// Ends the answer: returns the text that was held back. A call that was cut off keeps the arguments that it had.
     pub fn finish(mut self) -> Vec<Delta> {
         let mut deltas = Vec::new();
         while self.step(&mut deltas, true) {}

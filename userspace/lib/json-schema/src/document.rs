@@ -1,5 +1,6 @@
 //! A document of schemas, and the places in it that references name.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -25,21 +26,25 @@ pub struct Place<'d> {
 pub struct Document<'d> {
     root: Root<'d>,
     /// The roots inside, by name.
-    named: Vec<(&'d str, Root<'d>)>,
-    /// The anchors of all roots.
-    anchors: Vec<(&'d str, Place<'d>)>,
+    named: BTreeMap<&'d str, Root<'d>>,
+    /// The anchors of all roots. None if several places have the same one.
+    anchors: BTreeMap<&'d str, Option<Place<'d>>>,
 }
 
 impl<'d> Document<'d> {
     pub fn new(root: &'d Value) -> Self {
         let root = Root { schema: root, draft: Draft::of(root).unwrap_or(Draft::Y2020) };
-        let mut document = Self { root, named: Vec::new(), anchors: Vec::new() };
+        let mut document = Self { root, named: BTreeMap::new(), anchors: BTreeMap::new() };
         let mut fresh = Vec::from([root.place()]);
         while let Some(place) = fresh.pop() {
             let place = place.entered();
             let draft = place.root.draft;
-            document.named.extend(keyword::id(place.schema, draft).map(|id| (id, place.root)));
-            document.anchors.extend(keyword::anchors(place.schema, draft).map(|name| (name, place)));
+            if let Some(id) = keyword::id(place.schema, draft) {
+                document.named.entry(id).or_insert(place.root);
+            }
+            for name in keyword::anchors(place.schema, draft) {
+                document.anchors.entry(name).and_modify(|found| *found = None).or_insert(Some(place));
+            }
             let members = place.schema.as_object().into_iter().flatten();
             let schemas = members.flat_map(|(key, value)| schemas(Keyword::of(key), value));
             fresh.extend(schemas.map(|schema| Place { schema, ..place }));
@@ -57,16 +62,14 @@ impl<'d> Document<'d> {
         let (name, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let root = match name {
             "" => root,
-            name => self.named.iter().find(|(id, _)| *id == name)?.1,
+            name => *self.named.get(name)?,
         };
         let fragment = decoded(fragment)?;
         if fragment.is_empty() {
             return Some(root.place());
         }
         let Some(pointer) = fragment.strip_prefix('/') else {
-            let mut found = self.anchors.iter().filter(|(name, _)| *name == fragment);
-            let (_, place) = found.next()?;
-            return found.next().is_none().then_some(*place);
+            return *self.anchors.get(fragment.as_str())?;
         };
         let (mut place, mut holder) = (root.place(), Keyword::One);
         for step in pointer.split('/') {

@@ -10,8 +10,11 @@ use serde_json::{Map, Value, json};
 use crate::document::{Document, Place, Root};
 use crate::keyword::{Draft, Keyword, is_checked_format};
 
-/// The most schemas of a result. A schema that has several definitions around it occurs in each of them.
-const PARTS: u32 = 1 << 16;
+/// The most parts of a result: schemas, and the values and long texts in them. A schema that has several definitions around
+/// it occurs in each of them.
+const PARTS: usize = 1 << 16;
+/// The bytes of text that count as one part.
+const TEXT: usize = 64;
 
 /// The treatment of a reference that names nothing in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +69,13 @@ struct Making<'d> {
     /// The numbers of the definitions, by the address of their schemas: several references may name one.
     numbers: BTreeMap<*const Value, usize>,
     referred: Vec<Place<'d>>,
-    /// The number of schemas that the result may still have.
-    parts: u32,
+    /// The number of parts that the result may still have.
+    parts: usize,
 }
 
 impl<'d> Making<'d> {
     fn schema(&mut self, place: Place<'d>) -> Result<Value, String> {
-        self.parts = self.parts.checked_sub(1).ok_or_else(|| format!("has more than {PARTS} parts"))?;
+        self.charge(1)?;
         let place = place.entered();
         let members = match place.schema {
             Value::Object(members) => members,
@@ -85,8 +88,10 @@ impl<'d> Making<'d> {
             let made_of = match keyword {
                 Keyword::Annotation | Keyword::Definitions => None,
                 Keyword::Reference => self.reference(value, place.root)?,
-                Keyword::Plain => Some(value.clone()),
-                Keyword::Count => Some(whole(value)),
+                Keyword::Plain | Keyword::Count => {
+                    self.charge(parts(value))?;
+                    Some(if keyword == Keyword::Count { whole(value) } else { value.clone() })
+                }
                 Keyword::One => Some(self.schema(Place { schema: value, ..place })?),
                 Keyword::List | Keyword::OneOrList => Some(match value {
                     Value::Array(schemas) => {
@@ -107,12 +112,23 @@ impl<'d> Making<'d> {
         in_new_words(made, place.root.draft).map(Value::Object)
     }
 
+    fn charge(&mut self, parts: usize) -> Result<(), String> {
+        self.parts = self.parts.checked_sub(parts).ok_or_else(|| format!("has more than {PARTS} parts"))?;
+        Ok(())
+    }
+
     fn named(&mut self, key: &str, value: &'d Value, place: Place<'d>) -> Result<Value, String> {
         let Value::Object(schemas) = value else { return Err(format!("says nothing by its {key}")) };
         let mut made = Map::new();
         for (name, schema) in schemas {
+            self.charge(name.len() / TEXT)?;
             let names_only = key == "dependencies" && schema.is_array();
-            let one = if names_only { schema.clone() } else { self.schema(Place { schema, ..place })? };
+            let one = if names_only {
+                self.charge(parts(schema))?;
+                schema.clone()
+            } else {
+                self.schema(Place { schema, ..place })?
+            };
             made.insert(name.clone(), one);
         }
         Ok(made.into())
@@ -132,6 +148,17 @@ impl<'d> Making<'d> {
             referred.len().saturating_sub(1)
         });
         Ok(Some(format!("#/$defs/{number}").into()))
+    }
+}
+
+/// The parts of a value that contains no schema.
+fn parts(value: &Value) -> usize {
+    let sum = |parts: usize, more: usize| parts.saturating_add(more);
+    match value {
+        Value::String(text) => sum(1, text.len() / TEXT),
+        Value::Array(items) => items.iter().map(parts).fold(1, sum),
+        Value::Object(members) => members.iter().map(|(name, value)| sum(name.len() / TEXT, parts(value))).fold(1, sum),
+        _ => 1,
     }
 }
 
@@ -395,15 +422,24 @@ mod tests {
     /// Each of 100 nested definitions would contain a copy of the large innermost one.
     #[test]
     fn results_are_bounded() {
-        let mut schema = json!({ "anyOf": vec![json!({ "minimum": 1 }); 2000] });
-        let mut references = Vec::new();
-        let mut path = "#".to_string();
-        for _ in 0..100 {
-            schema = json!({ "items": schema });
-            path.push_str("/items");
-            references.push(json!({ "$ref": path }));
+        for innermost in [
+            json!({ "anyOf": vec![json!({ "minimum": 1 }); 2000] }),
+            json!({ "enum": vec![1; 2000] }),
+            json!({ "const": { "a".repeat(1 << 16): "b".repeat(1 << 16) } }),
+            json!({ "properties": { "a".repeat(1 << 17): true } }),
+            json!({ "dependencies": { "a": vec!["b"; 2000] } }),
+        ] {
+            let mut schema = innermost;
+            let mut references = Vec::new();
+            let mut path = "#".to_string();
+            for _ in 0..100 {
+                schema = json!({ "items": schema });
+                path.push_str("/items");
+                references.push(json!({ "$ref": path }));
+            }
+            assert!(normal(&schema).is_ok());
+            schema["allOf"] = references.into();
+            assert!(normal(&schema).is_err_and(|why| why.contains("parts")));
         }
-        schema["allOf"] = references.into();
-        assert!(normal(&schema).is_err_and(|why| why.contains("parts")));
     }
 }

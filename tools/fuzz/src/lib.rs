@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "handbook", run: parsers::handbook, seeds: seeds::handbook },
     Target { name: "iso9660", run: parsers::iso9660, seeds: seeds::iso9660 },
     Target { name: "json", run: parsers::json, seeds: seeds::json },
+    Target { name: "json-schema", run: parsers::json_schema, seeds: seeds::json_schema },
     Target { name: "keyboard", run: parsers::keyboard, seeds: seeds::keyboard },
     Target { name: "manifest", run: parsers::manifest, seeds: seeds::manifest },
     Target { name: "message", run: parsers::message, seeds: seeds::message },

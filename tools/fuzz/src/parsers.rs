@@ -46,19 +46,39 @@ pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }
 
-/// A chat template, and its output for a text.
+/// A chat template, and its output for a short conversation, without tools and with a call of one.
 pub fn template(data: &[u8]) {
     use capos_jinja::{Host, Limits, Template, Value};
     let Ok(template) = str::from_utf8(data).map_err(drop).and_then(|source| Template::new(source).map_err(drop)) else {
         return;
     };
     let limits = Limits { steps: 100_000, text: 1 << 16, depth: 112 };
-    let message = Value::dict(vec![
-        (Value::own("role"), Value::own("user")),
-        (Value::own("content"), Value::foreign("Hi <a>, \u{e9}\n'b'")),
+    let dict = |entries: Vec<(&str, Value)>| {
+        Value::dict(entries.into_iter().map(|(name, value)| (Value::own(name), value)).collect())
+    };
+    let message = |role: &str, content: &str| vec![("role", Value::own(role)), ("content", Value::foreign(content))];
+    let asked = dict(message("user", "Hi <a>, \u{e9}\n'b'"));
+    let plain = vec![("messages", Value::list(vec![asked.clone()])), ("tools", Value::None)];
+    let function =
+        dict(vec![("name", Value::foreign("read")), ("arguments", dict(vec![("path", Value::foreign("a"))]))]);
+    let call = dict(vec![("type", Value::own("function")), ("id", Value::own("1")), ("function", function)]);
+    let mut calling = message("assistant", "");
+    calling.push(("tool_calls", Value::list(vec![call])));
+    let parameters = dict(vec![("type", Value::foreign("object")), ("properties", dict(Vec::new()))]);
+    let tool = dict(vec![
+        ("name", Value::foreign("read")),
+        ("description", Value::foreign("reads")),
+        ("parameters", parameters),
     ]);
-    let values = vec![("messages", Value::list(vec![message])), ("tools", Value::None)];
-    let _ = template.render(values, Host { now: Some(0) }, limits);
+    let tool = dict(vec![("type", Value::own("function")), ("function", tool)]);
+    let with_tool = vec![
+        ("messages", Value::list(vec![asked, dict(calling), dict(message("tool", "text"))])),
+        ("tools", Value::list(vec![tool])),
+        ("add_generation_prompt", Value::Bool(true)),
+    ];
+    for values in [plain, with_tool] {
+        let _ = template.render(values, Host { now: Some(0) }, limits);
+    }
 }
 
 /// The text of a handbook.
@@ -200,6 +220,21 @@ pub fn json(data: &[u8]) {
         for method in interface.methods {
             let _ = capos_reflect::encode_params(method, &value);
         }
+    }
+}
+
+/// A JSON Schema: it is normalised, the result is normalised again, and an answer is compared with it.
+pub fn json_schema(data: &[u8]) {
+    use capos_json_schema::{Unresolved, normalise};
+    let Ok(schema) = serde_json::from_slice(data) else { return };
+    for unresolved in [Unresolved::Refuse, Unresolved::Ignore] {
+        if let Ok(normal) = normalise(&schema, unresolved) {
+            let again = normalise(&normal.into_document(), Unresolved::Refuse);
+            assert_eq!(again.err(), None, "a normalised schema is rejected");
+        }
+    }
+    if let Ok(schema) = capos_script::Schema::parse(&schema.to_string()) {
+        let _ = schema.check(r#"{"i":{"a":1},"a":[1,[2,"x"]],"b":null}"#);
     }
 }
 

@@ -247,3 +247,22 @@ pub fn json() -> Result<Vec<Vec<u8>>> {
         [r#"{"path":"notes/a.txt","text":"hi"}"#, r#"{"type":"object","properties":{"a":{"enum":[1,"x",null]}}}"#];
     Ok(texts.iter().map(|text| text.as_bytes().to_vec()).collect())
 }
+
+/// Schemas of each draft, one whose definitions contain each other, one whose reference never ends, and a deep one.
+pub fn json_schema() -> Result<Vec<Vec<u8>>> {
+    let cases: Vec<serde_json::Value> =
+        serde_json::from_slice(&source!("userspace/lib/json-schema/tests/verdicts.json"))?;
+    let written = cases.iter().filter_map(|case| case.get("schema")).map(ToString::to_string);
+    // Each of the nested schemas is a definition, and contains those inside it.
+    let paths = (1..60).map(|depth| format!(r##"{{"$ref":"#{}"}}"##, "/items".repeat(depth)));
+    let nested = format!(
+        r#"{{"allOf":[{}],"items":{}{}{}}}"#,
+        paths.collect::<Vec<_>>().join(","),
+        r#"{"items":"#.repeat(60),
+        r#"{"enum":[1,"a"]}"#,
+        "}".repeat(60),
+    );
+    let endless = r##"{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"},{"$ref":"#"}]},"b":{"$ref":"#/$defs/a"}}}"##;
+    let deep = format!("{}true{}", r#"{"not":"#.repeat(126), "}".repeat(126));
+    Ok(written.chain([nested, endless.to_owned(), deep]).map(String::into_bytes).collect())
+}

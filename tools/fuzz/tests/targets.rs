@@ -51,5 +51,9 @@ fn seeds_are_what_they_are_to_be() {
     capos_gguf::Header::parse(&model, model.len() as u64).unwrap();
     capos_manifest::read("manifest.toml", str::from_utf8(&first("manifest")).unwrap()).unwrap();
     capos_script::Script::parse(&first("script")).unwrap();
+    for schema in (named("json-schema").unwrap().seeds)().unwrap() {
+        let schema = serde_json::from_slice(&schema).unwrap();
+        capos_json_schema::normalise(&schema, capos_json_schema::Unresolved::Refuse).unwrap();
+    }
     assert!(named("nothing").is_err());
 }

@@ -1,4 +1,4 @@
-//! An answer as its tokens come: text and calls.
+//! Reading an answer token by token: text and calls.
 
 use capos_tokenizer::{Decoder, TokenKind, Tokenizer};
 
@@ -7,8 +7,8 @@ use crate::call_reader::{CallReader, Decision, Delta};
 use crate::message::Tool;
 use crate::stop::Stops;
 
-/// Turns the tokens of an answer into text and calls. Characters come when all their bytes are there, and nothing comes
-/// that could be the beginning of a mark or of a stop sequence.
+/// Turns the tokens of an answer into text and calls. It returns a character once all bytes of it have arrived, and holds
+/// back text that could begin a mark or a stop sequence.
 pub struct AnswerReader<'t> {
     tokenizer: &'t Tokenizer,
     decoder: Decoder<'t>,
@@ -18,9 +18,9 @@ pub struct AnswerReader<'t> {
 }
 
 impl<'t> AnswerReader<'t> {
-    /// A reader of an answer in this form, where calls are of these tools. Its text ends where one of the stop
-    /// sequences would begin, of the text of marks, too; they are not looked for in calls. Where one has the mark in it that
-    /// calls begin with, there are no calls.
+    /// Creates a reader of an answer in this form, whose calls use these tools. The text ends before the first stop
+    /// sequence; a stop sequence may contain the text of marks. Calls are not searched for stop sequences. If a stop
+    /// sequence contains the mark that begins a call, the answer has no calls.
     pub fn new(tokenizer: &'t Tokenizer, form: Option<CallForm>, tools: &[Tool], stop_sequences: &[String]) -> Self {
         let form = form.filter(|form| !stop_sequences.iter().any(|sequence| sequence.contains(form.open())));
         Self {
@@ -32,12 +32,13 @@ impl<'t> AnswerReader<'t> {
         }
     }
 
-    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    /// Makes this the reader of an answer that follows a schema unless it is a call. Such an answer is a call only if it
+    /// begins with the mark.
     pub fn with_schema(self) -> Self {
         Self { calls: self.calls.with_schema(), ..self }
     }
 
-    /// Takes a token that does not end the answer, and gives what is known of it now.
+    /// Takes a token that does not end the answer, and returns the text and the calls that are certain now.
     pub fn push(&mut self, id: u32) -> Vec<Delta> {
         if self.stops.stopped() {
             return Vec::new();
@@ -49,21 +50,23 @@ impl<'t> AnswerReader<'t> {
             let deltas = self.calls.push(&text);
             return self.given(deltas);
         };
-        // Other marks are no part of what was said, but may end it.
-        if !self.form.is_some_and(|form| form.marks().contains(&mark)) {
-            let may_end = !self.calls.in_call();
-            return may_end.then(|| text_delta(self.stops.push_mark(mark))).flatten().into_iter().collect();
+        let mut deltas = self.end_character();
+        if self.form.is_some_and(|form| form.marks().contains(&mark)) {
+            deltas.extend(self.calls.push_mark(mark));
+            return self.given(deltas);
         }
-        let text = std::mem::replace(&mut self.decoder, Decoder::within(self.tokenizer)).finish();
-        let mut deltas = self.calls.push(&text);
-        deltas.extend(self.calls.push_mark(mark));
-        self.given(deltas)
+        // Another mark is not part of the answer, but a stop sequence may contain it. Text that is held back precedes it.
+        deltas.extend(self.calls.flush());
+        let mut given = self.given(deltas);
+        if !self.calls.in_call() {
+            given.extend(text_delta(self.stops.push_mark(mark)));
+        }
+        given
     }
 
-    /// Ends the answer: gives what was held back, and what the answer came down to.
+    /// Ends the answer: returns the text that was held back, and the decision.
     pub fn finish(mut self) -> (Vec<Delta>, Decision) {
-        let text = std::mem::replace(&mut self.decoder, Decoder::within(self.tokenizer)).finish();
-        let mut deltas = self.calls.push(&text);
+        let mut deltas = self.end_character();
         let none = CallReader::new(None, &[]);
         let calls = std::mem::replace(&mut self.calls, none);
         let decision = calls.decision();
@@ -73,12 +76,12 @@ impl<'t> AnswerReader<'t> {
         (given, decision)
     }
 
-    /// Whether a stop sequence was found. Nothing comes from then on.
+    /// Whether a stop sequence was found. After it [`Self::push`] returns nothing.
     pub fn stopped(&self) -> bool {
         self.stops.stopped()
     }
 
-    /// Whether what comes next is part of a call.
+    /// Whether the next token is part of a call.
     pub fn in_call(&self) -> bool {
         self.calls.in_call()
     }
@@ -86,6 +89,12 @@ impl<'t> AnswerReader<'t> {
     /// How many calls there were.
     pub fn calls(&self) -> u32 {
         self.calls.calls()
+    }
+
+    /// Ends a character that lacks bytes: it becomes U+FFFD.
+    fn end_character(&mut self) -> Vec<Delta> {
+        let decoder = std::mem::replace(&mut self.decoder, Decoder::within(self.tokenizer));
+        self.calls.push(&decoder.finish())
     }
 
     /// The deltas up to a stop sequence.

@@ -1,4 +1,4 @@
-//! Taking an answer apart as it comes: text, and calls in the family's form.
+//! Parsing an answer while it arrives: text, and calls in the form of the model's family.
 
 use crate::CallForm;
 use crate::line_reader::LineReader;
@@ -17,25 +17,25 @@ pub enum Delta {
         index: u32,
         /// The tool's name, with the call's first piece.
         name: String,
-        /// The handle of the tool of this name, with the call's first piece; empty where there is no such tool.
+        /// The handle of the tool of this name, with the call's first piece; empty if the request has no such tool.
         handle: String,
         /// More of the arguments' JSON.
         arguments: String,
     },
 }
 
-/// What an answer comes down to.
+/// What kind of answer it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It calls tools.
     Call,
     /// It is text.
     Say,
-    /// It is text that says that no tool fits. Only the built-in model tells that apart.
+    /// It is text that says that no tool fits. Only the built-in model marks such text.
     None,
-    /// It is text that says that a tool is forbidden. Only the built-in model tells that apart.
+    /// It is text that says that a tool is forbidden. Only the built-in model marks such text.
     Forbidden {
-        /// The tool; empty where there is none such.
+        /// The tool's name; empty if the request has no such tool.
         tool: String,
     },
 }
@@ -49,7 +49,7 @@ enum Reader {
 }
 
 impl CallReader {
-    /// A reader of an answer in this form, where calls are of these tools.
+    /// Creates a reader of an answer in this form, whose calls use these tools.
     pub fn new(form: Option<CallForm>, tools: &[Tool]) -> Self {
         if form == Some(CallForm::Lines) {
             let tools = tools.iter().map(|tool| (Line::of(tool), tool.handle.clone()));
@@ -59,7 +59,8 @@ impl CallReader {
         Self(Reader::Objects(ObjectReader::new(form, tools.collect())))
     }
 
-    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    /// Makes this the reader of an answer that follows a schema unless it is a call. Such an answer is a call only if it
+    /// begins with the mark.
     pub fn with_schema(self) -> Self {
         match self.0 {
             Reader::Objects(reader) => Self(Reader::Objects(reader.with_schema())),
@@ -67,8 +68,8 @@ impl CallReader {
         }
     }
 
-    /// Takes more of the answer, and gives what is known of it now. Marks are found in it, but not those of
-    /// [`CallForm::Lines`].
+    /// Takes more of the answer, and returns the text and the calls that are certain now. It finds the marks in the text,
+    /// except those of [`CallForm::Lines`].
     pub fn push(&mut self, text: &str) -> Vec<Delta> {
         match &mut self.0 {
             Reader::Objects(reader) => reader.push(text),
@@ -87,7 +88,16 @@ impl CallReader {
         }
     }
 
-    /// Ends the answer: gives what was held back. A call that was cut off keeps the arguments that it had.
+    /// Returns the text that is held back outside of calls: text that follows can no longer make it part of a mark.
+    pub fn flush(&mut self) -> Vec<Delta> {
+        match &mut self.0 {
+            Reader::Objects(reader) => reader.flush(),
+            // It holds back nothing outside of calls.
+            Reader::Lines(_) => Vec::new(),
+        }
+    }
+
+    /// Ends the answer: returns the text that was held back. A call that was cut off keeps the arguments that it had.
     pub fn finish(self) -> Vec<Delta> {
         match self.0 {
             Reader::Objects(reader) => reader.finish(),
@@ -103,7 +113,7 @@ impl CallReader {
         }
     }
 
-    /// Whether what comes next is part of a call.
+    /// Whether the next character is part of a call.
     pub fn in_call(&self) -> bool {
         match &self.0 {
             Reader::Objects(reader) => reader.in_call(),
@@ -111,7 +121,7 @@ impl CallReader {
         }
     }
 
-    /// What the answer comes down to so far.
+    /// What kind of answer it is so far.
     pub fn decision(&self) -> Decision {
         match &self.0 {
             Reader::Objects(reader) if reader.calls() > 0 => Decision::Call,

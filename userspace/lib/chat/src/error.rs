@@ -1,8 +1,8 @@
-//! What can be wrong with a template, a conversation or a schema, in words.
+//! Errors of templates, conversations and schemas, with their messages.
 
 use std::fmt;
 
-/// Why there is no prompt or no grammar.
+/// The reason why there is no prompt or no grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatError {
     /// The file has no template.

@@ -1,4 +1,4 @@
-//! How a model file is talked to.
+//! The format of conversations with a model file.
 
 use capos_call_form::CallForm;
 use capos_gguf::Header;
@@ -6,17 +6,17 @@ use capos_tokenizer::Tokenizer;
 
 use crate::{ChatError, Conversation, Prompt, Template};
 
-/// What stands for the chat template of a file without one, which was made to go on with texts: a transcript.
+/// The chat template for a file without one. Such a model continues texts, so the conversation is written as a transcript.
 const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
                           {% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}";
 
 /// Where an answer in a transcript ends.
 const TRANSCRIPT_STOPS: [&str; 3] = ["\nUser:", "\nTool:", "\nSystem:"];
 
-/// How a model file is talked to: its template, or a transcript where it has none.
+/// The format of conversations with a model file: its template, or a transcript if it has none.
 pub struct ChatFormat {
     template: Template,
-    /// The template of conversations with tools, where the file has one for these.
+    /// The template for conversations with tools, if the file has a separate one.
     with_tools: Option<Template>,
     form: Option<CallForm>,
     stops: &'static [&'static str],
@@ -61,12 +61,12 @@ impl ChatFormat {
         with_tools.unwrap_or(&self.template)
     }
 
-    /// How the model writes calls; none where it cannot be told of tools, or its calls not be read.
+    /// The form of the model's calls. None if the template does not show tools, or the form is unknown.
     pub fn form(&self) -> Option<CallForm> {
         self.form
     }
 
-    /// Texts at which each answer ends, besides the model's own end.
+    /// The texts that end an answer, in addition to the model's end token.
     pub fn stops(&self) -> &'static [&'static str] {
         self.stops
     }

@@ -1,7 +1,8 @@
-//! Keeping what people, tools and documents say apart from the marks of a template.
+//! Keeps text of people, tools and documents apart from the marks of a template.
 //!
-//! Who wrote each character is known when a template has made its text. So that no mark begins in a foreign character
-//! and none that the template began goes on in one, such characters are masked while marks are looked for.
+//! Each character of a rendered template records whether the template wrote it. A mark must consist of the template's
+//! characters alone. The characters of others (foreign characters) are therefore masked while the text is searched for
+//! marks.
 
 use capos_jinja::Char;
 
@@ -35,13 +36,13 @@ impl Guard {
         guard
     }
 
-    /// What a template made, with the foreign parts of it masked.
+    /// Masks the foreign characters of a rendered template.
     pub fn mask(&self, made: &[Char]) -> String {
         let mut out = String::with_capacity(made.len());
         let mut was_foreign = false;
         for c in made {
             let character = c.get();
-            // White space that a mark takes with it is found where it follows the mark.
+            // Some marks include the white space behind them, so that it must stay directly behind the mark.
             if c.is_foreign() && !was_foreign && (self.blank || !character.is_whitespace()) {
                 out.extend([BREAK, NOTHING]);
             }
@@ -61,7 +62,7 @@ impl Guard {
         out
     }
 
-    /// What was masked, as it was.
+    /// Restores a text that was masked.
     pub fn restore(masked: &str) -> String {
         let mut out = String::with_capacity(masked.len());
         let mut characters = masked.chars();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put together: it comes back, and marks are those that the template wrote whole.
+        /// Any text is restored, and its marks are those that the template wrote completely.
         #[test]
         fn no_mark_has_a_foreign_character(
             parts in prop::collection::vec((any::<bool>(), "(<\\|im_end\\|>|<s>|\\[INST\\]|[<|>\\[\\]imends_ §🦀🦉x\u{2bd2}\u{10003c}\u{10fffd}]){0,6}"), 0..6),

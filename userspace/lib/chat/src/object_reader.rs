@@ -1,4 +1,4 @@
-//! Taking an answer apart whose calls are JSON objects, or names with such behind them.
+//! Parsing an answer whose calls are JSON objects, or names followed by JSON objects.
 
 use capos_call_form::CALL_ID;
 
@@ -8,44 +8,44 @@ use crate::nesting::Nesting;
 use crate::stop::held_back;
 use crate::unmarked::{Beginning, SPACE, Unmarked};
 
-/// Bytes of one call. What is longer is text.
+/// The most bytes of one call. An object that is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
-/// Bytes of a name that stands outside of an object, and of what the call is called. What is longer is text.
+/// The most bytes of a name outside of an object, with the call's id. If it is longer, it is text.
 const NAME_BYTES: usize = 512;
 
-/// Bytes of white space that are held back before a call, and left out behind one. What is longer is text.
+/// The most bytes of white space that are held back before a call, and removed behind one. Longer white space is text.
 const SPACE_BYTES: usize = 4 * 1024;
 
-/// Reads an answer piece by piece. Marks must be in what it gets.
+/// Parses an answer piece by piece. Its input contains the marks.
 pub struct ObjectReader {
     form: Option<CallForm>,
     /// Names and handles of the tools.
     tools: Vec<(String, String)>,
     place: Place,
-    /// What was not judged yet.
+    /// The input that is not parsed yet.
     pending: String,
     /// Calls so far.
     calls: u32,
-    /// Whether anything but white space was text.
+    /// Whether there was text other than white space.
     said: bool,
-    /// Whether a call is the last that there was. White space behind it is none of the answer's.
+    /// Whether the last element was a call. White space behind a call is not part of the answer.
     behind_call: bool,
-    /// How calls are written that lack their mark, where they may.
+    /// The parser of calls without a mark, if the form permits them.
     without_mark: Option<Unmarked>,
-    /// Whether such a call may begin: nothing of the text here was taken for text yet.
+    /// Whether such a call can begin here: at the start of the answer, or directly behind a call.
     may_begin: bool,
-    /// Around the call that is read, or was read last, where it lacks its mark.
+    /// The surroundings of the current or last call, if it has no mark.
     around: Option<Around>,
-    /// For lists that no mark ends.
+    /// The state of a list that no mark ends.
     list: List,
-    /// Whether an answer that is no call keeps to a schema: JSON, in which nothing is a call.
+    /// Whether an answer that is not a call follows a schema. Such an answer is JSON and contains no calls.
     has_schema: bool,
 }
 
 enum Place {
-    /// Text, in which a mark may come.
+    /// Text, up to a mark.
     Text,
-    /// Behind a mark: an object, or what ends the calls.
+    /// Behind a mark: an object, or the end of the calls.
     Calls,
     /// In an object.
     Object(Scanner),
@@ -55,7 +55,7 @@ enum Place {
     Arguments(Nesting),
 }
 
-/// What stands around a call without its mark.
+/// The surroundings of a call without a mark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Around {
     Nothing,
@@ -63,19 +63,19 @@ enum Around {
     Fence,
 }
 
-/// What calls may stand in behind their mark.
+/// The list behind a mark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     /// One call, or a list of them.
     Either,
     /// The list that was begun.
     Begun,
-    /// Nothing: no mark was there yet, or what followed it has ended.
+    /// No list: there was no mark yet, or its calls have ended.
     Ended,
 }
 
 impl ObjectReader {
-    /// A reader of an answer in this form, where calls are of these tools.
+    /// Creates a reader of an answer in this form, whose calls use these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
         let names = tools.iter().map(|(name, _)| name.as_str());
         let without_mark = form.and_then(|form| Unmarked::of(form, names));
@@ -95,12 +95,13 @@ impl ObjectReader {
         }
     }
 
-    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    /// Makes this the reader of an answer that follows a schema unless it is a call. Such an answer is a call only if it
+    /// begins with the mark.
     pub fn with_schema(self) -> Self {
         Self { without_mark: None, has_schema: true, ..self }
     }
 
-    /// Takes more of the answer, and gives what is known of it now.
+    /// Takes more of the answer, and returns the text and the calls that are certain now.
     pub fn push(&mut self, text: &str) -> Vec<Delta> {
         let mut deltas = Vec::new();
         self.pending.push_str(text);
@@ -108,7 +109,24 @@ impl ObjectReader {
         deltas
     }
 
-    /// Ends the answer: gives what was held back. A call that was cut off keeps the arguments that it had.
+    /// Returns the text that is held back outside of calls. A call may still follow white space without its mark.
+    pub fn flush(&mut self) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        if self.in_call() {
+            return deltas;
+        }
+        if is_space(&self.pending) {
+            let space = std::mem::take(&mut self.pending);
+            if !self.behind_call {
+                self.say(&space, &mut deltas);
+            }
+        } else {
+            while self.step(&mut deltas, true) {}
+        }
+        deltas
+    }
+
+    /// Ends the answer: returns the text that was held back. A call that was cut off keeps the arguments that it had.
     pub fn finish(mut self) -> Vec<Delta> {
         let mut deltas = Vec::new();
         while self.step(&mut deltas, true) {}
@@ -126,12 +144,12 @@ impl ObjectReader {
         self.calls
     }
 
-    /// Whether what comes next is part of a call, or of what calls stand in.
+    /// Whether the next character is part of a call, or of a list of calls.
     pub fn in_call(&self) -> bool {
         !matches!(self.place, Place::Text)
     }
 
-    /// Judges what is pending as far as it goes; tells whether to go on.
+    /// Parses the next element of the pending input. Returns whether another step can follow.
     fn step(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
         match &mut self.place {
             Place::Text => self.read_text(deltas, at_end),
@@ -166,7 +184,7 @@ impl ObjectReader {
         }
         let starts = self.pending.trim_start_matches(SPACE);
         let little_space = self.pending.len().saturating_sub(starts.len()) <= SPACE_BYTES;
-        // Only white space may stand before a mark.
+        // With a schema, only white space can precede a mark.
         if self.has_schema && (self.said || !little_space || !starts.starts_with(form.open())) {
             if !self.said && little_space && !at_end && form.open().starts_with(starts) {
                 return false;
@@ -205,7 +223,7 @@ impl ObjectReader {
         false
     }
 
-    /// Reads what lies between calls. What does not belong there is text.
+    /// Parses the input between calls. Anything unexpected is text.
     fn read_between(&mut self, at_end: bool) -> bool {
         let form = self.form;
         let close = form.and_then(CallForm::close);
@@ -231,7 +249,7 @@ impl ObjectReader {
         true
     }
 
-    /// The same behind a mark that a list of calls follows, or one call, and that no other ends.
+    /// Parses the input between calls if the mark is followed by one call or a list, and no mark ends them.
     fn read_in_list(&mut self) -> bool {
         let rest = self.pending.trim_start_matches(SPACE);
         let Some(first) = rest.chars().next() else {
@@ -267,7 +285,7 @@ impl ObjectReader {
         let fresh = scanner.name.is_some() && !scanner.named;
         let name = scanner.name.clone().unwrap_or_default();
         let tool = self.tools.iter().find(|(other, _)| *other == name);
-        // An answer that is an object without a mark is a call only of a tool that there is.
+        // An object without a mark is a call only if it names a tool of the request.
         let bare = self.form.is_some_and(CallForm::is_bare);
         let is_text = scanner.text.len() > CALL_BYTES && scanner.name.is_none()
             || scanner.done && scanner.name.is_none()
@@ -283,7 +301,7 @@ impl ObjectReader {
         }
         let mut arguments = scanner.fresh_arguments();
         if self.around.is_some() {
-            // As people print it; calls with marks have at most a space here and there.
+            // Calls without a mark are often indented. White space outside of strings is removed.
             arguments.retain(|character| !(scanner.outside.take(character) && SPACE.contains(&character)));
         }
         let done = scanner.done;
@@ -299,7 +317,7 @@ impl ObjectReader {
         done
     }
 
-    /// Reads a name up to what stands behind it. What is no name is text, with the mark before it.
+    /// Parses a name up to its separator. If it is not a name, the mark and the input are text.
     fn read_name(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
         let form = self.form;
         let separator = form.and_then(CallForm::separator).unwrap_or_default();
@@ -320,7 +338,7 @@ impl ObjectReader {
         true
     }
 
-    /// Reads the object of a call whose name has been read. Where there is none, the call has no arguments.
+    /// Parses the object of a call whose name has been parsed. Without an object, the call has no arguments.
     fn read_arguments(&mut self, deltas: &mut Vec<Delta>) -> bool {
         let Place::Arguments(nesting) = &mut self.place else {
             return false;
@@ -352,7 +370,7 @@ impl ObjectReader {
         done
     }
 
-    /// Goes on behind a call.
+    /// Ends a call.
     fn end_call(&mut self) {
         self.calls = self.calls.saturating_add(1);
         (self.behind_call, self.may_begin) = (true, true);
@@ -362,7 +380,7 @@ impl ObjectReader {
         self.place = if self.around.is_some() { Place::Text } else { Place::Calls };
     }
 
-    /// Says what is pending; there is nothing to go on with then.
+    /// Returns the pending input as text. No step can follow.
     fn say_all(&mut self, deltas: &mut Vec<Delta>) -> bool {
         let text = std::mem::take(&mut self.pending);
         self.say(&text, deltas);
@@ -378,45 +396,45 @@ impl ObjectReader {
     }
 }
 
-/// Whether a text is nothing but white space of JSON, or nothing at all.
+/// Whether a text is empty or consists of JSON's white space.
 fn is_space(text: &str) -> bool {
     text.trim_matches(SPACE).is_empty()
 }
 
-/// The name in what stands before the arguments; what the call is called may follow it.
+/// The name in the text before the arguments. The call's id can follow the name.
 fn name_of(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let (name, _) = text.split_once(CALL_ID).unwrap_or((text, ""));
     (!name.is_empty() && text.len() <= NAME_BYTES && !text.contains(is_no_part)).then_some(name)
 }
 
-/// Whether a name may still come of this, or what stands behind one.
+/// Whether this text can be the start of a name and its separator.
 fn may_be_name(text: &str, separator: &str) -> bool {
     let text = text.trim_start();
     text.len() <= NAME_BYTES.saturating_add(separator.len()) && !text.contains(is_no_part)
 }
 
-/// What no tool has in its name.
+/// Whether no tool's name contains this character.
 fn is_no_part(character: char) -> bool {
     character.is_whitespace() || matches!(character, '<' | '>' | '{' | '}' | '"')
 }
 
-/// Reads the JSON object of a call as it comes.
+/// Parses the JSON object of a call piece by piece.
 struct Scanner {
     text: String,
     nesting: Nesting,
-    /// Where the member's key, or its value, begins.
+    /// The start of the current member's key or value.
     member: usize,
     key: Option<String>,
     name: Option<String>,
     named: bool,
-    /// Where the arguments begin and end.
+    /// The start of the arguments, and their end if it is known.
     arguments: Option<(usize, Option<usize>)>,
-    /// Where in them what was given ends: in a string or outside.
+    /// The nesting at the end of the arguments that were returned.
     outside: Nesting,
-    /// The arguments, where they are written as text.
+    /// The arguments, if they are written as a string.
     inner: Option<String>,
-    /// Bytes of them that were given.
+    /// The bytes of the arguments that were returned.
     sent: usize,
     done: bool,
 }
@@ -438,7 +456,7 @@ impl Scanner {
         }
     }
 
-    /// Takes characters up to the object's end; tells how many bytes they had.
+    /// Takes characters up to the object's end. Returns how many bytes they have.
     fn read(&mut self, text: &str) -> usize {
         for (at, character) in text.char_indices() {
             self.take(character);
@@ -495,7 +513,7 @@ impl Scanner {
         if self.is_arguments() {
             let value = self.member_text(end).unwrap_or("");
             let stop = self.member.saturating_add(value.trim_end().len());
-            // Some models write the arguments as text.
+            // Some models write the arguments as a string.
             let inner = serde_json::from_str::<String>(value).ok();
             match &mut self.arguments {
                 Some((_, end @ None)) => *end = Some(stop),
@@ -507,7 +525,7 @@ impl Scanner {
         self.member = self.text.len();
     }
 
-    /// What of the arguments was not given yet.
+    /// The part of the arguments that was not returned yet.
     fn fresh_arguments(&mut self) -> String {
         let whole = match (&self.inner, self.arguments) {
             (Some(inner), _) => inner.as_str(),

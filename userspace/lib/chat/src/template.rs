@@ -10,12 +10,12 @@ use crate::history;
 use crate::message::{Conversation, FORBIDDEN, Message, Role};
 use crate::prompt::Prompt;
 
-/// What a template may take: some thousands of steps for each message of a long conversation, more text than a context has
-/// room for, and so many levels as fit into the stack of 256 KiB that a process of capOS has.
+/// The limits of a template: some thousands of steps for each message of a long conversation, and more text than a context
+/// holds. The levels fit into the stack of 256 KiB that a capOS process has.
 const LIMITS: Limits = Limits { steps: 20_000_000, text: 2 << 20, depth: 112 };
-/// Messages among which the one that a template rejects is looked for.
+/// The number of last messages among which the one that a template rejects is searched for.
 const SEARCHED: usize = 32;
-/// Characters of what a template says.
+/// The most characters of an error message that a template raises.
 const SAID: usize = 400;
 
 /// A model file's chat template, with what it may use.
@@ -154,7 +154,7 @@ fn value(message: &Message, all: &[Message]) -> Made {
     Made::dict(members)
 }
 
-/// A value that somebody else than the template wrote.
+/// A value that the template did not write.
 fn foreign(value: &Value) -> Made {
     match value {
         Value::Null => Made::None,

@@ -2,52 +2,53 @@
 
 use crate::CallForm;
 
-/// Tools of a turn, and bytes of all their names, up to which calls without a mark are found. For more of them, grammars that
-/// hold such calls are too large.
+/// The most tools of a turn, and the most bytes of all their names, for which calls without a mark are found. For more, the
+/// grammar of such calls is too large.
 pub const MOST_TOOLS: usize = 64;
 const MOST_BYTES: usize = 8 * 1024;
-/// Bytes up to a call's arguments, and behind a call up to what ended it. What takes more is text.
+/// The most bytes up to a call's arguments, and between a call and its closing mark. Longer input is text.
 const MOST_BEFORE: usize = 16 * 1024;
-/// What stands around blocks of code.
+/// The fence around blocks of code.
 pub const FENCE: &str = "```";
-/// White space of JSON. Whatever else is space to others is none to the grammar, and so is text here.
+/// JSON's white space. The grammar knows no other white space, so that any other is text here.
 pub const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
-/// What ends a call, and what parts it from the next, with white space.
+/// The characters that can end a call, and those that can separate it from the next one.
 const ENDS: [char; 6] = [' ', '\t', '\r', '\n', ']', '}'];
 const BETWEEN: [char; 6] = [' ', '\t', '\r', '\n', ',', ';'];
 
-/// Whether calls without a mark are found in answers of this form, with tools of these names. Reader and grammar both ask.
+/// Whether calls without a mark are found in answers of this form, with tools of these names. The reader and the grammar
+/// both use this function.
 pub fn are_found<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str>) -> bool {
     let few = names.len() <= MOST_TOOLS;
     few && form.may_lack_mark() && names.map(str::len).fold(0, usize::saturating_add) <= MOST_BYTES
 }
 
-/// What the beginning of a text may be.
+/// The kind of a text, judged by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// Text.
     Text,
-    /// It is too short to tell.
+    /// The text is too short to decide.
     Open,
     /// A call.
     Call {
-        /// Where its object begins.
+        /// The start of its object.
         at: usize,
         /// Whether its object lies in a fence.
         fenced: bool,
     },
 }
 
-/// How calls without a mark are written.
+/// A parser of calls without a mark.
 pub struct Unmarked {
-    /// The tools' names as strings of JSON.
+    /// The tools' names as JSON strings.
     names: Vec<String>,
     arguments: &'static str,
     close: &'static str,
 }
 
 impl Unmarked {
-    /// In answers of this form, with tools of these names; none where there are no such calls.
+    /// Creates a parser for this form and tools of these names. None if such calls are not found.
     pub fn of<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str> + Clone) -> Option<Self> {
         let literal = |name| serde_json::Value::from(name).to_string();
         are_found(form, names.clone()).then(|| Self {
@@ -57,10 +58,12 @@ impl Unmarked {
         })
     }
 
-    /// Looks at a text at the beginning of an answer, or behind a call, around which a fence may be open. It is a call where its
-    /// first member is the name of a tool, written as in `names`, and the second its arguments: an object that names a tool
-    /// and goes on otherwise is text. Before the object may stand what ended the call before it and what parts calls; a
-    /// fence, a bracket and, since templates of Qwen2.5 show it so, a brace too many. The grammar has the same as a pattern.
+    /// Judges the text at the start of an answer or behind a call. `open` says whether a fence is open there.
+    ///
+    /// An object is a call if its first member is the name of a tool, written as in `names`, and its second member is the
+    /// arguments. An object that names a tool and continues differently is text. The object can follow the end of the call
+    /// before it, separators, a fence and a bracket. It can also follow an extra brace, because templates of Qwen2.5 show
+    /// one. The grammar has the same rules as a pattern.
     pub fn beginning(&self, text: &str, open: bool) -> Beginning {
         match self.read(text, open) {
             Ok(Some((call, taken))) if taken <= MOST_BEFORE => call,
@@ -69,13 +72,13 @@ impl Unmarked {
         }
     }
 
-    /// The call, if it is one, and how many bytes there are up to its arguments.
+    /// The call, if the text is one, and the number of bytes up to its arguments.
     fn read(&self, text: &str, open: bool) -> Result<Option<(Beginning, usize)>, TooShort> {
         let mut rest = text.trim_start_matches(ENDS);
         let mut fenced;
         if take(&mut rest, FENCE)? {
             let begins = take(&mut rest, "json")?;
-            // Another may begin where this one ends, or where there was none.
+            // This fence can close the open one, and another one can follow.
             fenced = begins || !open;
             if begins {
                 rest = rest.trim_start_matches(SPACE);
@@ -112,7 +115,8 @@ impl Unmarked {
         Ok(called.then_some((Beginning::Call { at, fenced }, text.len().saturating_sub(rest.len()))))
     }
 
-    /// Takes the name of a tool. No such string begins as another does, since each ends with a quote that none has inside.
+    /// Takes the name of a tool. No name is the start of another one: each ends with a quote, and contains no other quote
+    /// that is not escaped.
     fn name(&self, rest: &mut &str) -> Result<bool, TooShort> {
         let mut found = Ok(false);
         for name in &self.names {
@@ -128,8 +132,8 @@ impl Unmarked {
         found
     }
 
-    /// What is left of a text behind a call, of what ended it: brackets, the fence that is open, and the mark that was to end it,
-    /// in either order.
+    /// The text behind a call without the end of the call: brackets, the open fence, and the closing mark. The fence and the
+    /// mark can come in either order.
     pub fn behind_end<'t>(&self, text: &'t str, open: bool) -> &'t str {
         let near = |rest: &&str| text.len().saturating_sub(rest.len()) <= MOST_BEFORE;
         let Some(mut rest) = Some(text.trim_start_matches(ENDS)).filter(near) else { return text };
@@ -138,7 +142,7 @@ impl Unmarked {
             let start = rest.trim_start_matches(SPACE);
             for end in &mut ends {
                 let Some(behind) = end.and_then(|end| start.strip_prefix(end)).filter(near) else { continue };
-                // A fence that names a language begins something else.
+                // A fence that names a language opens another block.
                 if *end != Some(FENCE) || !behind.starts_with(char::is_alphanumeric) {
                     (rest, *end) = (behind, None);
                     break;
@@ -149,14 +153,14 @@ impl Unmarked {
     }
 }
 
-/// The text ends where more of it would decide.
+/// More text is needed to decide.
 struct TooShort;
 
 fn skip(rest: &mut &str) {
     *rest = rest.trim_start_matches(SPACE);
 }
 
-/// Takes what opens a fence, if it is there.
+/// Takes the start of a fence, if it is there.
 fn fence(rest: &mut &str) -> Result<bool, TooShort> {
     let fenced = take(rest, FENCE)?;
     if fenced {

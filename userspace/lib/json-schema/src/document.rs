@@ -1,89 +1,114 @@
-//! A document, and what references in it name.
+//! A document of schemas, and the places in it that references name.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use crate::keyword::{self, Keyword};
+use crate::keyword::{self, Draft, Keyword};
 
-/// A schema, and the one from whose root its references count: the closest around it that has a name of its own.
+/// A schema that references start from: the document, or a schema inside with a name of its own.
+#[derive(Clone, Copy)]
+pub struct Root<'d> {
+    pub schema: &'d Value,
+    pub draft: Draft,
+}
+
+/// A schema, and the closest root around it.
 #[derive(Clone, Copy)]
 pub struct Place<'d> {
     pub schema: &'d Value,
-    pub root: &'d Value,
+    pub root: Root<'d>,
 }
 
 /// A document of schemas.
 pub struct Document<'d> {
-    root: &'d Value,
-    /// Schemas with names of their own.
-    named: Vec<(&'d str, &'d Value)>,
-    /// Names that count within the schemas which are their roots.
-    anchors: Vec<(&'d str, Place<'d>)>,
+    root: Root<'d>,
+    /// The roots inside, by name.
+    named: BTreeMap<&'d str, Root<'d>>,
+    /// The anchors of all roots. None if several places have the same one.
+    anchors: BTreeMap<&'d str, Option<Place<'d>>>,
 }
 
 impl<'d> Document<'d> {
     pub fn new(root: &'d Value) -> Self {
-        let mut document = Self { root, named: Vec::new(), anchors: Vec::new() };
-        let mut fresh = Vec::from([Place { schema: root, root }]);
+        let root = Root { schema: root, draft: Draft::of(root).unwrap_or(Draft::Y2020) };
+        let mut document = Self { root, named: BTreeMap::new(), anchors: BTreeMap::new() };
+        let mut fresh = Vec::from([root.place()]);
         while let Some(place) = fresh.pop() {
             let place = place.entered();
-            document.named.extend(keyword::id(place.schema).map(|id| (id, place.schema)));
-            document.anchors.extend(keyword::anchors(place.schema).map(|name| (name, place)));
+            let draft = place.root.draft;
+            if let Some(id) = keyword::id(place.schema, draft) {
+                document.named.entry(id).or_insert(place.root);
+            }
+            for name in keyword::anchors(place.schema, draft) {
+                document.anchors.entry(name).and_modify(|found| *found = None).or_insert(Some(place));
+            }
             let members = place.schema.as_object().into_iter().flatten();
             let schemas = members.flat_map(|(key, value)| schemas(Keyword::of(key), value));
-            fresh.extend(schemas.map(|schema| Place { schema, root: place.root }));
+            fresh.extend(schemas.map(|schema| Place { schema, ..place }));
         }
         document
     }
 
-    /// The place of the whole.
+    /// The place of the whole document.
     pub fn whole(&self) -> Place<'d> {
-        Place { schema: self.root, root: self.root }
+        self.root.place()
     }
 
-    /// What a reference names, in a schema with this root. None where that is not in this document, or is not one place.
-    pub fn find(&self, reference: &str, root: &'d Value) -> Option<Place<'d>> {
+    /// The place that a reference names in a schema with this root. None if it is outside of this document or ambiguous.
+    pub fn find(&self, reference: &str, root: Root<'d>) -> Option<Place<'d>> {
         let (name, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let root = match name {
             "" => root,
-            name => self.named.iter().find(|(id, _)| *id == name)?.1,
+            name => *self.named.get(name)?,
         };
         let fragment = decoded(fragment)?;
         if fragment.is_empty() {
-            return Some(Place { schema: root, root });
+            return Some(root.place());
         }
         let Some(pointer) = fragment.strip_prefix('/') else {
-            let mut found = self.anchors.iter().filter(|(name, _)| *name == fragment);
-            let (_, place) = found.next()?;
-            return found.next().is_none().then_some(*place);
+            return *self.anchors.get(fragment.as_str())?;
         };
-        pointer.split('/').try_fold(Place { schema: root, root }, |place, step| {
+        let (mut place, mut holder) = (root.place(), Keyword::One);
+        for step in pointer.split('/') {
             let step = step.replace("~1", "/").replace("~0", "~");
-            let schema = match place.schema {
-                Value::Object(members) => members.get(&step)?,
+            let (schema, keyword) = match place.schema {
+                Value::Object(members) => (members.get(&step)?, holder.member(&step)),
                 Value::Array(items) if step.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    items.get(step.parse::<usize>().ok()?)?
+                    (items.get(step.parse::<usize>().ok()?)?, holder.item())
                 }
                 _ => return None,
             };
-            Some(Place { schema, root: place.root }.entered())
-        })
+            (place.schema, holder) = (schema, keyword);
+            // An object that is no schema, such as the schemas by name in `properties`, has no name of its own.
+            if matches!(keyword, Keyword::One | Keyword::OneOrList) {
+                place = place.entered();
+            }
+        }
+        Some(place)
+    }
+}
+
+impl<'d> Root<'d> {
+    fn place(self) -> Place<'d> {
+        Place { schema: self.schema, root: self }
     }
 }
 
 impl<'d> Place<'d> {
-    /// The same, its own root where it has a name of its own.
+    /// The same place, with its schema as the root if that has a name of its own.
     pub fn entered(self) -> Self {
-        match keyword::id(self.schema) {
-            Some(_) => Self { root: self.schema, ..self },
+        let draft = Draft::of(self.schema).unwrap_or(self.root.draft);
+        match keyword::id(self.schema, draft) {
+            Some(_) => Root { schema: self.schema, draft }.place(),
             None => self,
         }
     }
 }
 
-/// The schemas that a member holds.
+/// The schemas that a member of this kind holds.
 fn schemas(keyword: Keyword, value: &Value) -> impl Iterator<Item = &Value> {
     let one = matches!(keyword, Keyword::One | Keyword::OneOrList).then_some(value);
     let list = matches!(keyword, Keyword::List | Keyword::OneOrList).then_some(value);
@@ -93,7 +118,7 @@ fn schemas(keyword: Keyword, value: &Value) -> impl Iterator<Item = &Value> {
     one.into_iter().chain(listed).chain(by_name)
 }
 
-/// A part of an address without the signs that stand for bytes.
+/// A fragment with its percent-encoded bytes decoded.
 fn decoded(fragment: &str) -> Option<String> {
     if !fragment.contains('%') {
         return Some(fragment.to_string());

@@ -1,9 +1,9 @@
-//! JSON Schemas, each brought to one form.
+//! Normalises JSON Schemas.
 //!
-//! A schema is a document: its references name places from its own root, in several spellings. [`normalise`] gives a
-//! schema that means the same to a reader which knows less. References name definitions of the result
-//! ([`Normal::definitions`]), so that it can become a part of another document. What constrains nothing is left out:
-//! annotations, keywords that nobody knows, formats that nobody checks, and keywords whose value allows everything.
+//! [`normalise`] rewrites a schema of any draft, so that its reader needs to know fewer keywords and one form of reference.
+//! All references of the result name one of its definitions ([`Normal::definitions`]), so that it can become a part of
+//! another document. The result leaves out all members that constrain nothing: annotations, unknown keywords, formats that
+//! are not checked, and keywords whose value accepts everything.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

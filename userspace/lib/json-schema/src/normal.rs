@@ -1,4 +1,4 @@
-//! The form that schemas are brought to.
+//! Normalised schemas.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -7,32 +7,35 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Document, Place};
-use crate::keyword::{Keyword, is_checked_format};
+use crate::document::{Document, Place, Root};
+use crate::keyword::{Draft, Keyword, is_checked_format};
 
-/// Schemas in a result. A place that several references reach is in there once for each place around it that is named, too.
-const PARTS: u32 = 1 << 16;
+/// The most parts of a result: schemas, and the values and long texts in them. A schema that has several definitions around
+/// it occurs in each of them.
+const PARTS: usize = 1 << 16;
+/// The bytes of text that count as one part.
+const TEXT: usize = 64;
 
-/// What becomes of a reference that names nothing in the document.
+/// The treatment of a reference that names nothing in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// The schema is refused.
     Refuse,
-    /// It constrains nothing.
+    /// The reference constrains nothing.
     Ignore,
 }
 
-/// A schema whose references all are `#/$defs/` with the name of a definition, and whose other keywords all constrain.
+/// A schema whose references all are `#/$defs/` with the name of a definition, and whose other keywords are all constraints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normal {
     /// The schema.
     pub schema: Value,
-    /// What it and they refer to.
+    /// The definitions that the schema and other definitions refer to.
     pub definitions: Map<String, Value>,
 }
 
 impl Normal {
-    /// The whole as one document.
+    /// The schema with its definitions as one document.
     pub fn into_document(self) -> Value {
         let Self { mut schema, definitions } = self;
         if let Some(members) = schema.as_object_mut().filter(|_| !definitions.is_empty()) {
@@ -42,11 +45,11 @@ impl Normal {
     }
 }
 
-/// Brings a schema to the form of [`Normal`].
+/// Normalises a schema.
 ///
 /// # Errors
-/// Something in it is no schema, a reference names nothing in it, or there is too much of it; says what, as the end of a
-/// sentence that begins with "the schema".
+/// A part of it is not a schema, a reference names nothing in it, or it is too large. The message is the end of a sentence
+/// that begins with "the schema".
 pub fn normalise(document: &Value, unresolved: Unresolved) -> Result<Normal, String> {
     let document = Document::new(document);
     let mut making = Making { document, unresolved, numbers: BTreeMap::new(), referred: Vec::new(), parts: PARTS };
@@ -63,16 +66,16 @@ pub fn normalise(document: &Value, unresolved: Unresolved) -> Result<Normal, Str
 struct Making<'d> {
     document: Document<'d>,
     unresolved: Unresolved,
-    /// The numbers of places that are referred to, by where they lie in memory: several references may name one.
+    /// The numbers of the definitions, by the address of their schemas: several references may name one.
     numbers: BTreeMap<*const Value, usize>,
     referred: Vec<Place<'d>>,
-    /// How many more schemas the result may have.
-    parts: u32,
+    /// The number of parts that the result may still have.
+    parts: usize,
 }
 
 impl<'d> Making<'d> {
     fn schema(&mut self, place: Place<'d>) -> Result<Value, String> {
-        self.parts = self.parts.checked_sub(1).ok_or_else(|| format!("has more than {PARTS} parts"))?;
+        self.charge(1)?;
         let place = place.entered();
         let members = match place.schema {
             Value::Object(members) => members,
@@ -85,8 +88,10 @@ impl<'d> Making<'d> {
             let made_of = match keyword {
                 Keyword::Annotation | Keyword::Definitions => None,
                 Keyword::Reference => self.reference(value, place.root)?,
-                Keyword::Plain => Some(value.clone()),
-                Keyword::Count => Some(whole(value)),
+                Keyword::Plain | Keyword::Count => {
+                    self.charge(parts(value))?;
+                    Some(if keyword == Keyword::Count { whole(value) } else { value.clone() })
+                }
                 Keyword::One => Some(self.schema(Place { schema: value, ..place })?),
                 Keyword::List | Keyword::OneOrList => Some(match value {
                     Value::Array(schemas) => {
@@ -104,22 +109,33 @@ impl<'d> Making<'d> {
                 return Err("has two references in one place".into());
             }
         }
-        Ok(Value::Object(in_new_words(made)))
+        in_new_words(made, place.root.draft).map(Value::Object)
+    }
+
+    fn charge(&mut self, parts: usize) -> Result<(), String> {
+        self.parts = self.parts.checked_sub(parts).ok_or_else(|| format!("has more than {PARTS} parts"))?;
+        Ok(())
     }
 
     fn named(&mut self, key: &str, value: &'d Value, place: Place<'d>) -> Result<Value, String> {
         let Value::Object(schemas) = value else { return Err(format!("says nothing by its {key}")) };
         let mut made = Map::new();
         for (name, schema) in schemas {
+            self.charge(name.len() / TEXT)?;
             let names_only = key == "dependencies" && schema.is_array();
-            let one = if names_only { schema.clone() } else { self.schema(Place { schema, ..place })? };
+            let one = if names_only {
+                self.charge(parts(schema))?;
+                schema.clone()
+            } else {
+                self.schema(Place { schema, ..place })?
+            };
             made.insert(name.clone(), one);
         }
         Ok(made.into())
     }
 
-    /// The reference under the name that it has in the result.
-    fn reference(&mut self, reference: &Value, root: &'d Value) -> Result<Option<Value>, String> {
+    /// The reference as it is written in the result.
+    fn reference(&mut self, reference: &Value, root: Root<'d>) -> Result<Option<Value>, String> {
         let Some(place) = reference.as_str().and_then(|name| self.document.find(name, root)) else {
             return match self.unresolved {
                 Unresolved::Refuse => Err(format!("refers to {reference}, and there is no such place in it")),
@@ -135,14 +151,29 @@ impl<'d> Making<'d> {
     }
 }
 
-/// A count, which may be written with a point.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "It is compared with what it was.")]
+/// The parts of a value that contains no schema.
+fn parts(value: &Value) -> usize {
+    let sum = |parts: usize, more: usize| parts.saturating_add(more);
+    match value {
+        Value::String(text) => sum(1, text.len() / TEXT),
+        Value::Array(items) => items.iter().map(parts).fold(1, sum),
+        Value::Object(members) => members.iter().map(|(name, value)| sum(name.len() / TEXT, parts(value))).fold(1, sum),
+        _ => 1,
+    }
+}
+
+/// A count, which may be written as a floating-point number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "The result is compared with the original."
+)]
 fn whole(value: &Value) -> Value {
     let count = value.as_f64().map(|count| (count, count as u64)).filter(|(count, whole)| *whole as f64 == *count);
     count.filter(|_| value.is_f64()).map_or_else(|| value.clone(), |(_, whole)| whole.into())
 }
 
-/// Whether a keyword with this value constrains anything by itself.
+/// Whether a keyword with this value is a constraint.
 fn constrains(key: &str, value: &Value) -> bool {
     let allows_all = |value: &Value| *value == Value::Bool(true) || *value == json!({});
     match key {
@@ -158,9 +189,14 @@ fn constrains(key: &str, value: &Value) -> bool {
     }
 }
 
-/// A schema in the words of the newest draft, without those that say something of others only which are not there.
-fn in_new_words(schema: Map<String, Value>) -> Map<String, Value> {
+/// Rewrites a schema of this draft in the keywords of the newest one. Leaves out the keywords that have no effect without
+/// another one that is missing.
+fn in_new_words(mut schema: Map<String, Value>, draft: Draft) -> Result<Map<String, Value>, String> {
     let is_list = schema.get("items").is_some_and(Value::is_array);
+    // A list of `items` belongs to older drafts, which do not know `prefixItems`.
+    if is_list && schema.remove("prefixItems").is_some() && draft == Draft::Y2020 {
+        return Err("has prefixItems next to a list of items".into());
+    }
     let (has_if, has_contains) = (schema.contains_key("if"), schema.contains_key("contains"));
     let mut new = Map::new();
     for (key, value) in schema {
@@ -174,7 +210,7 @@ fn in_new_words(schema: Map<String, Value>) -> Map<String, Value> {
         };
         new.insert(key.to_string(), value);
     }
-    new
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -185,7 +221,7 @@ mod tests {
         normalise(schema, Unresolved::Refuse).map(Normal::into_document)
     }
 
-    /// Every spelling of a reference names the same definition.
+    /// A reference is resolved in each of its spellings.
     #[test]
     fn references_are_found_however_they_are_spelled() {
         let document = json!({
@@ -232,14 +268,14 @@ mod tests {
             expected["$defs"] = json!({ "0": inside });
             assert_eq!(normal(&schema).unwrap(), expected);
         }
-        // Of two places that refer to each other each is there once.
+        // Two definitions that refer to each other occur once each.
         let schema = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "items": { "$ref": "#/$defs/b" } }, "b": { "items": { "$ref": "#/$defs/a" } } } });
         let definitions =
             json!({ "0": { "items": { "$ref": "#/$defs/1" } }, "1": { "items": { "$ref": "#/$defs/0" } } });
         assert_eq!(normal(&schema).unwrap(), json!({ "$ref": "#/$defs/0", "$defs": definitions }));
     }
 
-    /// A schema inside with a name of its own is the root of its references.
+    /// References in a schema with a name of its own start from that schema.
     #[test]
     fn references_count_from_the_closest_name() {
         let inner =
@@ -248,6 +284,50 @@ mod tests {
         let made = normal(&schema).unwrap();
         assert_eq!(made["$defs"], json!({ "0": { "const": 1 } }));
         assert_eq!(made["properties"]["i"]["properties"]["a"], made["properties"]["j"]);
+    }
+
+    /// An `id` names a schema in drafts 3 and 4 only, and only if it is text and a member of a schema.
+    #[test]
+    fn an_id_is_a_name_in_old_drafts_only() {
+        const OLD: &str = "http://json-schema.org/draft-04/schema#";
+        const NEW: &str = "https://json-schema.org/draft/2020-12/schema";
+        let inside = |named: Value| {
+            let mut inside =
+                json!({ "items": { "$ref": "#/definitions/x" }, "definitions": { "x": { "minimum": 1 } } });
+            inside.as_object_mut().unwrap().extend(named.as_object().unwrap().clone());
+            inside
+        };
+        for (draft, inside, minimum) in [
+            (OLD, inside(json!({ "id": "urn:a" })), 1),
+            (NEW, inside(json!({ "id": "urn:a" })), 2),
+            (NEW, inside(json!({ "id": "urn:a", "$schema": OLD })), 1),
+            (OLD, inside(json!({ "$id": "urn:a" })), 2),
+            (OLD, inside(json!({ "$id": "urn:a", "$schema": NEW })), 1),
+            (OLD, inside(json!({ "id": { "type": "string" } })), 2),
+            (OLD, inside(json!({ "id": 7, "$id": "urn:a" })), 2),
+            (NEW, inside(json!({ "$id": 7, "id": "urn:a" })), 2),
+        ] {
+            let schema =
+                json!({ "$schema": draft, "properties": { "a": inside }, "definitions": { "x": { "minimum": 2 } } });
+            assert_eq!(normal(&schema).unwrap()["$defs"], json!({ "0": { "minimum": minimum } }), "{schema}");
+        }
+        // What lies in a member that holds no schema is no name.
+        let schema = json!({
+            "$schema": OLD,
+            "items": { "$ref": "#/x-shared/a" },
+            "x-shared": { "id": "urn:a", "a": { "items": { "$ref": "#/definitions/x" } } },
+            "definitions": { "x": { "minimum": 2 } },
+        });
+        assert_eq!(normal(&schema).unwrap()["$defs"]["1"], json!({ "minimum": 2 }));
+    }
+
+    #[test]
+    fn a_list_of_items_and_prefix_items_are_not_mixed() {
+        let both = json!({ "prefixItems": [{ "minimum": 1 }], "items": [{ "minimum": 2 }] });
+        assert_eq!(normal(&both), Err("has prefixItems next to a list of items".into()));
+        let mut old = both;
+        old["$schema"] = "https://json-schema.org/draft/2019-09/schema".into();
+        assert_eq!(normal(&old).unwrap(), json!({ "prefixItems": [{ "minimum": 2 }] }));
     }
 
     #[test]
@@ -339,18 +419,27 @@ mod tests {
         }
     }
 
-    /// Places within places that are all referred to would be there as often as they are deep.
+    /// Each of 100 nested definitions would contain a copy of the large innermost one.
     #[test]
     fn results_are_bounded() {
-        let mut schema = json!({ "anyOf": vec![json!({ "minimum": 1 }); 2000] });
-        let mut references = Vec::new();
-        let mut path = "#".to_string();
-        for _ in 0..100 {
-            schema = json!({ "items": schema });
-            path.push_str("/items");
-            references.push(json!({ "$ref": path }));
+        for innermost in [
+            json!({ "anyOf": vec![json!({ "minimum": 1 }); 2000] }),
+            json!({ "enum": vec![1; 2000] }),
+            json!({ "const": { "a".repeat(1 << 16): "b".repeat(1 << 16) } }),
+            json!({ "properties": { "a".repeat(1 << 17): true } }),
+            json!({ "dependencies": { "a": vec!["b"; 2000] } }),
+        ] {
+            let mut schema = innermost;
+            let mut references = Vec::new();
+            let mut path = "#".to_string();
+            for _ in 0..100 {
+                schema = json!({ "items": schema });
+                path.push_str("/items");
+                references.push(json!({ "$ref": path }));
+            }
+            assert!(normal(&schema).is_ok());
+            schema["allOf"] = references.into();
+            assert!(normal(&schema).is_err_and(|why| why.contains("parts")));
         }
-        schema["allOf"] = references.into();
-        assert!(normal(&schema).is_err_and(|why| why.contains("parts")));
     }
 }

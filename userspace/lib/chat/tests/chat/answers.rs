@@ -1,10 +1,10 @@
 //! Answers as their tokens come.
 
 use capos_chat::{AnswerReader, CallForm, Decision, Delta};
-use capos_tokenizer::{Marks, Tokenizer};
+use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 
-use crate::fixture::{built_in_tokenizer, tokenizer, tools};
+use crate::fixture::{FORMS, built_in_tokenizer, tokenizer, tools};
 
 /// What an answer adds up to: text, and names with arguments.
 pub fn sum(deltas: impl IntoIterator<Item = Delta>) -> (String, Vec<(String, String)>) {
@@ -87,6 +87,13 @@ fn marks_are_stop_sequences() {
     }
     let (said, _, stopped, _) = read(&bytes, CallForm::Hermes, &["<|im_start|>user"], "One.<|im_start|>me");
     assert_eq!((said.as_str(), stopped), ("One.me", false));
+    // Text that was held back comes before the mark: the start of a mark, of a call without one, and of a character.
+    for held in ["One<tool_", "{\"name\": \"re", "```json\n", "One.\n ", " \n"] {
+        let answer = format!("{held}<|im_start|>Two");
+        let expected = (held.into(), 0, true, Decision::Say);
+        assert_eq!(read(&bytes, CallForm::Hermes, &["<|im_start|>"], &answer), expected, "{held}");
+    }
+    assert_eq!(read(&bytes, CallForm::Hermes, &["_<|im_start|>"], "One<tool_<|im_start|>").0, "One<tool");
     // In a call nothing stops.
     let call = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a<|im_start|>\"}}\n</tool_call>";
     let (_, calls, stopped, _) = read(&bytes, CallForm::Hermes, &["<|im_start|>"], call);
@@ -100,9 +107,67 @@ fn marks_have_no_text() {
     assert_eq!(said, "ab");
     let (said, _, _, decision) = read(&built_in_tokenizer(), CallForm::Lines, &[], "<|say|>a<|tool|>b<|invoke|>c");
     assert_eq!((said.as_str(), decision), ("abc", Decision::Say));
+    // They change nothing of the call that follows.
+    let call = "{\"name\": \"read\", \"arguments\": {}}";
+    for before in ["<|im_start|>", "\n<|im_start|>", "\n<|im_start|>\n"] {
+        let (_, calls, ..) = read(&tokenizer(), CallForm::Hermes, &[], &format!("{before}{call}"));
+        assert_eq!(calls, 1, "{before:?}");
+    }
+    let (said, calls, ..) =
+        read(&tokenizer(), CallForm::Hermes, &[], &format!("<tool_call>{call}</tool_call>\n<|im_start|>"));
+    assert_eq!((said.as_str(), calls), ("", 1));
 }
 
+/// What is held back in one form or another, and what decides about it.
+const PARTS: [&str; 14] = [
+    "<tool_",
+    "call>",
+    "[TOOL_",
+    "CALLS]",
+    "<func",
+    "tion=",
+    "<|python",
+    "_tag|>",
+    "{\"name\": \"read\"",
+    "```json",
+    "\n",
+    " ",
+    "a",
+    "ü🦀",
+];
+
 proptest! {
+    /// However an answer is cut into tokens, and wherever it stops: its text is all that came before the mark.
+    #[test]
+    fn all_text_before_a_stop_mark_is_given(
+        parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..12),
+        taken in 0..60_usize,
+        form in prop::option::of(prop::sample::select(&FORMS[..])),
+        has_schema in any::<bool>(),
+    ) {
+        thread_local! {
+            static TOKENIZER: Tokenizer = tokenizer();
+        }
+        TOKENIZER.with(|tokenizer| {
+            let tokens = parts.iter().flat_map(|part| tokenizer.encode(part, Marks::Foreign));
+            let tokens: Vec<u32> = tokens.take(taken).collect();
+            let text = Decoder::within(tokenizer).bytes(tokens.iter().copied());
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let calls = form.is_some_and(|form| text.contains(form.open()) || form.is_bare() && text.contains('{'));
+            prop_assume!(!calls);
+            let mut reader = AnswerReader::new(tokenizer, form, &tools(), &["<|im_start|>".into()]);
+            if has_schema {
+                reader = reader.with_schema();
+            }
+            let stop = tokenizer.encode("<|im_start|>", Marks::All);
+            let mut deltas: Vec<Delta> = tokens.iter().chain(&stop).flat_map(|id| reader.push(*id)).collect();
+            prop_assert!(reader.stopped());
+            deltas.extend(reader.finish().0);
+            prop_assert_eq!(sum(deltas), (text, Vec::new()));
+            Ok(())
+        })?;
+    }
+
     /// Whatever tokens a model makes that is held to nothing, also such as its vocabulary has not.
     #[test]
     fn any_tokens_are_read(ids in prop::collection::vec(prop_oneof![0u32..12, 12u32..1030], 0..60), lines in any::<bool>()) {

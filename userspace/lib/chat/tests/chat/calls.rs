@@ -98,7 +98,7 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
              \"list_dir\", \"arguments\": {}}\n```\n</tool_call>Done.",
             ("Done.".into(), spare.clone()),
         ),
-        // A fence with a language is of what is said.
+        // A fence with a language is part of the text.
         (
             CallForm::Hermes,
             "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n{\"name\": \"list_dir\", \"arguments\": \

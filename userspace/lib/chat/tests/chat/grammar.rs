@@ -281,7 +281,7 @@ fn takes_call(tools: &[Tool], form: CallForm, name: &str, arguments: &str) -> bo
     marked
 }
 
-/// A tool's schema becomes a part of a larger one; its references go on naming places from its own root.
+/// A tool's schema becomes a part of a larger one. Its references still start from its own root.
 #[test]
 fn references_count_from_the_tools_own_schema() {
     let properties = |reference: &str| {
@@ -327,7 +327,7 @@ fn references_count_from_the_tools_own_schema() {
     assert!(!takes_call(&tools, CallForm::Hermes, "u", "{\"v\": \"x\"}"));
 }
 
-/// What is no demand is none: formats that nobody checks, and keywords that say something to people or other programs.
+/// Formats that are not checked, and keywords for people or other programs, constrain nothing.
 #[test]
 fn annotations_are_not_held_to() {
     for format in ["path", "binary", "byte", "password", "iri", "int64", "regex", "idn-email", "uri-reference", "x-own"]

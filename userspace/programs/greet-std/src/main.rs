@@ -6,7 +6,7 @@ use std::thread;
 use capos_rt::Error;
 use capos_schema::hello::GreeterClient;
 
-/// A call holds up the thread that makes it. Clients stay on their thread, so each asks for its own.
+/// A call blocks the thread that makes it. A client stays on its thread, so each thread gets its own.
 fn greet(name: &str) -> Result<String, Error> {
     let greeter = capos_rt::env()?.cap::<GreeterClient>("greeter")?;
     Ok(capos_rt::call(greeter.greet(name))?)

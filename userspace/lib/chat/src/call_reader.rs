@@ -1,4 +1,4 @@
-//! Taking an answer apart as it comes: text, and calls in the family's form.
+//! Splits an answer, while it arrives, into text and calls in the family's form.
 
 use crate::CallForm;
 use crate::line_reader::LineReader;

@@ -1,4 +1,4 @@
-//! What can be wrong with a template, a conversation or a schema, in words.
+//! Errors of templates, conversations and schemas, with their messages.
 
 use std::fmt;
 

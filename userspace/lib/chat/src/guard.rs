@@ -1,7 +1,7 @@
 //! Keeping what people, tools and documents say apart from the marks of a template.
 //!
-//! Who wrote each character is known when a template has made its text. So that no mark begins in a foreign character
-//! and none that the template began goes on in one, such characters are masked while marks are looked for.
+//! A rendered text knows the author of each character. Foreign characters are masked while marks are searched for. So
+//! no mark begins in a foreign character, and none that the template began continues in one.
 
 use capos_jinja::Char;
 

@@ -352,7 +352,7 @@ impl ObjectReader {
         done
     }
 
-    /// Goes on behind a call.
+    /// Continues after a call.
     fn end_call(&mut self) {
         self.calls = self.calls.saturating_add(1);
         (self.behind_call, self.may_begin) = (true, true);
@@ -401,7 +401,7 @@ fn is_no_part(character: char) -> bool {
     character.is_whitespace() || matches!(character, '<' | '>' | '{' | '}' | '"')
 }
 
-/// Reads the JSON object of a call as it comes.
+/// Reads the JSON object of a call while it arrives.
 struct Scanner {
     text: String,
     nesting: Nesting,

@@ -9,11 +9,11 @@ use crate::{ChatError, ChatFormat};
 const NOW: i64 = 1_767_225_600;
 
 impl ChatFormat {
-    /// Renders sample conversations, and gives what the template rejects, of those that an agent comes to: instructions
-    /// and a question; a call and its result; two calls in one answer; a question behind a turn that was given up.
+    /// Renders sample conversations of an agent, and returns those that the template rejects. They are: instructions
+    /// and a question; a call and its result; two calls in one answer; a question after a cancelled turn.
     ///
     /// # Errors
-    /// [`ChatError::Rendering`] where it does not even take a question.
+    /// [`ChatError::Rendering`] if it rejects even a question.
     pub fn try_out(&self) -> Result<Vec<String>, ChatError> {
         let message = |role, content: &str| Message::new(role, content);
         let call = |id: &str, path: &str| crate::Call {

@@ -10,8 +10,8 @@ use crate::history;
 use crate::message::{Conversation, FORBIDDEN, Message, Role};
 use crate::prompt::Prompt;
 
-/// What a template may take: some thousands of steps for each message of a long conversation, more text than a context has
-/// room for, and so many levels as fit into the stack of 256 KiB that a process of capOS has.
+/// Limits of a template: some thousands of steps for each message of a long conversation, and more text than a context
+/// has room for. Its levels fit into the 256 KiB of stack that a process of capOS has.
 const LIMITS: Limits = Limits { steps: 20_000_000, text: 2 << 20, depth: 112 };
 /// Messages among which the one that a template rejects is looked for.
 const SEARCHED: usize = 32;
@@ -50,7 +50,8 @@ impl Template {
     /// What the model is to read. A template that rejects the conversation is given other forms of it ([`history`]).
     ///
     /// # Errors
-    /// [`ChatError::Rendering`] where the template rejects all of them; says what it says of the conversation as it is.
+    /// [`ChatError::Rendering`] if the template rejects all of them, with its error for the unchanged
+    /// conversation.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
         let error = match self.made(conversation, conversation.messages) {
             Ok(prompt) => return Ok(prompt),

@@ -57,10 +57,11 @@ impl Unmarked {
         })
     }
 
-    /// Looks at a text at the beginning of an answer, or behind a call, around which a fence may be open. It is a call where its
-    /// first member is the name of a tool, written as in `names`, and the second its arguments: an object that names a tool
-    /// and goes on otherwise is text. Before the object may stand what ended the call before it and what parts calls; a
-    /// fence, a bracket and, since templates of Qwen2.5 show it so, a brace too many. The grammar has the same as a pattern.
+    /// Looks at a text at the beginning of an answer, or behind a call, around which a fence may be open. It is a call
+    /// if its first member is the name of a tool, written as in `names`, and the second its arguments. An object that
+    /// names a tool and continues otherwise is text. Before the object may stand what ended the call before it and what
+    /// parts calls; a fence, a bracket and, since templates of Qwen2.5 show it so, a brace too many. The grammar has
+    /// the same as a pattern.
     pub fn beginning(&self, text: &str, open: bool) -> Beginning {
         match self.read(text, open) {
             Ok(Some((call, taken))) if taken <= MOST_BEFORE => call,

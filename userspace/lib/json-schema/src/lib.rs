@@ -2,8 +2,8 @@
 //!
 //! A schema is a document: its references name places from its own root, in several spellings. [`normalise`] gives a
 //! schema that means the same to a reader which knows less. References name definitions of the result
-//! ([`Normal::definitions`]), so that it can become a part of another document. What constrains nothing is left out:
-//! annotations, keywords that nobody knows, formats that nobody checks, and keywords whose value allows everything.
+//! ([`Normal::definitions`]), so that it can become a part of another document. Parts that constrain nothing are left
+//! out: annotations, unknown keywords, formats without a check, and keywords whose value allows everything.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -45,7 +45,7 @@ impl Normal {
 /// Brings a schema to the form of [`Normal`].
 ///
 /// # Errors
-/// Something in it is no schema, a reference names nothing in it, or there is too much of it; says what, as the end of a
+/// A part of it is no schema, a reference names nothing in it, or it is too large. The text is the end of a
 /// sentence that begins with "the schema".
 pub fn normalise(document: &Value, unresolved: Unresolved) -> Result<Normal, String> {
     let document = Document::new(document);

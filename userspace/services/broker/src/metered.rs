@@ -148,7 +148,8 @@ impl Meter {
     /// Counts a request, cuts it to what may be asked for, and writes it. It waits for nothing, so no other request is
     /// read meanwhile. `answer` is the memory that the answer takes once it is read, in bytes.
     ///
-    /// # Errors The session is over, a budget is used up, too many answers are in progress, memory is short, or there
+    /// # Errors
+    /// The session is over, a budget is used up, too many answers are in progress, memory is short, or there
     /// were too many requests. A rejected request is not counted among them.
     fn admit(self: &Rc<Self>, mut request: InferenceRequest, answer: usize) -> Result<Admitted, CallError> {
         let spent = |spent: Spent| CallError::overloaded(spent.to_string());

@@ -127,7 +127,7 @@ fn text_stays_free() {
     let mut grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
     let allowed = grammar.allowed().unwrap();
     let count = tokenizer.vocabulary().ids().filter(|id| allowed.contains(*id)).count();
-    // But for bytes that no character begins with.
+    // All are allowed, except bytes with which no character begins.
     assert!(count > tokenizer.vocabulary().len() - 100, "{count}");
     assert!(!allowed.contains(tokenizer.vocabulary().find("<|im_start|>").unwrap()));
     assert_eq!(allowed.words().len(), tokenizer.vocabulary().len().div_ceil(32));
@@ -327,7 +327,8 @@ fn references_count_from_the_tools_own_schema() {
     assert!(!takes_call(&tools, CallForm::Hermes, "u", "{\"v\": \"x\"}"));
 }
 
-/// What is no demand is none: formats that nobody checks, and keywords that say something to people or other programs.
+/// Keywords that demand nothing are not enforced: formats without a check, and annotations for people or other
+/// programs.
 #[test]
 fn annotations_are_not_held_to() {
     for format in ["path", "binary", "byte", "password", "iri", "int64", "regex", "idn-email", "uri-reference", "x-own"]

@@ -60,8 +60,8 @@ fn instructions_get_through() {
     assert!(!rendered.contains("system"));
 }
 
-/// A turn that was given up, whether before an answer or behind a result, does not end the conversation where a template
-/// wants an answer to each question; where it does not, nothing is added.
+/// A turn that was cancelled, before an answer or after a result, does not end the conversation if the template
+/// requires an answer to each question. If it does not require one, nothing is added.
 #[test]
 fn questions_behind_a_turn_that_was_given_up_get_through() {
     let list = |messages: serde_json::Value| Message::list(&messages).unwrap();
@@ -117,7 +117,7 @@ fn what_is_wrong_is_told() {
     assert!(told("{% if %}").starts_with("the model file's chat template cannot be read: "));
     assert!(told("{{ raise_exception('No!') }}").contains("does not take this conversation: No! (line 1"));
     assert!(told("a\n{{ nothing.at.all }}").contains("(line 2 of the template)"));
-    // One that goes on for long is stopped.
+    // A template that runs for long is stopped.
     let long = "{% for a in range(9999) %}{% for b in range(9999) %}{% set c = a %}{% endfor %}{% endfor %}";
     assert!(told(long).contains("steps"), "{}", told(long));
 }

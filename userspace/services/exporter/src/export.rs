@@ -38,7 +38,7 @@ impl Records<'_> {
     }
 }
 
-/// The archive, as it is sent.
+/// The archive in the form that is sent.
 pub struct Archive<'a> {
     wire: &'a Wire,
 }

@@ -17,7 +17,7 @@ use crate::{Report, ensure};
 const FILE: &str = "boot/models/scripted.gguf";
 /// The bytes of a page, as a length.
 const PAGE: usize = capos_abi::PAGE as usize;
-/// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and what else goes on meanwhile.
+/// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and other activity meanwhile.
 const ASIDE: u64 = 1024;
 
 fn touch(mapping: &FileMapping) -> u64 {

@@ -78,7 +78,7 @@ pub enum TurnEnd {
     Repeated,
     /// The model gave no answer.
     Model(String),
-    /// The model does not take the conversation as it is.
+    /// The model rejects the conversation in this form.
     Rejected(String),
     /// The broker did not answer, or what the conversation holds may not go to this model.
     Refused(String),

@@ -192,8 +192,8 @@ impl<W: World> Context<W> {
         Ok(prepared)
     }
 
-    /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names, so that
-    /// the person is not asked about a call that it forbids.
+    /// The permission that applies to a call, and what the person is told about it. It is the tool's mode or a stricter
+    /// one from the broker, so the person is not asked about a call that the broker forbids.
     pub(crate) async fn reviewed(
         &self,
         tool: &Tool,

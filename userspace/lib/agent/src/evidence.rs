@@ -130,7 +130,7 @@ impl Allowance {
         [&self.left, &self.session]
     }
 
-    /// Takes so many bytes where they are there.
+    /// Takes this many bytes if they are left.
     pub fn take(&self, bytes: usize) -> bool {
         let there = self.both().iter().all(|left| left.get() >= bytes);
         if there {

@@ -15,7 +15,7 @@ pub struct Lanes<T> {
     quiet: Quiet,
 }
 
-/// Whether all work of a set has ended, for what runs [beside](Lanes::beside) it.
+/// Whether all work of a set has ended, for the future that runs [in parallel](Lanes::beside) with it.
 #[derive(Clone, Default)]
 pub struct Quiet(Rc<Cell<bool>>);
 
@@ -76,7 +76,7 @@ impl<T> Lanes<T> {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
-    /// Tells what runs beside them whether they have ended.
+    /// Says, to the future that runs in parallel with them, whether they have ended.
     pub fn quiet(&self) -> Quiet {
         self.quiet.clone()
     }

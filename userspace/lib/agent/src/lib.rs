@@ -1,9 +1,9 @@
 //! The tool-use loop, its limits and its outcomes.
 //!
-//! One turn: the person's message is appended, the model is asked with this turn's snapshot of tools, its answer is
-//! shown as it arrives, and the calls that it proposes are checked one after the other (look-up, arguments, gate,
-//! person), run where their capabilities are free, and their results appended in the order of the calls. That repeats
-//! until the model proposes nothing more, or a limit or the person ends it.
+//! In a turn, the agent appends the person's message and asks the model with this turn's snapshot of tools. It shows
+//! the answer as it arrives. It checks the proposed calls one after the other (look-up, arguments, gate, person), runs
+//! each when its capability is free, and appends the results in the order of the calls. That repeats until the model
+//! proposes nothing more, or a limit or the person ends it.
 //!
 //! The crate holds no capability and does no input or output: everything outside is behind the traits of [`world`].
 //! What it guarantees, whatever the model says:
@@ -11,8 +11,8 @@
 //! * Only a structured call that names an entry of the snapshot by exact bytes can have an effect.
 //! * No effect begins before its audit record is written; every such record is followed by exactly one about its end.
 //!   What the log could not take is kept, and written before anything else runs.
-//! * Every call gets exactly one of the nine outcomes, keyed to its id; every call that the broker decided on has that
-//!   one of the six decisions in its record, whenever the person interrupts, and every other call has none.
+//! * Every call gets exactly one of the nine outcomes, keyed to its id. The record of a call holds the broker's
+//!   decision, one of six, if there was one, whenever the person interrupts.
 //! * The person's Ctrl-C ends the turn at once, wherever it is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

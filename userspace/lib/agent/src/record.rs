@@ -66,7 +66,7 @@ impl<W: World> Context<W> {
         }
     }
 
-    /// The answer to a call that is not looked at, since so many before it were refused.
+    /// The answer to a call that is not examined, because too many before it were refused.
     pub fn skip(&self, call: &ToolCall, refused: usize) -> ToolResult {
         self.unexamined.add(call);
         let why = format!("not looked at: {refused} calls of this answer were refused before it");

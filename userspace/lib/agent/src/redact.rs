@@ -67,8 +67,9 @@ pub fn redact(text: &str) -> (String, usize) {
     (masked(text, &found, 0..text.len(), usize::MAX).0, found.len())
 }
 
-/// A part of the text with a mark for each secret that it has something of, cut to at most so many bytes, or one character or
-/// mark; and where in the text that ends. `secrets` are those of the whole text, in order.
+/// Returns a part of the text with a mark instead of each secret that overlaps it, and where in the text that part
+/// ends. It has at most `most` bytes, but at least one character or mark. `secrets` are those of the whole text, in
+/// order.
 pub fn masked(text: &str, secrets: &[Range<usize>], part: Range<usize>, most: usize) -> (String, usize) {
     let mut out = String::new();
     let mut at = part.start;

@@ -63,7 +63,7 @@ pub trait Tools {
 pub enum Unasked {
     /// A budget is used up, or there were too many requests lately.
     Limit(String),
-    /// The model does not take the conversation as it is: the next request will fare no better.
+    /// The model rejects the conversation in this form; the next request with it would fail too.
     Rejected(String),
     /// The model does not answer, or refused.
     Failed(String),

@@ -1,6 +1,6 @@
 //! Where in JSON a character is that comes: in which depth, and whether in a string.
 
-/// Follows JSON as it comes.
+/// Follows the nesting of JSON while it arrives.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nesting {
     depth: u32,

@@ -50,7 +50,8 @@ impl Template {
     /// What the model is to read. A template that rejects the conversation is given other forms of it ([`history`]).
     ///
     /// # Errors
-    /// [`ChatError::Rendering`] where the template rejects all of them; says what it says of the conversation as it is.
+    /// [`ChatError::Rendering`] if the template rejects all of them, with its error for the unchanged
+    /// conversation.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
         let error = match self.made(conversation, conversation.messages) {
             Ok(prompt) => return Ok(prompt),

@@ -1,9 +1,9 @@
 //! Which process drives which function.
 //!
-//! A service of the manifest that holds a PCI function is a driver of one kind of device. It runs once for each device of
-//! that kind that the machine has, so that no process holds more than one device's registers and interrupts. The first of
-//! these processes has the service's name, the next ones that name with `-2`, `-3` and so on. Whoever is granted an
-//! interface of the driver is granted it of each of them, by names that end in the same way.
+//! A service of the manifest that holds a PCI function is a driver of one kind of device. It runs once for each device
+//! of that kind that the machine has, so that no process holds more than one device's registers and interrupts. The
+//! first of these processes has the service's name, the next ones that name with `-2`, `-3` and so on. A client that is
+//! granted an interface of the driver is granted that of each of them, by names that end in the same way.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -72,7 +72,7 @@ pub fn assign(manifest: &mut Manifest, found: &[Found]) -> Assignment {
     assignment
 }
 
-/// Puts this many processes in the place of one driver.
+/// Replaces one driver by this many processes.
 fn multiply(manifest: &mut Manifest, driver: &str, count: usize) {
     for process in manifest.services.iter_mut().chain(&mut manifest.programs) {
         process.grants = process.grants.drain(..).flat_map(|grant| of_each(grant, driver, count)).collect();

@@ -42,8 +42,8 @@ pub struct Scan {
 
 /// Lists the functions of all buses.
 ///
-/// Every bus number is asked, so it does not matter how many roots there are, where their buses begin, or how deep bridges
-/// lie behind each other; nothing is listed twice, whatever bridges claim.
+/// Every bus number is asked. So the number of roots, the first bus of each and the depth of bridges do not matter.
+/// Nothing is listed twice, whatever bridges claim.
 ///
 /// # Errors
 /// A register cannot be read.

@@ -126,8 +126,9 @@ fn processes_of_a_driver_are_clients_of_their_own() {
 }
 
 proptest! {
-    /// Whatever a machine has: no two processes hold one device, no process holds two, each device of a known kind has a
-    /// process or is said to be left out, clients hold what all of them serve, and the manifest still makes sense.
+    /// For any devices of a machine, no two processes hold one device, and no process holds two. Each device of a known
+    /// kind has a process or is reported as left out. Clients hold what all of the processes serve, and the manifest
+    /// stays consistent.
     #[test]
     fn devices_are_given_out_once(kinds in prop::collection::vec(0_u8..5, 0..60)) {
         let found = functions(kinds);
@@ -153,7 +154,7 @@ proptest! {
         prop_assert_eq!(held.grants.len(), disks + controllers + 2);
         let names: BTreeSet<&str> = held.grants.iter().map(|grant| grant.name.as_str()).collect();
         prop_assert_eq!(names.len(), held.grants.len());
-        // Nobody else holds anything else than before.
+        // The capabilities of all other processes are unchanged.
         for before in shipped().services.iter().filter(|before| before.name != "iso9660") {
             prop_assert_eq!(service(&manifest, &before.name), before);
         }

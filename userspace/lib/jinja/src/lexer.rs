@@ -108,7 +108,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Goes on behind so many bytes.
+    /// Continues after this many bytes.
     fn skip(&mut self, bytes: usize) -> &'s str {
         let (passed, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
         self.rest = rest;

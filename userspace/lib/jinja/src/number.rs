@@ -68,7 +68,7 @@ fn without_underscores(text: &str) -> Option<String> {
     (!wrong).then(|| text.replace('_', ""))
 }
 
-/// Python's `round` of a float to so many decimals: halves go to the even neighbour, judged on the exact value.
+/// Python's `round` of a float to this many decimals: halves go to the even neighbour, by the exact value.
 pub fn round(value: f64, decimals: i32) -> f64 {
     if !value.is_finite() {
         return value;

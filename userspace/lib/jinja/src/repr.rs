@@ -82,8 +82,8 @@ fn quoted(text: &[Char], out: &mut Vec<Char>) {
     out.push(Char::own(quote));
 }
 
-/// Whether a text shows a character as it is. Rust's rules are Python's, except that marks that join the character before
-/// them count as printable there.
+/// Whether a text shows a character unchanged. Rust's rules are Python's, except that marks that join the character
+/// before them count as printable there.
 fn is_printable(character: char) -> bool {
     let joins = JOINING.iter().any(|(first, last)| (*first..=*last).contains(&character));
     joins || character.escape_debug().count() == 1

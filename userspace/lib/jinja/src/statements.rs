@@ -7,7 +7,7 @@ use crate::machine::{Closure, Machine};
 use crate::text::Char;
 use crate::value::{Made, Value};
 
-/// How the carrying out goes on.
+/// What runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Next,

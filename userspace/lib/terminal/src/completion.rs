@@ -20,8 +20,8 @@ pub(crate) enum Completed {
 }
 
 impl Completions {
-    /// Completes the word that `before` ends in; nothing where no word has been begun at all, since everything goes on from
-    /// that.
+    /// Completes the word that `before` ends in. If no word has begun, there is nothing to complete, because every word
+    /// would match.
     pub(crate) fn complete(&self, before: &str) -> Completed {
         if before.is_empty() {
             return Completed::Nothing;

@@ -119,7 +119,7 @@ pub struct Console {
     /// Bytes for the screen that were taken.
     taken: u64,
     probe: Probe,
-    /// The line is not as it is drawn.
+    /// The line differs from what is drawn.
     changed: bool,
     bell: bool,
     /// To be shown above the line when it is next drawn: what there is to choose from.
@@ -235,8 +235,9 @@ impl Console {
         self.out.extend_from_slice(b"\x1b[?2004h");
     }
 
-    /// The same on a terminal that was used before, by a service whose state is lost: whether a paste is under way is not
-    /// known, and what comes was meant for what is no more. It is dropped until the line is quiet or a paste ends.
+    /// The same on a terminal that was used before, by a service whose state is lost. It is unknown whether a paste is
+    /// in progress, and input that arrives was meant for the lost state. Input is dropped until the line is quiet or a
+    /// paste ends.
     pub fn restart(&mut self) {
         self.start();
         self.out.extend_from_slice(b"\r\n");
@@ -574,7 +575,7 @@ impl Console {
 
     fn edit(&mut self, key: Key) {
         if self.editor.as_ref().is_some_and(|editor| editor.ends_with(key)) {
-            // The line is left on the screen as it is now.
+            // The line stays on the screen in its current state.
             self.changed = true;
             self.draw();
         }

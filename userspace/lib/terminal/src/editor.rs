@@ -177,7 +177,7 @@ impl LineEditor {
         }
     }
 
-    /// Goes on with the word before the cursor as far as that is clear, or says what there is to choose from.
+    /// Completes the word before the cursor up to the first ambiguity, or lists the choices.
     fn complete(&mut self) -> Outcome {
         let completed = match self.buffer.at_end() {
             true => self.completions.complete(self.buffer.text()),

@@ -8,9 +8,10 @@ use core::fmt::Write;
 use crate::sanitise::push_visible;
 
 /// Whether a character can stand for itself where a person decides: printable ASCII, and Latin letters with a mark of
-/// their own that are drawn as no other. Everything else could be invisible, move what stands next to it, or pass for
-/// another: letters of other scripts (many are drawn as Latin ones, some run from right to left), combining marks,
-/// variation selectors, tags, spaces and dashes of other widths. What is not known to be clear is written out.
+/// their own that look like no other. Everything else could be invisible, move its neighbours, or pass for another
+/// character. That holds for letters of other scripts (many look like Latin ones, some run from right to left),
+/// combining marks, variation selectors, tags, and spaces and dashes of other widths. A character that is not known to
+/// be clear is written out.
 #[must_use]
 pub fn is_clear(character: char) -> bool {
     match character {
@@ -46,9 +47,9 @@ pub fn count_spaces(text: &str) -> String {
     out
 }
 
-/// JSON as it is shown where a person decides about it: on one line, whole, every character that is not
-/// [clear](is_clear) as `\u{...}`, runs of spaces [counted](count_spaces). Backslashes stay as they are: none of JSON's own
-/// escapes looks like that.
+/// JSON in the form that is shown to a person who decides about it. It is on one line and complete, with every
+/// character that is not [clear](is_clear) as `\u{...}` and runs of spaces [counted](count_spaces). Backslashes stay as
+/// they are: none of JSON's own escapes looks like that.
 #[must_use]
 pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
@@ -61,8 +62,9 @@ pub fn escape_json(json: &str) -> String {
     count_spaces(&out)
 }
 
-/// A text as it is shown where a person decides about it: on one line, whole, every character that is not
-/// [clear](is_clear) written out, runs of spaces [counted](count_spaces); different texts are shown differently.
+/// A text in the form that is shown to a person who decides about it. It is on one line and complete, with every
+/// character that is not [clear](is_clear) written out and runs of spaces [counted](count_spaces). Different texts are
+/// shown differently.
 #[must_use]
 pub fn escape_for_prompt(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -37,9 +37,9 @@ pub enum Key {
     },
 }
 
-/// Decodes keyboard input a byte at a time. What is no key is dropped whole: sequences that it does not know, control
-/// strings (OSC, DCS, APC, PM, SOS; ended by BEL or ST, with ESC or as C1 controls), reports of a mouse. A paste is known
-/// by its brackets, and Ctrl-C ends it.
+/// Decodes keyboard input a byte at a time. Whole sequences that are no keys are dropped: unknown sequences, control
+/// strings and reports of a mouse. Control strings are OSC, DCS, APC, PM and SOS, ended by BEL or ST, with ESC or as C1
+/// controls. A paste is recognised by its brackets, and Ctrl-C ends it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyDecoder {
     utf8: Utf8,

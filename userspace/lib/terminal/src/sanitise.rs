@@ -34,7 +34,7 @@ impl Clean {
         (Self(above.into()), Self(last.into()))
     }
 
-    /// As much of the first line as has room in so many columns; a tab may take all of its own.
+    /// The part of the first line that fits into this many columns, if each tab has its greatest width.
     pub(crate) fn first_row(&self, columns: usize) -> Self {
         let line = self.0.lines().next().unwrap_or_default();
         let (mut width, mut end) = (0_usize, 0_usize);

@@ -22,7 +22,7 @@ pub(crate) struct Size {
 /// The longest prompt, in bytes.
 pub(crate) const PROMPT_LIMIT: usize = 512;
 
-/// A row as it is drawn: its text, and which part of the prompt it begins with.
+/// A row to draw: its text, and the part of the prompt with which it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     text: String,
@@ -185,8 +185,8 @@ impl View {
         self.go(Place { row: row.saturating_sub(top), column: place.column }, out);
     }
 
-    /// The first row of the window: where it was, or half a window around the cursor's row once that is outside, so that a
-    /// long line is not drawn again for each of its rows.
+    /// The first row of the window. The window stays, or moves by half once the cursor's row is outside, so a long line
+    /// is not drawn again for each of its rows.
     fn window(&mut self, cursor: usize, above: usize, line: &str) -> usize {
         let (height, half) = (self.size.rows, self.size.rows.checked_div(2).unwrap_or(0));
         if !self.exists(height, above, line) {

@@ -28,7 +28,7 @@ pub struct Wrap {
 }
 
 impl Wrap {
-    /// Goes on behind `column` columns of a row, on a screen of so many.
+    /// Continues after `column` columns of a row, on a screen of `screen` columns.
     #[must_use]
     pub fn new(screen: usize, column: usize) -> Self {
         let least = CONTINUED.width().saturating_add(TAB);
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(pieces, Wrap::new(24, 3).push(text));
     }
 
-    /// What a terminal of so many columns shows of it, as its rows.
+    /// The rows that a terminal of this many columns shows of it.
     fn shown(text: &str, columns: usize) -> Vec<String> {
         let mut rows = Vec::from([(String::new(), 0_usize)]);
         for grapheme in text.graphemes(true) {

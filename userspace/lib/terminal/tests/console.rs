@@ -59,7 +59,7 @@ fn tab_goes_on_with_a_line_or_tells_the_choice() {
     session.type_(b"\x7fca\tx\t");
     assert_eq!(session.lines(), ["cat  cksum", "> /run cat x"]);
     assert_eq!(session.type_(b"\r"), Some(Event::Line("/run cat x".into())));
-    // Not within a line, where nothing goes on, in words for the model, and in a secret.
+    // Not within a line, if nothing matches, in text for the model, and in a secret.
     session.read(read.clone());
     assert_eq!(session.type_(b"/s\x1b[D\tX\t\r"), Some(Event::Line("/Xs".into())));
     session.read(read.clone());
@@ -280,7 +280,7 @@ fn c10_a_status_line_goes_when_anything_else_is_shown() {
     session.type_(b"x");
     assert_eq!(shown(&mut session), ["ab", "cd", "> x"]);
     session.type_(b"\r");
-    // Of a screen that has changed nobody knows where it is.
+    // After a change of the screen its position is unknown.
     session.console.status(Style::Dim, &text("six"));
     session.resize(10, 24);
     session.answers = true;

@@ -1,5 +1,5 @@
-//! Whatever is typed, pasted, fetched from the history or completed, on a window of whatever size: the screen shows prompt
-//! and line exactly once, with the cursor where it is, and moving about adds nothing to what has scrolled away.
+//! Tests of typing, pasting, the history and completion on windows of any size. The screen shows prompt and line
+//! exactly once, with the cursor at its place, and moving adds nothing to what has scrolled away.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -161,7 +161,7 @@ fn check_with(session: &mut Session, came_back: bool) -> Result<(), TestCaseErro
 enum Step {
     Type(&'static str),
     Paste(Vec<&'static str>),
-    /// So many of a key.
+    /// A key this many times.
     Many(&'static str, usize),
     Say,
     /// Another size of the window: columns and rows.

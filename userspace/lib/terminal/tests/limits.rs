@@ -313,14 +313,14 @@ fn the_rest_of_an_interrupted_paste_is_dropped() {
     assert_eq!(session.type_(b"n\r"), Some(Event::Line("n".into())));
 }
 
-/// Asks, and shows that; nobody says yet that it was seen.
+/// Asks and shows the question; it is not reported as seen yet.
 fn ask(session: &mut Session) -> Question {
     let Some(question) = session.console.read(Read::question("Allow it? ")) else { panic!("no question") };
     session.look();
     question
 }
 
-/// The line stops in a question's last bytes, and goes on when that question is over and another is read.
+/// The line stops in a question's last bytes, and continues when that question is over and another is read.
 #[test]
 fn what_becomes_of_a_question_does_not_touch_the_next() {
     let mut session = Session::new(80);
@@ -345,7 +345,7 @@ fn what_becomes_of_a_question_does_not_touch_the_next() {
     assert_eq!(session.type_(b"rd\r"), Some(Event::Line("word".into())));
 }
 
-/// Until the question has left the machine nobody can have read it.
+/// Before the question has left the machine, no person can have read it.
 #[test]
 fn a_question_is_answered_by_what_comes_after_it_was_shown() {
     let mut session = Session::new(80);

@@ -196,7 +196,7 @@ impl Port {
     /// does not know.
     ///
     /// # Errors
-    /// The port does not do as it is told.
+    /// The port does not obey.
     pub async fn start(&self) -> Result<Option<Signature>, Error> {
         self.stop().await.map_err(Error::new)?;
         for (register, upper, offset) in [(r::PX_CLB, r::PX_CLBU, 0), (r::PX_FB, r::PX_FBU, RECEIVED)] {

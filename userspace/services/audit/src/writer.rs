@@ -1,4 +1,4 @@
-//! Writers: who may record what.
+//! Writers: which records each client may write.
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -123,7 +123,8 @@ impl Broker {
 }
 
 impl Broker {
-    /// Has the worker of a model replaced, which answers nothing any more: it is everybody's who has that model. The audit log has it.
+    /// Replaces the worker of a model if it no longer answers. All sessions that use the model share that worker. The
+    /// audit log records it.
     pub async fn replace_worker(&self, asked_by: &Subject<'_>, model: &str, why: &str) {
         let fields: [(&str, &dyn core::fmt::Display); 2] =
             [("model", &model), ("outcome", &format_args!("replaced: {why}"))];

@@ -1,4 +1,4 @@
-//! Things of which only so many may be held at once.
+//! Counts things of which a limited number may be held at once.
 
 use alloc::rc::Rc;
 use core::cell::Cell;

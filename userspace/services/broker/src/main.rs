@@ -1,4 +1,4 @@
-//! The authority broker: who may do what.
+//! The authority broker: decides which session may do what.
 //!
 //! Provides: `AuthorityBroker` (0). It issues sessions, decides on every tool call, checks the passphrase for step-ups,
 //! gives sessions their models without ever giving them the catalog, and counts what they ask of them. Each decision is in the audit

@@ -145,12 +145,12 @@ impl Meter {
         }
     }
 
-    /// Counts a request, cuts it to what may be asked for, and writes it: nothing is waited for here, so no other is
-    /// read meanwhile. Its answer takes so many bytes of memory once it is read.
+    /// Counts a request, cuts it to what may be asked for, and writes it. It waits for nothing, so no other request is
+    /// read meanwhile. `answer` is the memory that the answer takes once it is read, in bytes.
     ///
     /// # Errors
-    /// The session is over, a budget is used up, too many answers are under way, there is no room for it, or there were too
-    /// many requests; one that is refused is none of those.
+    /// The session is over, a budget is used up, too many answers are in progress, memory is short, or there
+    /// were too many requests. A rejected request is not counted among them.
     fn admit(self: &Rc<Self>, mut request: InferenceRequest, answer: usize) -> Result<Admitted, CallError> {
         let spent = |spent: Spent| CallError::overloaded(spent.to_string());
         let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
@@ -239,7 +239,7 @@ impl UnderWay {
         self
     }
 
-    /// So many of them are counted, and no longer reserved.
+    /// Counts this many tokens; they are no longer reserved.
     fn pay(&mut self, tokens: u64) {
         let paid = self.reserved.min(tokens);
         self.reserved = self.reserved.saturating_sub(paid);

@@ -9,8 +9,8 @@ use capos_policy::ProfileRules;
 use capos_schema::cap::CallError;
 use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 
-/// How many models whoever asks for one that is not there is told of, and by how many letters of their names: a reason has room
-/// for 512 bytes.
+/// If a model is absent, the error lists this many others, each by this many letters of its name: a reason has room for
+/// 512 bytes.
 const NAMED: usize = 8;
 const LETTERS: usize = 40;
 

@@ -22,8 +22,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Writes a request, which takes room of this share until it is dropped: for itself, for what is sent of it, and for an
-    /// answer of so many bytes that is read and kept.
+    /// Writes a request. Until it is dropped, it takes room of this share: for itself, for its copy in transit, and for
+    /// an answer of `answer` bytes.
     ///
     /// # Errors
     /// It is longer than a message can be, or there is no room.

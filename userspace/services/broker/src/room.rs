@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub concurrent: u16,
     /// Bytes of memory that calls which wait may take.
     pub room: usize,
-    /// Bytes that one with parameters of so many bytes takes while it waits.
+    /// Bytes that a call takes while it waits, by the length of its parameters.
     pub weight: fn(usize) -> usize,
 }
 
@@ -53,10 +53,10 @@ const ASSURED: usize = 112 << 10;
 /// Sessions for which both are kept free.
 const SESSIONS: usize = 4;
 const SPARED: usize = SESSIONS * (ASSURED_CALLS + ASSURED);
-/// Beyond that a session has at most so many times what it leaves to others.
+/// Beyond that a session has at most this multiple of what it leaves to others.
 const TIMES: usize = 3;
 
-/// What is read of a question stays until it is answered.
+/// A question is kept in memory until it is answered.
 fn of_question(bytes: usize) -> usize {
     memory_for(bytes).saturating_add(CALL)
 }
@@ -85,7 +85,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// So many bytes, which a call with `what` needs besides itself, until what is returned is dropped.
+    /// Takes the bytes that a call with `what` needs in addition to itself, until the result is dropped.
     ///
     /// # Errors
     /// There is no room for that next to what the session has under way, or next to what others have.
@@ -258,8 +258,8 @@ mod tests {
     /// What the broker takes besides what calls take: its program, stack, configuration, sessions and tables, rounded up from
     /// what the supervisor says of it (`list_services`; `qemu/strained-broker` looks).
     const REST: usize = 4 << 20;
-    /// Places that the runtime has for calls, and for watching who waits for an answer: three quarters and an eighth of the 512
-    /// completions of a service that may hold 1,024 capabilities.
+    /// Places that the runtime has for calls and for watching callers: three quarters and one eighth of the
+    /// completions. A service that may hold 1,024 capabilities has 512 of them.
     const CALLS: usize = 380;
     const WATCHES: usize = 63;
 
@@ -269,7 +269,7 @@ mod tests {
         (exporter, shares)
     }
 
-    /// A call with a request of so many bytes.
+    /// A call with a request of this length.
     fn request(share: &Rc<Share>, bytes: usize) -> Result<(Taken, Taken), CallError> {
         Ok((share.take_short(of_request(bytes), "a call")?, share.take(2 * bytes, format_args!("{bytes} bytes"))?))
     }
@@ -303,7 +303,7 @@ mod tests {
         assert!(sum <= account, "{} KiB of {}", sum >> 10, account >> 10);
     }
 
-    /// Calls that wait for others, who may never answer, leave places for those that the broker itself makes.
+    /// Calls that wait for servers that may never answer leave places for the broker's own calls.
     #[test]
     fn no_more_wait_than_there_are_places() {
         let most = QUESTIONS.room / of_question(0) + REQUESTS.room / CALL;

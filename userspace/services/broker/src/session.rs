@@ -130,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was given to the session, and what it asked for, goes: who asks through it learns that it has ended.
+    /// Ends all objects that were made for the session. Their callers learn that it has ended.
     fn end_objects(&self) {
         for id in self.meter.share().take_exported() {
             self.broker.models.unexport_id(id);

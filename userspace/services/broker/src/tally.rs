@@ -114,8 +114,8 @@ impl Tally {
         self.read.saturating_add(self.received)
     }
 
-    /// The answer is given up: the tokens that are left to count. How many it took is not known. The prompt was read if
-    /// anything was, and has a token for so many bytes at least.
+    /// The answer is given up: the tokens that are left to count. How many it took is not known. If anything was read,
+    /// the prompt was, and a minimum of tokens is counted for its bytes.
     pub fn give_up(&mut self) -> u64 {
         self.advance(self.least_prompt().saturating_add(self.least()))
     }
@@ -126,7 +126,7 @@ impl Tally {
         TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }
     }
 
-    /// Whether more came than so many tokens can be, however long each is.
+    /// Whether more bytes came than the permitted tokens can have, however long each is.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
         self.received > self.most.saturating_mul(BYTES_OF_LONGEST)

@@ -92,7 +92,7 @@ pub async fn read(
     }
 }
 
-/// Whether a worker answers what it is asked now within so many nanoseconds, whatever it answers.
+/// Whether a worker answers this question within this time (nanoseconds), whatever it answers.
 pub async fn answers<T>(deadlines: &Rc<Deadlines>, within: u64, question: impl Future<Output = T>) -> bool {
     let deadline = deadlines.at(deadlines.now().saturating_add(within));
     matches!(select(question, deadline.passed()).await, Either::First(_))
@@ -133,7 +133,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const PATIENCE: Patience = Patience { silence_seconds: 300, answer_seconds: 3600 };
 
-    /// Sends these pieces, each after so many seconds, and then nothing; a cancel it answers or not.
+    /// Sends these pieces, each after its number of seconds, and then nothing. `hears` says whether it answers a
+    /// cancel.
     struct Worker {
         env: Env,
         pieces: RefCell<Vec<(u64, StreamChunk)>>,

@@ -52,8 +52,8 @@ impl Page {
     }
 }
 
-/// Arguments as they are shown, in pages of at most so many rows. No row begins where a row of the question's own begins, and
-/// none is wrapped by the terminal.
+/// Arguments in the form that is shown, in pages of at most `rows` rows. No row begins where a row of the question's
+/// own begins, and none is wrapped by the terminal.
 fn pages(arguments: &str, columns: usize, rows: usize) -> Vec<String> {
     let text = format!("{MARGIN}{}", wrap(MARGIN, &escape_json(arguments), columns));
     let lines: Vec<&str> = text.split('\n').collect();
@@ -126,8 +126,8 @@ impl Runner {
     }
 }
 
-/// What a person is told of the results of tools that others wrote, where they were told of so many before: only what they
-/// do not know yet, so that it is not passed over when it matters.
+/// What the question says of results with text that others wrote. It says only what was not said before, so that a
+/// person does not learn to skip the line.
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
@@ -216,8 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the arguments are, and however large the screen: all of them is there, no row of them is wider than the
-        /// screen or begins in its first columns, and no page is longer than it.
+        /// For any arguments and any size of the screen, all of the arguments are shown. No row is wider than the
+        /// screen or begins in its first columns, and no page is longer than the screen.
         #[test]
         fn pages_leave_nothing_out(
             text in "( {1,100}|[a-zé日]{0,50}|\\n|\\[y/N\\] ){0,12}",

@@ -25,7 +25,7 @@ pub fn name(text: &str) -> String {
     count_spaces(&escape(text.trim()))
 }
 
-/// A record on one line, as it is: only what would end the line or move the cursor is written out. Whatever else does
+/// A record on one line, unchanged except for characters that would end the line or move the cursor. Whatever else does
 /// not belong on a screen is for the terminal to write out, as with all that it shows.
 pub fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

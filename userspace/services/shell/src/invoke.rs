@@ -69,7 +69,7 @@ fn brought(found: &MethodInfo, mut value: Value) -> Brought {
     Brought { text: present(&value), of: number("start").zip(number("bytes")), label: Label { classes } }
 }
 
-/// Results as the model reads them: a single text as it stands, nothing as `done`, anything else as JSON.
+/// Results in the form that the model reads: a single text unchanged, nothing as `done`, anything else as JSON.
 fn present(value: &Value) -> String {
     match value.as_object() {
         Some(members) if members.is_empty() => "done".to_string(),

@@ -100,7 +100,7 @@ impl Login {
         }
     }
 
-    /// Asks who wants the next session.
+    /// Asks for the profile of the next session.
     async fn ask(&self, profiles: &[Profile], initial: Profile) -> Who {
         let names: alloc::vec::Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
         let prompt = format!("login as {} (Enter: {}): ", names.join(", "), initial.name());

@@ -33,7 +33,7 @@ impl Meter {
         *self = Self { began: now, ..Self::default() };
     }
 
-    /// The model has read so many tokens of the prompt: what is worth telling of it.
+    /// Takes the number of tokens of the prompt that the model has read; gives the line to show, if any.
     pub fn read(&mut self, now: u64, done: u32, total: u32) -> Option<String> {
         let (since, before) = *self.read.get_or_insert((now, done));
         if done >= total {
@@ -80,7 +80,7 @@ impl Meter {
     }
 }
 
-/// So many tokens in so much time, as words behind others; none where that says nothing.
+/// The rate of these tokens in this time, as the end of a line; empty if the rate is 0.
 fn rate(tokens: u32, nanoseconds: u64) -> String {
     let tenths = u64::from(tokens).saturating_mul(SECOND).saturating_mul(10).checked_div(nanoseconds).unwrap_or(0);
     match tenths {

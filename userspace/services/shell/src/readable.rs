@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// What names of times end with, which are numbers of seconds since 1970.
 const SECONDS: &str = "Unix";
 
-/// A result on one line where it is JSON: with dates in the place of times in seconds. Anything else as it is.
+/// A result that is JSON, on one line, with dates instead of times in seconds. Anything else is unchanged.
 pub fn readable(text: &str) -> String {
     structured(text).map_or_else(|| text.to_string(), |value| value.to_string())
 }
@@ -19,7 +19,7 @@ pub fn laid_out(text: &str) -> String {
     pretty.unwrap_or_else(|| text.to_string())
 }
 
-/// What a result holds, where it is structured, and written as the system writes such results: a file is shown as it is.
+/// The value of a result that is structured and written in the system's form. A file's text is shown unchanged.
 fn structured(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     let written = value.to_string();

@@ -159,7 +159,7 @@ impl Screen {
     }
 }
 
-/// The screen, held by one who has something to say.
+/// The screen, held by a writer.
 pub struct Held<'a> {
     screen: &'a Screen,
 }

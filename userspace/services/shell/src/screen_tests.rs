@@ -198,8 +198,8 @@ fn a_line_of_several_parts_is_told_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Whenever others have something to show, and whether or not the person answers in time: nothing of it stands between the
-    /// first word of a question and its end, and none of it is lost.
+    /// Other output may come at any time, and the person may answer in time or not. No output stands between the first
+    /// word of a question and its end, and none is lost.
     #[test]
     fn nothing_comes_between_a_question_and_its_answer(
         lines in proptest::collection::vec(0_u64..60, 0..12),

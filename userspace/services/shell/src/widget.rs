@@ -13,7 +13,7 @@ use crate::render::WIDTH;
 pub struct Widget {
     index: Option<u32>,
     name: String,
-    /// What has come of the arguments, as far as it is shown.
+    /// The part of the arguments that has arrived and is shown.
     arguments: String,
     /// A line of it is on the screen: the call came in more than one piece. One that comes whole is shown when it is
     /// proposed.
@@ -64,7 +64,7 @@ impl Widget {
         shows
     }
 
-    /// Adds to the arguments what there is room for, and gives it as it is shown.
+    /// Adds to the arguments what there is room for, and returns it in the form that is shown.
     fn add(&mut self, arguments: &str) -> String {
         let mut room = WIDTH.saturating_sub(escape(&self.arguments).chars().count());
         let mut shown = String::new();

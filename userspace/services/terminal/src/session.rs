@@ -129,7 +129,8 @@ impl TerminalSessionServer for Session {
     }
 
     async fn wait_interrupt(&self, cx: &CallContext) -> Result<u64, CallError> {
-        // Who has died waits for nothing any more: its place among the calls that this process answers is another's.
+        // A caller that has died waits for nothing: its place among the calls that this process answers is free for
+        // another.
         let gone = async {
             if capos_rt::cancelled(cx).await.is_err() {
                 core::future::pending::<()>().await;

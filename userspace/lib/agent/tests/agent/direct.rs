@@ -32,7 +32,7 @@ fn records(world: &World) -> Vec<(Phase, Option<Decision>, Outcome)> {
 
 #[test]
 fn what_the_person_calls_is_decided_and_recorded() {
-    // They consent by calling; nobody asks.
+    // The call itself is the consent; the person is not asked.
     let world = World::new(vec![]);
     assert!(make(&world, "write", Outcome::ExecutionError));
     let consented = Some(Decision::Consented);

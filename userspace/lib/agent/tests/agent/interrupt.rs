@@ -52,7 +52,7 @@ fn c11_ctrl_c_at_each_millisecond_of_a_turn() {
             &agent.conversation().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>(),
         );
         cancelled += world.outcomes().iter().filter(|outcome| **outcome == Outcome::Cancelled).count();
-        // The conversation goes on.
+        // The conversation continues.
         world.0.interrupt_at.set(None);
         world.0.script.borrow_mut().clear();
         world.0.script.borrow_mut().push_back(vec![Piece::Text("again")]);

@@ -17,7 +17,7 @@ fn run(world: &World, limits: SessionLimits) -> TurnEnd {
 
 #[test]
 fn c09_three_limits_have_three_distinct_ends() {
-    // Per tool: the call times out and the turn goes on.
+    // Per tool: the call times out and the turn continues.
     let world = World::new(vec![vec![call("a", "read", r#"{"n":1,"ms":1000}"#)], vec![]]);
     assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
     assert_eq!(world.outcomes(), [Outcome::TimedOut]);
@@ -71,7 +71,7 @@ fn a_person_lets_a_turn_go_on_past_its_calls() {
     world.0.interrupt_at.set(Some(500 * MS));
     assert_eq!(run(&world, limits()), TurnEnd::Interrupted);
     assert!(world.0.clock.get() < 510 * MS, "{}", world.0.clock.get() / MS);
-    // Nobody is asked where no model may be asked, or another limit ends the turn.
+    // The person is not asked if no model may be asked or another limit ends the turn.
     let world = World::new(endless(50));
     assert_eq!(run(&world, SessionLimits { max_iterations: 0, ..limits() }), TurnEnd::Iterations(0));
     assert!(world.0.prompts.borrow().is_empty());
@@ -233,7 +233,8 @@ fn refused_calls_of_one_answer_are_counted_and_not_each_recorded() {
     assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice 40 further calls of this answer")));
 }
 
-/// A session's turns have a bound together, whatever conversation they are of. The person goes on: what they do is recorded.
+/// A session's turns have a bound together, whatever conversation they are of. What the person does afterwards is still
+/// recorded.
 #[test]
 fn all_turns_of_a_session_leave_a_bounded_record_without_the_persons_word() {
     let world = World::new((0..10_000).map(|_| vec![Piece::Finish(FinishReason::Length)]).collect());

@@ -455,7 +455,7 @@ fn nobody_is_asked_in_vain() {
     assert_eq!((decided("1"), decided("2")), (Some(Decision::StepUpSucceeded), Some(Decision::StepUpFailed)));
     world.check_audit();
 
-    // Where it does not answer nobody is asked either.
+    // If the broker does not answer, the person is not asked either.
     let world = asks();
     world.0.answers.borrow_mut().push_back(Answer::Yes);
     let mut agent = agent(&world, SessionLimits::default());

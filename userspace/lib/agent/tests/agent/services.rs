@@ -15,7 +15,7 @@ use capos_schema::cap::LocalBoxFuture;
 use crate::world::{MS, Sim, World};
 
 impl World {
-    /// Work of another process: it goes on to its end, whether its caller still waits or not.
+    /// Work of another process: it runs to its end, whether its caller still waits or not.
     pub fn elsewhere<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> LocalBoxFuture<'static, T> {
         let answer = Rc::new(RefCell::new(None));
         let place = answer.clone();

@@ -324,7 +324,7 @@ fn what_is_no_call_is_not_lost() {
     assert_eq!(said, "{\"name\": \"re");
 }
 
-/// The same of names that stand outside of objects: what is no name is text, and a name is a call as soon as it is known.
+/// The same for names outside of objects: anything that is no name is text, and a name is a call once it is complete.
 #[test]
 fn names_outside_of_objects_are_calls_or_text() {
     for (form, answer) in [

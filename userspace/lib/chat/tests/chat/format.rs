@@ -40,7 +40,7 @@ fn format(file: &[u8]) -> Result<(ChatFormat, Tokenizer), ChatError> {
     Ok((ChatFormat::of(&header, &tokenizer)?, tokenizer))
 }
 
-/// What is read of one message with and without tools, and the form of calls.
+/// One message rendered with and without tools, and the form of calls.
 fn read(templates: &[(&str, &str)]) -> (String, String, Option<CallForm>) {
     let (format, _) = format(&file(templates)).unwrap();
     let render = |tools: &[Tool]| {

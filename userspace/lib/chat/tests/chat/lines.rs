@@ -23,7 +23,7 @@ impl Fixture {
         Self { tokenizer, grammars, template }
     }
 
-    /// What is said in a conversation, as the model is shown it.
+    /// The messages of a conversation in the form that the model receives.
     fn said(&self, messages: &[Message], tools: &[Tool]) -> Vec<String> {
         let conversation = Conversation { messages, tools, answer: true, now: None };
         self.template.render(&conversation).unwrap().said(&self.tokenizer)

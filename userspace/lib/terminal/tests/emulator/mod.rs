@@ -82,7 +82,7 @@ impl Session {
         }
     }
 
-    /// Makes the window another size, of which the console is not told. A lower one keeps the cursor's row on the screen.
+    /// Changes the size of the window without telling the console. A lower one keeps the cursor's row on the screen.
     pub fn resize(&mut self, columns: u16, rows: u16) {
         if !self.pulls && rows > self.terminal.screen().size().0.get() {
             self.left = self.scrollback();

@@ -104,8 +104,8 @@ fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec
     Ok(plans)
 }
 
-/// The session's capabilities for the programs of one line: what one of them writes into a directory carries the labels of what
-/// any of them has read, since they pass it on by pipes, and of what they are given besides.
+/// The session's capabilities for the programs of one line. Pipes connect the programs, so what one of them writes into
+/// a directory has the labels of all that any of them has read. It also has the labels of their other capabilities.
 async fn labelled(mut grants: Vec<NamedGrant>, plans: &[(Plan, String)]) -> Result<Vec<NamedGrant>, CallError> {
     let given: Vec<&Given> = plans.iter().flat_map(|(plan, _)| &plan.given).collect();
     let interfaces = given.iter().filter_map(|given| reflection::interface(given.interface));

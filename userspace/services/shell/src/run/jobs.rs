@@ -86,7 +86,7 @@ fn next(numbers: impl Iterator<Item = u32>) -> u32 {
     numbers.max().unwrap_or(0).saturating_add(1)
 }
 
-/// A job's line, as it is shown.
+/// A job's line in the form that is shown.
 pub fn title(job: &Job) -> String {
     first_line(&job.line, WIDTH)
 }

@@ -1,4 +1,4 @@
-//! Bytes from one program to another: a bounded buffer that holds up who is faster.
+//! Bytes from one program to another: a bounded buffer that makes the faster side wait.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// What there is, at most so many bytes; nothing at the end. `None` where that is not known yet.
+    /// Takes up to `most` bytes of what is in the pipe; nothing at the end. `None` where that is not known yet.
     pub fn take(&self, most: usize) -> Option<Piece> {
         let mut bytes = self.bytes.borrow_mut();
         if bytes.is_empty() {

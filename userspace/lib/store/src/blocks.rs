@@ -1,0 +1,135 @@
+//! What a store lies on.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Debug};
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Why blocks could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockError {
+    /// The content of a block is not what was written there last. It was damaged, or an older one was put in its place.
+    Damaged {
+        /// Its number.
+        block: u64,
+    },
+    /// The medium failed, or is gone; the text says where and how.
+    Medium(String),
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged { block } => {
+                write!(f, "block {block} does not hold what was written there last; restore it from a backup")
+            }
+            Self::Medium(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for BlockError {}
+
+/// Blocks that are written atomically.
+///
+/// Reads see all earlier writes. After a crash, and after [`Self::forget`], the blocks are as the last completed
+/// [`Self::sync`] left them. A block that was never written reads as zeros.
+pub trait Blocks: Debug + Send + 'static {
+    /// How many blocks there are.
+    fn blocks(&self) -> u64;
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// It lies outside, is damaged, or the medium fails.
+    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError>;
+
+    /// Writes a block, durably only with the next sync.
+    ///
+    /// # Errors
+    /// It lies outside, or the medium fails.
+    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError>;
+
+    /// Makes all writes since the last sync durable, all of them or none.
+    ///
+    /// # Errors
+    /// The medium fails. Whether the writes are durable is unknown until the blocks are opened again.
+    fn sync(&mut self) -> Result<(), BlockError>;
+
+    /// Takes back all writes since the last sync.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn forget(&mut self) -> Result<(), BlockError>;
+}
+
+/// Blocks in memory, for tests and for machines without a disk.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryBlocks {
+    count: u64,
+    synced: BTreeMap<u64, Vec<u8>>,
+    written: BTreeMap<u64, Vec<u8>>,
+    syncs: u64,
+}
+
+impl MemoryBlocks {
+    /// So many blocks of zeros.
+    #[must_use]
+    pub fn new(count: u64) -> Self {
+        Self { count, ..Self::default() }
+    }
+
+    /// What a crash leaves of them.
+    #[must_use]
+    pub fn after_crash(&self) -> Self {
+        Self { written: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// How often they were synced.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    fn check(&self, block: u64) -> Result<(), BlockError> {
+        if block < self.count {
+            return Ok(());
+        }
+        Err(BlockError::Medium(alloc::format!("block {block} lies outside the {} blocks in memory", self.count)))
+    }
+}
+
+impl Blocks for MemoryBlocks {
+    fn blocks(&self) -> u64 {
+        self.count
+    }
+
+    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        self.check(block)?;
+        out.fill(0);
+        if let Some(data) = self.written.get(&block).or_else(|| self.synced.get(&block)) {
+            out.copy_from_slice(data);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        self.check(block)?;
+        self.written.insert(block, data.to_vec());
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.syncs = self.syncs.saturating_add(1);
+        self.synced.append(&mut self.written);
+        Ok(())
+    }
+
+    fn forget(&mut self) -> Result<(), BlockError> {
+        self.written.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! The store.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use redb::{Builder, Database, ReadableTable, TableDefinition};
+use spin::Mutex;
+
+use crate::backend::{Backend, File, Shared};
+use crate::error::{database, misused};
+use crate::key::fits;
+use crate::{Blocks, Durability, MAX_NAME, Namespace, Snapshot, StoreError, Usage, Write};
+
+/// The format that this version writes. An older one is migrated when it is opened; a newer one is rejected.
+pub const FORMAT: u64 = 1;
+
+/// All entries of all namespaces.
+pub(crate) const ENTRIES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("entries");
+/// Name, limit and use of each namespace, by its number.
+pub(crate) const NAMESPACES: TableDefinition<'static, u64, (&str, u64, u64)> = TableDefinition::new("namespaces");
+/// Numbers of the store itself.
+pub(crate) const NUMBERS: TableDefinition<'static, &str, u64> = TableDefinition::new("numbers");
+/// In [`NUMBERS`]: the format, and the number of the next namespace.
+const FORMAT_NUMBER: &str = "format";
+pub(crate) const NEXT: &str = "next namespace";
+
+/// Bytes of memory for pages that were read.
+const CACHE: usize = 1 << 20;
+/// Of the blocks, what namespaces may take: the database writes changed pages to new places before it frees the old ones.
+const SHARE: u64 = 2;
+
+/// A store on blocks.
+pub struct Store<B: Blocks> {
+    /// None after an error, until it is opened again.
+    pub(crate) database: Option<Database>,
+    pub(crate) file: Shared<B>,
+    pub(crate) namespaces: BTreeMap<u64, Usage>,
+    pub(crate) next: u64,
+}
+
+impl<B: Blocks> fmt::Debug for Store<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
+
+impl<B: Blocks> Store<B> {
+    /// Opens the store on these blocks; blocks of zeros become an empty one.
+    ///
+    /// The time does not depend on how much there is in it.
+    ///
+    /// # Errors
+    /// The blocks fail, hold something else, or a store of a newer format.
+    pub fn open(blocks: B) -> Result<Self, StoreError> {
+        let Some(file) = File::open(blocks)? else {
+            return Err(StoreError::Format("the first block is not that of a store".into()));
+        };
+        let file = Arc::new(Mutex::new(file));
+        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0 };
+        store.reopen()?;
+        Ok(store)
+    }
+
+    /// Makes everything durable and gives the blocks back.
+    ///
+    /// # Errors
+    /// The blocks fail. What was durable before still is.
+    pub fn close(mut self) -> Result<B, StoreError> {
+        self.database = None;
+        self.file.lock().sync()?;
+        // The database was the only other holder.
+        let file = Arc::into_inner(self.file).ok_or_else(|| misused("it cannot be closed while a snapshot is open"))?;
+        Ok(file.into_inner().into_blocks())
+    }
+
+    /// Looks at the blocks.
+    pub fn with_blocks<T>(&self, look: impl FnOnce(&B) -> T) -> T {
+        look(self.file.lock().blocks())
+    }
+
+    /// Bytes that all namespaces together may take.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.file.lock().capacity().checked_div(SHARE).unwrap_or(0)
+    }
+
+    /// The namespaces with what they take.
+    #[must_use]
+    pub fn usage(&self) -> Vec<(Namespace, Usage)> {
+        self.namespaces.iter().map(|(number, usage)| (Namespace(*number), usage.clone())).collect()
+    }
+
+    /// The namespace of this name.
+    #[must_use]
+    pub fn namespace(&self, name: &str) -> Option<Namespace> {
+        self.namespaces.iter().find(|(_, usage)| usage.name == name).map(|(number, _)| Namespace(*number))
+    }
+
+    /// Makes a namespace that may take `limit` bytes, durably.
+    ///
+    /// # Errors
+    /// There is one of this name; the name is empty or too long; the blocks fail.
+    pub fn create_namespace(&mut self, name: &str, limit: u64) -> Result<Namespace, StoreError> {
+        fits("namespace's name", name.len(), MAX_NAME)?;
+        if self.namespace(name).is_some() {
+            return Err(StoreError::Exists(name.into()));
+        }
+        let namespace = Namespace(self.next);
+        let mut write = self.begin()?;
+        write.create(namespace, Usage { name: name.into(), limit, used: 0 });
+        write.commit(Durability::Now)?;
+        Ok(namespace)
+    }
+
+    /// Changes what a namespace may take. If it takes more than that already, it can only become smaller.
+    ///
+    /// # Errors
+    /// There is no such namespace; the blocks fail.
+    pub fn set_limit(&mut self, namespace: Namespace, limit: u64) -> Result<(), StoreError> {
+        let mut write = self.begin()?;
+        write.set_limit(namespace, limit)?;
+        write.commit(Durability::Now)
+    }
+
+    /// Removes a namespace with all that is in it, durably.
+    ///
+    /// # Errors
+    /// There is no such namespace; the blocks fail.
+    pub fn remove_namespace(&mut self, namespace: Namespace) -> Result<(), StoreError> {
+        let mut write = self.begin()?;
+        write.remove_namespace(namespace)?;
+        write.commit(Durability::Now)
+    }
+
+    /// Begins a transaction. Nothing of it is there before it is committed.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn begin(&mut self) -> Result<Write<'_, B>, StoreError> {
+        let begun = self.database()?.begin_write().map_err(database);
+        match begun {
+            Ok(transaction) => Ok(Write::new(self, transaction)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// What is committed now, for reading. It does not change with later commits.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+        use redb::ReadableDatabase;
+        let begun = self.database()?.begin_read().map_err(database);
+        match begun {
+            Ok(transaction) => Ok(Snapshot::new(transaction)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Makes all commits durable.
+    ///
+    /// # Errors
+    /// The blocks fail. Commits since the last sync are lost.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        let synced = self.file.lock().sync();
+        synced.map_err(|error| self.failed(StoreError::Blocks(error)))
+    }
+
+    /// The open database; opened again after an error.
+    fn database(&mut self) -> Result<&Database, StoreError> {
+        if self.database.is_none() {
+            self.reopen()?;
+        }
+        self.database.as_ref().ok_or_else(|| misused("it is not open"))
+    }
+
+    /// Takes back what was not synced, after an error, and says what the error was.
+    pub(crate) fn failed(&mut self, error: StoreError) -> StoreError {
+        // What it writes while it ends is taken back as well.
+        self.database = None;
+        let cause = self.file.lock().take_error();
+        match (cause, error) {
+            (Some(cause), StoreError::Database(_)) => StoreError::Blocks(cause),
+            (_, error) => error,
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.file.lock().forget()?;
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE);
+        let opened = builder.create_with_backend(Backend::new(&self.file)).map_err(database);
+        let database = opened.map_err(|error| self.failed(error))?;
+        let read = read(&database);
+        let (namespaces, next) = read.map_err(|error| self.failed(error))?;
+        (self.namespaces, self.next) = (namespaces, next);
+        self.database = Some(database);
+        Ok(())
+    }
+}
+
+/// The namespaces of a database and the number of the next one. A new database gets its tables.
+fn read(opened: &Database) -> Result<(BTreeMap<u64, Usage>, u64), StoreError> {
+    let mut write = opened.begin_write().map_err(database)?;
+    write.set_quick_repair(true);
+    let (mut namespaces, next);
+    {
+        let mut numbers = write.open_table(NUMBERS).map_err(database)?;
+        let format = numbers.get(FORMAT_NUMBER).map_err(database)?.map(|found| found.value());
+        match format {
+            Some(FORMAT) => {}
+            None => drop(numbers.insert(FORMAT_NUMBER, FORMAT).map_err(database)?),
+            Some(other) => {
+                let told = alloc::format!("its format is {other}, and this version of capOS knows {FORMAT}");
+                return Err(StoreError::Format(told));
+            }
+        }
+        next = numbers.get(NEXT).map_err(database)?.map_or(0, |found| found.value());
+        write.open_table(ENTRIES).map_err(database)?;
+        let table = write.open_table(NAMESPACES).map_err(database)?;
+        namespaces = BTreeMap::new();
+        for entry in table.iter().map_err(database)? {
+            let (number, usage) = entry.map_err(database)?;
+            let (name, limit, used) = usage.value();
+            namespaces.insert(number.value(), Usage { name: String::from(name), limit, used });
+        }
+    }
+    write.commit().map_err(database)?;
+    Ok((namespaces, next))
+}

@@ -1,0 +1,224 @@
+//! Transactions that change something.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Bound;
+
+use redb::WriteTransaction;
+
+use crate::error::{database, misused};
+use crate::key::{self, MAX_VALUE};
+use crate::namespace::cost;
+use crate::snapshot::{self, Entry};
+use crate::store::{ENTRIES, NAMESPACES, NEXT, NUMBERS, Store};
+use crate::{Blocks, Namespace, StoreError, Usage};
+
+/// When a commit is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it returns.
+    Now,
+    /// With the next sync or durable commit. Readers see it at once; a crash or an error before takes it back.
+    Later,
+}
+
+/// A transaction. Dropped without a commit, it has no effect. An error ends it: what follows has the same error's effect, none.
+pub struct Write<'s, B: Blocks> {
+    store: &'s mut Store<B>,
+    /// None once an error has ended it.
+    transaction: Option<WriteTransaction>,
+    /// What changed of namespaces; none where one was removed.
+    namespaces: BTreeMap<u64, Option<Usage>>,
+}
+
+impl<B: Blocks> fmt::Debug for Write<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").field("namespaces", &self.namespaces).finish_non_exhaustive()
+    }
+}
+
+impl<'s, B: Blocks> Write<'s, B> {
+    pub(crate) fn new(store: &'s mut Store<B>, transaction: WriteTransaction) -> Self {
+        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new() }
+    }
+
+    /// What a namespace takes and may take, as this transaction leaves it.
+    ///
+    /// # Errors
+    /// There is no such namespace.
+    pub fn usage(&self, namespace: Namespace) -> Result<&Usage, StoreError> {
+        let changed = self.namespaces.get(&namespace.0);
+        changed.map_or_else(|| self.store.namespaces.get(&namespace.0), Option::as_ref).ok_or(StoreError::Gone)
+    }
+
+    /// The value of a key, as this transaction leaves it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`](crate::Snapshot::get); there is no such namespace.
+    pub fn get(&mut self, namespace: Namespace, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.usage(namespace)?;
+        let key = key::whole(namespace.0, table, key)?;
+        self.attempt(|transaction| snapshot::get(&transaction.open_table(ENTRIES).map_err(database)?, &key))
+    }
+
+    /// At most `most` entries of a table from `from` on, as this transaction leaves them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`](crate::Snapshot::range); there is no such namespace.
+    pub fn range(
+        &mut self,
+        namespace: Namespace,
+        table: &str,
+        from: Bound<&[u8]>,
+        most: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.usage(namespace)?;
+        key::prefix(namespace.0, table)?;
+        self.attempt(|transaction| {
+            let entries = transaction.open_table(ENTRIES).map_err(database)?;
+            snapshot::range(&entries, namespace, table, from, most)
+        })
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// It does not fit into the namespace's quota or the store, is too long or empty; there is no such namespace; the blocks
+    /// fail.
+    pub fn put(&mut self, namespace: Namespace, table: &str, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let whole = key::whole(namespace.0, table, key)?;
+        if value.len() > MAX_VALUE {
+            return Err(StoreError::Length { what: "value", bytes: value.len(), most: MAX_VALUE });
+        }
+        let old = self.get(namespace, table, key)?.map_or(0, |old| cost(whole.len(), old.len()));
+        self.charge(namespace, old, cost(whole.len(), value.len()))?;
+        self.attempt(|transaction| {
+            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            entries.insert(whole.as_slice(), value).map_err(database)?;
+            Ok(())
+        })
+    }
+
+    /// Removes a key; whether it was there.
+    ///
+    /// # Errors
+    /// A name or key is too long or empty; there is no such namespace; the blocks fail.
+    pub fn remove(&mut self, namespace: Namespace, table: &str, key: &[u8]) -> Result<bool, StoreError> {
+        let whole = key::whole(namespace.0, table, key)?;
+        self.usage(namespace)?;
+        let old = self.attempt(|transaction| {
+            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let old = entries.remove(whole.as_slice()).map_err(database)?;
+            Ok(old.map(|old| cost(whole.len(), old.value().len())))
+        })?;
+        if let Some(old) = old {
+            self.charge(namespace, old, 0)?;
+        }
+        Ok(old.is_some())
+    }
+
+    /// Commits it. Nothing of it is there if this fails.
+    ///
+    /// # Errors
+    /// The blocks fail. Earlier commits that were not durable are lost with it.
+    pub fn commit(mut self, durability: Durability) -> Result<(), StoreError> {
+        let changed = core::mem::take(&mut self.namespaces);
+        let next = changed.keys().map(|number| number.saturating_add(1)).max().unwrap_or(0).max(self.store.next);
+        self.attempt(|transaction| {
+            let mut table = transaction.open_table(NAMESPACES).map_err(database)?;
+            for (number, usage) in &changed {
+                match usage {
+                    Some(Usage { name, limit, used }) => {
+                        drop(table.insert(number, (name.as_str(), *limit, *used)).map_err(database)?);
+                    }
+                    None => drop(table.remove(number).map_err(database)?),
+                }
+            }
+            let mut numbers = transaction.open_table(NUMBERS).map_err(database)?;
+            drop(numbers.insert(NEXT, next).map_err(database)?);
+            Ok(())
+        })?;
+        let Some(mut transaction) = self.transaction.take() else { return Err(ended()) };
+        // The database's state is whole after each commit, so that opening it after a crash takes no longer with its size.
+        transaction.set_quick_repair(true);
+        if let Err(error) = transaction.commit() {
+            return Err(self.store.failed(database(error)));
+        }
+        self.store.next = next;
+        for (number, usage) in changed {
+            match usage {
+                Some(usage) => drop(self.store.namespaces.insert(number, usage)),
+                None => drop(self.store.namespaces.remove(&number)),
+            }
+        }
+        match durability {
+            Durability::Now => self.store.sync(),
+            Durability::Later => Ok(()),
+        }
+    }
+
+    pub(crate) fn create(&mut self, namespace: Namespace, usage: Usage) {
+        self.namespaces.insert(namespace.0, Some(usage));
+    }
+
+    pub(crate) fn set_limit(&mut self, namespace: Namespace, limit: u64) -> Result<(), StoreError> {
+        let usage = Usage { limit, ..self.usage(namespace)?.clone() };
+        self.namespaces.insert(namespace.0, Some(usage));
+        Ok(())
+    }
+
+    pub(crate) fn remove_namespace(&mut self, namespace: Namespace) -> Result<(), StoreError> {
+        self.usage(namespace)?;
+        let begin = namespace.0.to_be_bytes();
+        self.attempt(|transaction| {
+            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let end = key::after(&begin);
+            let range = (Bound::Included(begin.as_slice()), end.as_ref().map(Vec::as_slice));
+            entries.retain_in(range, |_, _| false).map_err(database)
+        })?;
+        self.namespaces.insert(namespace.0, None);
+        Ok(())
+    }
+
+    /// Charges a namespace `new` bytes instead of `old`.
+    fn charge(&mut self, namespace: Namespace, old: u64, new: u64) -> Result<(), StoreError> {
+        let usage = self.usage(namespace)?.clone();
+        let used = usage.used.saturating_sub(old).saturating_add(new);
+        if new > old && used > usage.limit {
+            return Err(StoreError::Quota { name: usage.name, limit: usage.limit, needed: used });
+        }
+        let capacity = self.store.capacity();
+        let others =
+            self.store.namespaces.keys().filter(|number| **number != namespace.0 && !self.is_changed(**number));
+        let others = others.filter_map(|number| self.store.namespaces.get(number)).map(|usage| usage.used);
+        let changed = self.namespaces.iter().filter(|(number, _)| **number != namespace.0);
+        let changed = changed.filter_map(|(_, usage)| usage.as_ref()).map(|usage| usage.used);
+        let needed = others.chain(changed).fold(used, u64::saturating_add);
+        if new > old && needed > capacity {
+            return Err(StoreError::Full { capacity, needed });
+        }
+        self.namespaces.insert(namespace.0, Some(Usage { used, ..usage }));
+        Ok(())
+    }
+
+    fn is_changed(&self, number: u64) -> bool {
+        self.namespaces.contains_key(&number)
+    }
+
+    /// Works on the transaction; an error of the database ends it.
+    fn attempt<T>(&mut self, work: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let Some(transaction) = &self.transaction else { return Err(ended()) };
+        match work(transaction) {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                self.transaction = None;
+                Err(self.store.failed(error))
+            }
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    misused("an earlier error has ended the transaction")
+}

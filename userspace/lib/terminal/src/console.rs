@@ -388,11 +388,6 @@ impl Console {
         }
         self.take_status();
         self.painter.fresh_line(&mut self.out);
-        if let Some(notice) = self.notice.take() {
-            self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
-        } else if dropped {
-            self.painter.line(Style::Dim, &sanitise(DROPPED), &mut self.out);
-        }
         let mut prompt = Vec::new();
         let mut length = 0_usize;
         for (style, text) in read.prompt {
@@ -404,6 +399,11 @@ impl Console {
             }
             length = length.saturating_add(last.as_str().len());
             prompt.push((style, last));
+        }
+        if let Some(notice) = self.notice.take() {
+            self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
+        } else if dropped {
+            self.painter.line(Style::Dim, &sanitise(DROPPED), &mut self.out);
         }
         if length > PROMPT_LIMIT {
             // Too long to be drawn again and again: it stands above the line.

@@ -257,7 +257,7 @@ impl Screen {
     }
 
     /// Waits until no other caller moves bytes from the port to the console. Until the guard is dropped none does.
-    async fn port(&self) -> Receiving<'_> {
+    pub async fn port(&self) -> Receiving<'_> {
         loop {
             let known = self.received.count();
             if !self.receiving.replace(true) {
@@ -385,13 +385,16 @@ impl Screen {
 }
 
 /// The right to move bytes from the port to the console.
-struct Receiving<'a> {
+pub struct Receiving<'a> {
     screen: &'a Screen,
 }
 
 impl Receiving<'_> {
     /// Moves the bytes that have come from the keyboard; says whether there were any.
-    async fn receive(&self) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub async fn receive(&self) -> Result<bool, Error> {
         let bytes = self.screen.uart.receive().await?;
         if bytes.is_empty() {
             return Ok(false);

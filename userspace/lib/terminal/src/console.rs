@@ -41,6 +41,9 @@ pub struct Read {
     /// Whether what is pasted while it is read counts. Off where a person decides about something: a paste answers no
     /// question.
     pub pastes: bool,
+    /// The columns and rows that the lines above the prompt's last were laid out for. On a screen of another size they are not
+    /// shown, and where it gets another size they are read no more: [`Event::Resized`].
+    pub laid_out: Option<(u16, u16)>,
     /// What lines may begin with, whole: Tab completes to them.
     pub completions: Vec<String>,
 }
@@ -55,6 +58,7 @@ impl Read {
             keep: true,
             typeahead: true,
             pastes: true,
+            laid_out: None,
             completions: Vec::new(),
         }
     }
@@ -93,6 +97,8 @@ pub enum Event {
     Interrupt,
     /// Ctrl-D on an empty line. The read is over.
     End,
+    /// The screen has another size than the read was laid out for. The read is over.
+    Resized,
     /// The terminal told its size.
     Size { columns: u16, rows: u16 },
 }
@@ -137,15 +143,27 @@ pub struct Console {
     restarted: bool,
     /// What is to be said before the next prompt.
     notice: Option<&'static str>,
-    /// Nothing has come since [`Self::pause`].
-    paused: bool,
+    /// What has come since [`Self::pause`].
+    since: Since,
+    /// The end of a paste has come since then.
+    pasted: bool,
+    /// Before that, the rest of a paste was dropped.
+    stuck: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    Nothing,
+    /// Ctrl-C alone.
+    Interrupts,
+    Input,
 }
 
 /// Until when all input but Ctrl-C is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dropping {
     Nothing,
-    /// Until the line is quiet, or the end of a paste comes.
+    /// Until the line is quiet.
     UntilPause,
     UntilPasteEnd,
 }
@@ -156,6 +174,7 @@ const TYPEAHEAD_LIMIT: usize = 64 * 1024;
 const COLUMNS: core::ops::RangeInclusive<u16> = 8..=512;
 const ROWS: core::ops::RangeInclusive<u16> = 2..=128;
 
+const INTERRUPT: u8 = 3;
 const BELL: u8 = 7;
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// What a person is told whose type-ahead does not count.
@@ -164,6 +183,7 @@ const DROPPED: &[u8] = b"(what you typed before this was not read)";
 const PASTE_TOO_LONG: &str = "The paste does not fit: a line has at most 63 KiB. Nothing of it was taken.";
 const LINE_TOO_LONG: &str = "A line has at most 63 KiB. It was dropped, with all that came at once with it.";
 const AHEAD_TOO_LONG: &str = "More than 65,536 characters were typed ahead. All of them were dropped.";
+const PASTE_IS_NO_ANSWER: &str = "What is pasted answers no question. Type the answer.";
 const RESTARTED: &str = "The terminal was restarted. What was typed or pasted meanwhile was dropped.";
 
 fn sized(columns: u16, rows: u16) -> Size {
@@ -197,7 +217,9 @@ impl Console {
             reads: 0,
             restarted: false,
             notice: None,
-            paused: true,
+            since: Since::Nothing,
+            pasted: false,
+            stuck: false,
         }
     }
 
@@ -236,14 +258,14 @@ impl Console {
     }
 
     /// The same on a terminal that was used before, by a service whose state is lost. It is unknown whether a paste is
-    /// in progress, and input that arrives was meant for the lost state. Input is dropped until the line is quiet or a
-    /// paste ends.
+    /// in progress, and input that arrives was meant for the lost state. Input is dropped until the line is quiet: the
+    /// end of a paste may be text of it.
     pub fn restart(&mut self) {
         self.start();
         self.out.extend_from_slice(b"\r\n");
         self.dropping = Dropping::UntilPause;
         self.restarted = true;
-        self.paused = false;
+        self.since = Since::Input;
     }
 
     /// Leaves the terminal as it was before [`Self::start`].
@@ -253,8 +275,20 @@ impl Console {
 
     /// Asks the terminal for its size; the answer comes as [`Event::Size`] where it is another than before, or not at all.
     pub fn ask_size(&mut self) {
+        if self.decoder.is_pasting() {
+            // The answer could not be told from what is pasted.
+            return;
+        }
         self.probe.ask(&mut self.out);
         self.probe.asked_at(self.made());
+    }
+
+    /// Asks a terminal that has told its size before, and waits for that: [`Self::is_held`].
+    pub fn check_size(&mut self) {
+        if self.probe.is_answered() && !self.decoder.is_pasting() {
+            self.ask_size();
+            self.probe.hold();
+        }
     }
 
     /// Whether what has changed waits for the terminal to tell its size: [`Self::late`].
@@ -266,6 +300,7 @@ impl Console {
     /// The terminal has not told its size in time.
     pub fn late(&mut self) {
         self.probe.give_up();
+        self.resume();
     }
 
     /// Whether input is dropped.
@@ -285,15 +320,26 @@ impl Console {
         for key in self.decoder.pause() {
             self.key(key);
         }
-        self.paused = true;
+        if self.decoder.is_pasting() && self.stuck && self.since == Since::Interrupts {
+            // The rest of a paste does not stop, send this and stop again: its end does not come any more.
+            self.decoder.give_up_paste();
+            self.dropping = Dropping::UntilPause;
+        }
+        self.since = Since::Nothing;
+        let pasted = core::mem::take(&mut self.pasted);
         if self.dropping == Dropping::UntilPause {
             if self.decoder.is_pasting() {
                 // It has stalled, and continues.
                 self.dropping = Dropping::UntilPasteEnd;
             } else {
                 self.heed();
+                if pasted && self.refuses_pastes() {
+                    self.refused = Some(PASTE_IS_NO_ANSWER);
+                    self.changed = true;
+                }
             }
         }
+        self.stuck = self.dropping == Dropping::UntilPasteEnd;
     }
 
     /// Drops no more input.
@@ -307,17 +353,17 @@ impl Console {
         if bytes.is_empty() {
             return;
         }
-        if core::mem::take(&mut self.paused) && self.editor.is_some() && self.probe.is_answered() && !self.changed {
+        if self.since == Since::Nothing && self.editor.is_some() && !self.changed {
             // The window may have another size by now, so that is asked before anything is drawn.
-            self.ask_size();
-            self.probe.hold();
+            self.check_size();
         }
+        let interrupts = self.since != Since::Input && bytes.iter().all(|&byte| byte == INTERRUPT);
+        self.since = if interrupts { Since::Interrupts } else { Since::Input };
         for &byte in bytes {
-            let pasting = self.decoder.is_pasting();
             for key in self.decoder.push(byte) {
-                if key == Key::Control('c') && pasting {
-                    // The rest of the paste is still to come, and nothing marks it any more.
-                    self.dropping = Dropping::UntilPause;
+                if key == Key::Control('c') && self.decoder.is_pasting() {
+                    // The rest of the paste is still to come.
+                    self.dropping = Dropping::UntilPasteEnd;
                 }
                 self.key(key);
             }
@@ -325,9 +371,14 @@ impl Console {
     }
 
     /// Begins to read a line. A read that is under way is given up, and its line is lost. Where type-ahead does not count,
-    /// the line is a question, which is returned: all input is dropped until [`Self::hear`].
+    /// the line is a question, which is returned: all input is dropped until [`Self::hear`]. Where the read was laid out for
+    /// another screen, it is over at once.
     pub fn read(&mut self, mut read: Read) -> Option<Question> {
         self.cancel_read();
+        if read.laid_out.is_some_and(|(columns, rows)| sized(columns, rows) != self.size) {
+            self.events.push_back(Event::Resized);
+            return None;
+        }
         self.reads = self.reads.wrapping_add(1);
         let question = (!read.typeahead).then_some(Question(self.reads));
         self.deaf = !read.typeahead;
@@ -337,11 +388,6 @@ impl Console {
         }
         self.take_status();
         self.painter.fresh_line(&mut self.out);
-        if let Some(notice) = self.notice.take() {
-            self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
-        } else if dropped {
-            self.painter.line(Style::Dim, &sanitise(DROPPED), &mut self.out);
-        }
         let mut prompt = Vec::new();
         let mut length = 0_usize;
         for (style, text) in read.prompt {
@@ -353,6 +399,11 @@ impl Console {
             }
             length = length.saturating_add(last.as_str().len());
             prompt.push((style, last));
+        }
+        if let Some(notice) = self.notice.take() {
+            self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
+        } else if dropped {
+            self.painter.line(Style::Dim, &sanitise(DROPPED), &mut self.out);
         }
         if length > PROMPT_LIMIT {
             // Too long to be drawn again and again: it stands above the line.
@@ -385,24 +436,21 @@ impl Console {
         self.editor.is_some() && question == Question(self.reads)
     }
 
-    /// That question has been shown: from here on what is typed answers it. A paste that has begun before does not. Nothing
-    /// where the question is over.
+    /// That question has been shown: from here on what is typed answers it. A paste that has begun before does not, nor does
+    /// what comes at once with the end of one. Nothing where the question is over.
     pub fn hear(&mut self, question: Question) {
-        if self.is_asking(question) && core::mem::take(&mut self.deaf) && self.decoder.is_pasting() {
-            self.dropping = Dropping::UntilPasteEnd;
+        if self.is_asking(question) && core::mem::take(&mut self.deaf) {
+            if self.decoder.is_pasting() {
+                self.dropping = Dropping::UntilPasteEnd;
+            } else if self.pasted && self.refuses_pastes() {
+                self.dropping = Dropping::UntilPause;
+            }
         }
     }
 
-    /// That question is not to be seen yet after all: what was typed since [`Self::hear`] is dropped, and all else until it
-    /// is called again. Nothing where the question is over.
-    pub fn deafen(&mut self, question: Question) {
-        if self.is_asking(question)
-            && let Some(editor) = &mut self.editor
-        {
-            self.deaf = true;
-            editor.empty();
-            self.changed = true;
-        }
+    /// Whether a question is open that nothing pasted answers.
+    fn refuses_pastes(&self) -> bool {
+        self.editor.as_ref().is_some_and(|editor| !editor.pastes)
     }
 
     /// Whether a line is being read.
@@ -538,38 +586,74 @@ impl Console {
 
     fn key(&mut self, key: Key) {
         match key {
-            Key::CursorAt { row, column } => self.answered(row, column),
+            Key::CursorAt { row, column } => {
+                self.answered(row, column);
+                self.resume();
+            }
             Key::Control('c') if self.editor.is_none() => {
                 self.flush_typeahead();
                 self.events.push_back(Event::Interrupt);
             }
             Key::Control('c') => self.edit(key),
-            Key::PasteEnd if self.dropping != Dropping::Nothing => self.heed(),
+            Key::PasteEnd if self.paste_ended() => {}
             _ if self.dropping != Dropping::Nothing => {
                 if core::mem::take(&mut self.restarted) {
                     self.notice = Some(RESTARTED);
                 }
             }
             _ if self.deaf => {}
+            // It answers what is on the screen, unless that has another size than it was laid out for.
+            _ if self.editor.as_ref().is_some_and(|editor| editor.laid_out) && self.probe.holds() => self.hold(key),
             _ if self.editor.is_some() => self.edit(key),
-            _ if self.keys.len() >= TYPEAHEAD_LIMIT => {
-                self.flush_typeahead();
-                self.notice = Some(AHEAD_TOO_LONG);
-                self.drop_rest();
-            }
-            _ => self.keys.push_back(key),
+            _ => self.hold(key),
         }
+    }
+
+    /// Keeps a key for later.
+    fn hold(&mut self, key: Key) {
+        if self.keys.len() >= TYPEAHEAD_LIMIT {
+            self.flush_typeahead();
+            self.notice = Some(AHEAD_TOO_LONG);
+            self.drop_rest();
+        } else {
+            self.keys.push_back(key);
+        }
+    }
+
+    /// Takes the keys that have waited for the terminal to tell its size.
+    fn resume(&mut self) {
+        while !self.probe.holds()
+            && self.editor.is_some()
+            && let Some(key) = self.keys.pop_front()
+        {
+            self.edit(key);
+        }
+    }
+
+    /// The end of a paste has come; says whether that means nothing to a line. The clipboard can hold an end as well, so a
+    /// question takes what comes next only if the line was quiet before.
+    fn paste_ended(&mut self) -> bool {
+        self.pasted = true;
+        let dropped = self.dropping != Dropping::Nothing;
+        if self.refuses_pastes() && !self.deaf {
+            self.dropping = Dropping::UntilPause;
+            return true;
+        }
+        if self.dropping == Dropping::UntilPasteEnd {
+            self.heed();
+        }
+        dropped
     }
 
     /// Drops what belongs to what was refused.
     fn drop_rest(&mut self) {
         self.bell = true;
         self.flush_typeahead();
-        self.dropping = match self.paused {
+        self.dropping = match self.since {
             _ if self.decoder.is_pasting() => Dropping::UntilPasteEnd,
             // It was typed ahead, and all of it has come.
-            true => Dropping::Nothing,
-            false => Dropping::UntilPause,
+            Since::Nothing => Dropping::Nothing,
+            Since::Interrupts | Since::Input => Dropping::UntilPause,
         };
     }
 
@@ -637,6 +721,12 @@ impl Console {
             editor.view.hide_moved(above, usize::from(cursor.0.saturating_sub(1)), &mut self.out);
             editor.view.resize(size);
             self.changed = true;
+            if editor.laid_out {
+                // What stands above it is not as it was any more, so it has to be shown again, whole.
+                self.flush_typeahead();
+                self.cancel_read();
+                self.events.push_back(Event::Resized);
+            }
         }
     }
 }

@@ -20,7 +20,9 @@ pub(crate) struct LineEditor {
     echo: Echo,
     keep: bool,
     /// Whether what is pasted is taken.
-    pastes: bool,
+    pub(crate) pastes: bool,
+    /// Whether what stands above it was laid out for the screen.
+    pub(crate) laid_out: bool,
     completions: Completions,
     buffer: Buffer,
     /// What was typed or pasted and is not in the buffer yet: it goes there in one piece.
@@ -55,6 +57,7 @@ impl LineEditor {
             echo: read.echo,
             keep: read.keep,
             pastes: read.pastes,
+            laid_out: read.laid_out.is_some(),
             completions: Completions(read.completions),
             buffer: Buffer::default(),
             pending: String::new(),
@@ -124,7 +127,11 @@ impl LineEditor {
         self.paste = None;
         let known = match key {
             Key::Enter => {
-                let line = self.buffer.take();
+                let mut line = self.buffer.take();
+                if self.echo == Echo::Off {
+                    // What is copied from a file or a row of a table often ends with a newline, which nobody sees here.
+                    line.truncate(line.trim_end_matches('\n').len());
+                }
                 history.leave();
                 if self.keep && self.echo == Echo::On {
                     history.add(&line);

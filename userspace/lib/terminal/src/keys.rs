@@ -10,7 +10,7 @@ pub enum Key {
     Char(char),
     /// A character from the clipboard; a newline is one of them and enters nothing.
     Pasted(char),
-    /// A paste has ended, one whose beginning was not seen included.
+    /// The end of a paste was read, also of one whose beginning was not.
     PasteEnd,
     Enter,
     Tab,
@@ -39,12 +39,16 @@ pub enum Key {
 
 /// Decodes keyboard input a byte at a time. Whole sequences that are no keys are dropped: unknown sequences, control
 /// strings and reports of a mouse. Control strings are OSC, DCS, APC, PM and SOS, ended by BEL or ST, with ESC or as C1
-/// controls. A paste is recognised by its brackets, and Ctrl-C ends it.
+/// controls. A paste is recognised by its brackets. Only the six bytes of [`PASTE_END`] end one, not another spelling of
+/// the same sequence: terminals take those bytes out of what they paste, and no others.
 #[derive(Clone, Debug, Default)]
 pub struct KeyDecoder {
     utf8: Utf8,
+    /// While pasting: where in a sequence that is dropped.
     state: State,
     pasting: bool,
+    /// How many bytes of [`PASTE_END`] have come last.
+    end: usize,
     /// The last key was a carriage return: a line feed after it is the same key.
     after_return: bool,
 }
@@ -78,6 +82,8 @@ enum State {
     },
 }
 
+/// The end of a paste.
+const PASTE_END: [u8; 6] = *b"\x1b[201~";
 /// What stands behind the Escape of a paste's brackets, and their number.
 const BRACKETS: [(&str, u16); 2] = [("[200~", 200), ("[201~", 201)];
 /// Keys that one byte can complete at most: those of a stalled bracket that was none, and two after broken UTF-8.
@@ -96,7 +102,12 @@ impl KeyDecoder {
     /// Takes the next byte; returns the keys that are complete with it: mostly none or one.
     pub fn push(&mut self, byte: u8) -> impl Iterator<Item = Key> + use<> {
         let mut keys = [None; KEYS];
+        let ends = self.ends_paste(byte);
         match self.state {
+            _ if ends => {
+                let [first, ..] = &mut keys;
+                *first = Some(Key::PasteEnd);
+            }
             // These bytes are numbers and no characters; none of them is a control.
             State::Mouse(left) if byte >= 0x20 => {
                 self.state = left.checked_sub(1).filter(|left| *left > 0).map_or(State::Ground, State::Mouse);
@@ -131,16 +142,64 @@ impl KeyDecoder {
         let stalled = |from| State::Stalled { bracket: BRACKETS[0], from, to: from };
         let keys = self.given_up();
         match self.state {
-            State::Ground | State::Escape | State::Sequence { .. } if self.pasting => {}
+            _ if self.pasting => {}
             State::Sequence { numbers, .. } if numbers != [0, 0] => {}
             State::Escape => self.state = stalled(0),
             SEQUENCE => self.state = stalled(1),
             _ => {
                 self.state = State::Ground;
                 self.utf8 = Utf8::default();
+                self.end = 0;
             }
         }
         keys
+    }
+
+    /// The paste is over, though its end was not read.
+    pub fn give_up_paste(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the end of a paste is complete with this byte. Then that is all that has been read.
+    fn ends_paste(&mut self, byte: u8) -> bool {
+        // Only its first byte is an Escape, so no end begins within another.
+        self.end = match PASTE_END.get(self.end) {
+            Some(next) if *next == byte => self.end.saturating_add(1),
+            _ => usize::from(PASTE_END.first() == Some(&byte)),
+        };
+        let ends = self.end == PASTE_END.len();
+        if ends {
+            *self = Self::default();
+        }
+        ends
+    }
+
+    /// Takes a character of a paste. A sequence is dropped, as the terminal's answer to a question is that comes meanwhile: it is
+    /// text of nobody, and no key. A control that begins one otherwise is dropped alone.
+    fn pasted(&mut self, character: char) -> Option<Key> {
+        self.state = match (self.state, character) {
+            (_, ESCAPE) => State::Escape,
+            (State::Escape, '[') => SEQUENCE,
+            (State::Escape, ' '..='~') => State::Ground,
+            (State::Sequence { length: SEQUENCE_LIMIT.., .. }, _) => State::Ground,
+            (State::Sequence { numbers, at, length, private }, ' '..='?') => {
+                State::Sequence { numbers, at, length: length.saturating_add(1), private }
+            }
+            (State::Sequence { .. }, '@'..='~') => State::Ground,
+            _ => {
+                self.state = State::Ground;
+                let after_return = core::mem::replace(&mut self.after_return, character == '\r');
+                return match character {
+                    INTERRUPT => Some(Key::Control('c')),
+                    '\n' if after_return => None,
+                    '\r' | '\n' => Some(Key::Pasted('\n')),
+                    '\t' => Some(Key::Pasted('\t')),
+                    _ if character.is_control() => None,
+                    _ => Some(Key::Pasted(character)),
+                };
+            }
+        };
+        None
     }
 
     /// Whether what comes is pasted.
@@ -179,27 +238,29 @@ impl KeyDecoder {
     }
 
     fn take(&mut self, character: char) -> Option<Key> {
+        if self.pasting {
+            return self.pasted(character);
+        }
         if character == INTERRUPT {
             self.state = State::Ground;
             self.after_return = false;
-            self.pasting = false;
             return Some(Key::Control('c'));
         }
         if character == ESCAPE {
-            // Whatever has begun ends here, so that the end of a paste is always seen.
+            // Whatever has begun ends here, so that the beginning of a paste is always seen.
             self.state = State::Escape;
             return None;
         }
-        let key = match self.state {
-            State::Ground => return self.ground(character),
+        match self.state {
+            State::Ground => self.ground(character),
             State::Text(length) => {
                 self.text(character, length);
-                return None;
+                None
             }
             // Controls work in the middle of a sequence.
-            _ if character < ' ' => return self.ground(character),
-            State::Escape => return self.escape(character),
-            State::SingleShift if character.is_ascii_digit() => return None,
+            _ if character < ' ' => self.ground(character),
+            State::Escape => self.escape(character),
+            State::SingleShift if character.is_ascii_digit() => None,
             State::SingleShift => {
                 self.state = State::Ground;
                 letter(character, [0, 0])
@@ -211,8 +272,7 @@ impl KeyDecoder {
             State::Sequence { numbers, at, length, private } => self.sequence(character, numbers, at, length, private),
             // It was continued or given up before.
             State::Stalled { .. } => None,
-        };
-        key.filter(|_| !self.pasting)
+        }
     }
 
     fn ground(&mut self, character: char) -> Option<Key> {
@@ -238,15 +298,6 @@ impl KeyDecoder {
 
     fn character(&mut self, character: char) -> Option<Key> {
         let after_return = core::mem::replace(&mut self.after_return, character == '\r');
-        if self.pasting {
-            return match character {
-                '\n' if after_return => None,
-                '\r' | '\n' => Some(Key::Pasted('\n')),
-                '\t' => Some(Key::Pasted('\t')),
-                _ if character.is_control() => None,
-                _ => Some(Key::Pasted(character)),
-            };
-        }
         match character {
             '\n' if after_return => None,
             '\r' | '\n' => Some(Key::Enter),
@@ -262,30 +313,23 @@ impl KeyDecoder {
     }
 
     fn escape(&mut self, character: char) -> Option<Key> {
-        self.state = State::Ground;
-        let key = match character {
-            '[' => {
-                self.state = SEQUENCE;
-                return None;
-            }
-            'O' => {
-                self.state = State::SingleShift;
-                return None;
-            }
-            ']' | 'P' | 'X' | '^' | '_' => {
-                self.state = State::Text(0);
-                return None;
-            }
-            // The end of a control string.
-            '\\' => return None,
-            'b' => Key::WordLeft,
-            'f' => Key::WordRight,
-            'd' => Key::KillWordRight,
-            '\u{7f}' => Key::KillWordLeft,
-            // Escape and then a key: the key counts as itself.
-            _ => return self.ground(character),
+        self.state = match character {
+            '[' => SEQUENCE,
+            'O' => State::SingleShift,
+            ']' | 'P' | 'X' | '^' | '_' => State::Text(0),
+            _ => State::Ground,
         };
-        Some(key).filter(|_| !self.pasting)
+        match character {
+            'b' => Some(Key::WordLeft),
+            'f' => Some(Key::WordRight),
+            'd' => Some(Key::KillWordRight),
+            '\u{7f}' => Some(Key::KillWordLeft),
+            // The end of a control string.
+            '\\' => None,
+            // Escape and then a key: the key counts as itself.
+            _ if self.state == State::Ground => self.ground(character),
+            _ => None,
+        }
     }
 
     fn sequence(
@@ -302,7 +346,7 @@ impl KeyDecoder {
                 self.state = State::Bracket;
                 return None;
             }
-            'M' if length == 0 && !self.pasting => {
+            'M' if length == 0 => {
                 self.state = State::Mouse(3);
                 return None;
             }
@@ -337,11 +381,7 @@ impl KeyDecoder {
                 self.after_return = false;
                 None
             }
-            201 => {
-                self.pasting = false;
-                self.after_return = false;
-                Some(Key::PasteEnd)
-            }
+            // Its end is known by its bytes.
             _ => None,
         }
     }
@@ -510,7 +550,7 @@ mod tests {
 
     #[test]
     fn a_pause_does_not_lose_a_bracket_of_a_paste() {
-        for bytes in [&b"\x1b[200~y\rz\x1b[201~\r"[..], b"\x9b200~y\rz\x9b201~\r", b"\x1b[201~\r", b"x\x1b[200~"] {
+        for bytes in [&b"\x1b[200~y\rz\x1b[201~\r"[..], b"\x9b200~y\rz\x1b[201~\r", b"\x1b[201~\r", b"x\x1b[200~"] {
             for at in 0..=bytes.len() {
                 assert_eq!(with_pause(bytes, at), keys(bytes), "{bytes:?} {at}");
             }
@@ -553,7 +593,7 @@ mod tests {
     #[test]
     fn interrupt_works_in_the_middle_of_anything() {
         let long = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
-        let starts = [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", b"\x1b[200~abc", &long];
+        let starts = [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", &long];
         for start in starts.into_iter().chain([&b"\x1b[M"[..], b"\x1b[M a", b"\x1b]52;", b"\x1bP", b"\x98", b"\x1b[["])
         {
             let mut bytes = start.to_vec();
@@ -579,11 +619,52 @@ mod tests {
         );
     }
 
+    /// Every other spelling of the end of a paste is text of it, or dropped.
+    #[test]
+    fn nothing_else_ends_a_paste() {
+        for spelling in [
+            &b"\xc2\x9b201~"[..],
+            b"\x9b201~",
+            b"\xff\x9b201~",
+            b"\x80\x9b201~",
+            b"\x1b\x9b201~",
+            b"\x1b[0201~",
+            b"\x1b[201;1~",
+            b"\x1b[;201~",
+            b"\x1b[201$~",
+            b"\x1b[2\x0001~",
+            b"\x1b[\x1b[20\x1b1~",
+            b"\x1b[201\x03~",
+        ] {
+            let mut decoder = KeyDecoder::default();
+            let paste = [b"\x1b[200~", spelling, b"y\r"].concat();
+            let decoded: Vec<Key> = paste.iter().flat_map(|&byte| decoder.push(byte)).collect();
+            assert!(decoder.is_pasting(), "{spelling:?}");
+            assert!(decoded.iter().all(|key| matches!(key, Key::Pasted(_) | Key::Control('c'))), "{decoded:?}");
+            assert_eq!(decoder.pause().count(), 0);
+            assert!(decoder.is_pasting(), "{spelling:?}");
+            // Nor does it count as an end outside of a paste.
+            assert!(!keys(spelling).contains(&Key::PasteEnd), "{spelling:?}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_does_not_end_a_paste() {
+        let mut decoder = KeyDecoder::default();
+        let decoded: Vec<Key> = b"\x1b[200~a\x03b\r".iter().flat_map(|&byte| decoder.push(byte)).collect();
+        assert_eq!(decoded, [Key::Pasted('a'), Key::Control('c'), Key::Pasted('b'), Key::Pasted('\n')]);
+        assert!(decoder.is_pasting());
+    }
+
     #[test]
     fn escape_then_a_letter_is_not_lost() {
         assert_eq!(keys(b"\x1byes"), [Key::Char('y'), Key::Char('e'), Key::Char('s')]);
         assert_eq!(keys(b"\x1b\xc3\xbc"), [Key::Char('ü')]);
     }
+
+    /// Of them an end can be put together, and what looks like one.
+    const PARTS: &[&[u8]] =
+        &[b"\x1b", b"[", b"\x1b[20", b"1", b"201~", b"~", b"\x9b", b"\xc2\x9b", b"0", b";", b"\x03", b"\r"];
 
     proptest! {
         /// A paste that a pause cuts anywhere is the same paste.
@@ -591,6 +672,29 @@ mod tests {
         fn a_paste_is_one_wherever_the_link_stalls(text in "[ -~\\r\\n\\té日]{0,20}", at: prop::sample::Index) {
             let bytes = format!("\x1b[200~{text}\x1b[201~y\r");
             prop_assert_eq!(with_pause(bytes.as_bytes(), at.index(bytes.len())), keys(bytes.as_bytes()));
+        }
+
+        /// Only these six bytes end a paste, whatever else comes and wherever the link stalls.
+        #[test]
+        fn only_its_end_ends_a_paste(
+            pieces in prop::collection::vec(prop_oneof![
+                any::<u8>().prop_map(|byte| vec![byte]),
+                prop::sample::select(PARTS).prop_map(<[u8]>::to_vec),
+            ], 0..40),
+            stalls: Vec<bool>,
+        ) {
+            let bytes = pieces.concat();
+            prop_assume!(!bytes.windows(PASTE_END.len()).any(|part| part == PASTE_END));
+            let mut decoder = KeyDecoder::default();
+            prop_assert_eq!(b"\x1b[200~".iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
+            for (byte, stalls) in bytes.into_iter().zip(stalls.into_iter().chain(core::iter::repeat(false))) {
+                let decoded: Vec<Key> = decoder.push(byte).collect();
+                prop_assert!(decoder.is_pasting());
+                prop_assert!(decoded.iter().all(|key| matches!(key, Key::Pasted(_) | Key::Control('c'))), "{:?}", decoded);
+                if stalls {
+                    prop_assert_eq!(decoder.pause().count(), 0);
+                }
+            }
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::panic, clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-use capos_terminal::{Console, Echo, Event, Read, Settings, Style, sanitise};
+use capos_terminal::{CONTINUED, Console, Echo, Event, Read, Settings, Style, sanitise, wrap};
 use proptest::prelude::*;
 
 mod emulator;
@@ -213,6 +213,73 @@ fn without_colour_no_style_is_emitted() {
     let output = String::from_utf8_lossy(&console.take_output()).into_owned();
     assert!(output.starts_with("error: bad\r\n"), "{output:?}");
     assert!(!output.contains('m'), "{output:?}");
+}
+
+/// Asks about arguments as they are laid out for the size that the console has told, until they are shown. Returns how often
+/// they were laid out.
+fn ask_about(session: &mut Session, size: &mut (u16, u16)) -> usize {
+    let arguments = format!("  │ {}", "Allow it this once? [y/N] ".repeat(12));
+    for tries in 1..4 {
+        session.console.check_size();
+        session.look();
+        while session.console.next_event().is_some() {}
+        let lines = wrap("", &arguments, size.0.into()) + "\nAllow it this once? [y/N] ";
+        let read = Read { laid_out: Some(*size), ..Read::question(&lines) };
+        match session.read(read) {
+            None => return tries,
+            Some(Event::Resized) => *size = window(session),
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("it is never shown");
+}
+
+/// Columns and rows of the window.
+fn window(session: &Session) -> (u16, u16) {
+    let (rows, columns) = session.terminal.screen().size();
+    (columns.get(), rows.get())
+}
+
+/// Rows of arguments begin behind their margin, also if the window became narrower before the question, or does so while it
+/// is open: then it is asked again, and no key that was meant for it as it was answers it.
+#[test]
+fn a_question_is_laid_out_for_the_window_as_it_is() {
+    let mut session = Session::new(80);
+    session.answers = true;
+    session.console.ask_size();
+    session.look();
+    let mut size = (80, 24);
+    session.resize(40, 24);
+    let margins = |session: &Session| {
+        let lines = session.lines();
+        let (last, above) = lines.split_last().expect("a prompt");
+        assert_eq!(last, "Allow it this once? [y/N]");
+        let from = above.iter().rposition(|row| row.starts_with("  │ ")).expect("arguments");
+        assert!(above[from..].iter().skip(1).all(|row| row.starts_with(CONTINUED)), "{lines:#?}");
+    };
+    assert_eq!(ask_about(&mut session, &mut size), 2);
+    assert_eq!(size, (40, 24));
+    margins(&session);
+    // Two keys at once, before the terminal has told anything.
+    session.wrap(30);
+    session.console.pause();
+    session.console.input(b"y\r");
+    session.look();
+    assert_eq!(session.console.next_event(), Some(Event::Size { columns: 30, rows: 24 }));
+    assert_eq!(session.console.next_event(), Some(Event::Resized));
+    assert_eq!(session.console.next_event(), None);
+    ask_about(&mut session, &mut size);
+    assert_eq!(size, (30, 24));
+    margins(&session);
+    // Without a change, or an answer of the terminal, they count.
+    session.console.pause();
+    assert_eq!(session.type_(b"y\r"), Some(Event::Line("y".into())));
+    ask_about(&mut session, &mut size);
+    session.console.pause();
+    session.answers = false;
+    assert_eq!(session.type_(b"y\r"), None);
+    session.console.late();
+    assert_eq!(session.console.next_event(), Some(Event::Line("y".into())));
 }
 
 proptest! {

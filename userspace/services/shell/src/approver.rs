@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
 use capos_plural::count;
-use capos_schema::authority::Reply;
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, wrap};
@@ -60,48 +59,74 @@ fn pages(arguments: &str, columns: usize, rows: usize) -> Vec<String> {
     lines.chunks(rows.max(1)).map(|page| page.iter().map(|line| format!("{line}\n")).collect()).collect()
 }
 
-/// Why a person has not seen all that they would decide about.
-fn unseen(end: Result<(String, LineEnd), CallError>) -> Option<Reply> {
-    match end {
-        Ok((line, LineEnd::Entered)) if line.is_empty() => None,
-        Ok((_, LineEnd::Interrupted)) => Some(Reply::Interrupted),
-        Ok(_) => Some(Reply::Declined),
-        Err(_) => Some(Reply::Lost),
-    }
+/// How a question ended.
+type Asked = Result<(String, LineEnd), CallError>;
+
+/// What a person is asked in the end.
+enum Last<'a> {
+    /// Yes or no.
+    Question(&'a str),
+    Secret(&'a str),
 }
 
 impl Runner {
+    /// Asks about a call, as [`tell`](Self::tell) does. If the window gets another size meanwhile, the terminal cancels what was laid
+    /// out for the old one, and it is asked again from its beginning.
+    async fn ask_about(&self, ask: &Ask<'_>, what: &str, style: Style, last: &Last<'_>) -> Asked {
+        let held = self.screen.hold_for_question().await;
+        loop {
+            let size = self.screen.size().await;
+            let asked = self.tell(&held, ask, (what, style), size, last).await;
+            let cancelled = matches!(asked, Ok((_, LineEnd::Cancelled)));
+            if !cancelled || self.screen.size().await == size {
+                return asked;
+            }
+        }
+    }
+
     /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
-    /// screen come page by page, so that none scrolls away unseen. Gives what stands before the question, which is to be shown
-    /// with it.
-    ///
-    /// # Errors
-    /// What the person replied who did not look at all of it.
-    async fn tell(&self, held: &Held<'_>, ask: &Ask<'_>, what: &str, style: Style) -> Result<Page, Reply> {
+    /// screen come page by page, so that none scrolls away unseen. The question stands below the last page; to a person who has
+    /// not looked at all of them it is not put.
+    async fn tell(
+        &self,
+        held: &Held<'_>,
+        ask: &Ask<'_>,
+        (what, style): (&str, Style),
+        (columns, rows): (usize, usize),
+        last: &Last<'_>,
+    ) -> Asked {
         let tool = &ask.tool.descriptor;
         let mut page = Page::default();
         page.add(Style::Question, format!("The model wants to run {} ", tool.name));
         page.add(Style::Plain, format!("({}; {what})\n", tool.category));
-        let (columns, rows) = self.screen.size().await;
         page.line(Style::Dim, &tool.description.replace('\n', " "), columns);
         let behind = self.behind(ask, style, columns).await;
         let around = page.rows().saturating_add(behind.rows()).saturating_add(ASKING).max(AROUND);
         let pages = pages(ask.arguments, columns, rows.saturating_sub(around).min(ROWS));
-        let last = pages.len();
+        let count = pages.len();
         for (number, text) in (1_usize..).zip(pages) {
             page.add(Style::Bold, text);
-            if number == last {
+            if number == count {
                 break;
             }
-            let question = format!("page {number} of {last} of its arguments; Enter shows the next, n refuses: ");
-            if let Some(reply) = unseen(held.ask(&page.spans(), &question).await) {
-                return Err(reply);
+            let question = format!("page {number} of {count} of its arguments; Enter shows the next, n refuses: ");
+            match held.ask(&page.spans(), &question).await? {
+                (line, LineEnd::Entered) if line.is_empty() => {}
+                // Whatever was entered, it is no answer to the question.
+                (_, LineEnd::Entered) => return Ok((String::new(), LineEnd::EndOfInput)),
+                ended => return Ok(ended),
             }
             page = Page::default();
         }
         page.0.extend(behind.0);
-        self.told_of.set(ask.untrusted);
-        Ok(page)
+        let asked = match last {
+            Last::Question(question) => held.ask(&page.spans(), question).await,
+            Last::Secret(question) => held.secret(&page.spans(), question).await,
+        };
+        if !matches!(asked, Ok((_, LineEnd::Cancelled))) {
+            self.told_of.set(ask.untrusted);
+        }
+        asked
     }
 
     /// What stands between the arguments and the question.
@@ -149,14 +174,8 @@ fn labelled(classes: &[String]) -> Option<String> {
 
 impl Approver for Runner {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        let held = self.screen.hold_for_question().await;
-        let page = match self.tell(&held, ask, "asks for your consent", Style::Plain).await {
-            Ok(page) => page,
-            Err(Reply::Interrupted) => return Answer::Interrupted,
-            Err(Reply::Lost) => return Answer::Lost,
-            Err(_) => return Answer::No,
-        };
-        answer(held.ask(&page.spans(), "Allow it this once? [y/N] ").await)
+        let last = Last::Question("Allow it this once? [y/N] ");
+        answer(self.ask_about(ask, "asks for your consent", Style::Plain, &last).await)
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
@@ -166,14 +185,8 @@ impl Approver for Runner {
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        let held = self.screen.hold_for_question().await;
-        match self.tell(&held, ask, "needs your passphrase", Style::Warning).await {
-            Ok(page) => held.show(&page.spans()).await,
-            Err(Reply::Interrupted) => return Secret::Interrupted,
-            Err(Reply::Lost) => return Secret::Lost,
-            Err(_) => return Secret::Declined,
-        }
-        match held.secret("Passphrase to allow it this once (Enter: no): ").await {
+        let last = Last::Secret("Passphrase to allow it this once (Enter: no): ");
+        match self.ask_about(ask, "needs your passphrase", Style::Warning, &last).await {
             Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
             Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
             Ok(_) => Secret::Declined,

@@ -120,7 +120,7 @@ impl Login {
             };
             let passphrase = if profile == Profile::Operator && profile != initial {
                 // The screen is held for the question alone, and not for what is told behind it.
-                let answer = self.screen.hold_for_question().await.secret("passphrase: ").await;
+                let answer = self.screen.hold_for_question().await.secret(&[], "passphrase: ").await;
                 match answer {
                     Ok((passphrase, LineEnd::Entered)) if !passphrase.is_empty() => passphrase,
                     // Nothing was tried, and nothing is counted.

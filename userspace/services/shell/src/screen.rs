@@ -238,13 +238,14 @@ impl Held<'_> {
         open.end(asked).map(|asked| (asked.answer, asked.end))
     }
 
-    /// Asks for a secret.
+    /// Asks for a secret, with these lines before it.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub async fn secret(&self, question: &str) -> Result<(String, LineEnd), CallError> {
+    pub async fn secret(&self, before: &[(Style, &str)], question: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
-        let question = &[span(Style::Question, question)];
+        let asked = before.iter().copied().chain([(Style::Question, question)]);
+        let question: &[Span] = &asked.map(|(style, text)| span(style, text)).collect::<Vec<_>>();
         let mut open = Open::question(self.screen);
         let answer = self.screen.link.once(|terminal| async move { terminal.read_secret(question).await }).await;
         open.end(answer).map(|answer| (answer.line, answer.end))

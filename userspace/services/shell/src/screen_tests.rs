@@ -228,7 +228,7 @@ proptest! {
                     if page % 2 == 0 {
                         let _ = held.ask(&[(Style::Bold, "more\n")], "? ").await;
                     } else {
-                        let _ = held.secret("? ").await;
+                        let _ = held.secret(&[], "? ").await;
                     }
                 }
                 held.show(&[(Style::Bold, "ends\n")]).await;
@@ -257,7 +257,7 @@ fn what_is_typed_while_others_speak_is_no_line() {
         }
         screen.others_speak();
         screen.read("> ", Vec::new()).await;
-        let _ = screen.hold_for_question().await.secret("passphrase: ").await;
+        let _ = screen.hold_for_question().await.secret(&[], "passphrase: ").await;
         screen.read("> ", Vec::new()).await;
     });
     let prompts: Vec<&str> = told.iter().filter(|text| *text != "answered").map(String::as_str).collect();
@@ -270,7 +270,7 @@ fn a_question_that_expired_is_acknowledged_before_anything_is_read() {
     let answers = [(50 * MS, "open sesame"), (5 * MS, "sesame"), (MS, "y"), (MS, "")];
     for kind in ["ask", "line"] {
         let told = at_screen(&answers, async |screen, _, clock| {
-            let asking = async { screen.hold_for_question().await.secret("passphrase: ").await };
+            let asking = async { screen.hold_for_question().await.secret(&[], "passphrase: ").await };
             assert!(matches!(race(asking, clock.sleep(MS)).await, Either::Right(())));
             screen.line(Style::Plain, "late").await;
             if kind == "ask" {

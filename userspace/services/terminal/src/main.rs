@@ -8,6 +8,8 @@ extern crate alloc;
 
 mod event;
 mod screen;
+#[cfg(test)]
+mod screen_tests;
 mod session;
 mod uart;
 

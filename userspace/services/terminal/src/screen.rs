@@ -18,11 +18,8 @@ const HIGH_WATER: usize = 8 * 1024;
 const PAUSE: u64 = 300_000_000;
 /// How long a terminal may take to tell its size before what was typed is drawn without that.
 const ANSWER: u64 = 100_000_000;
-/// How often a port is asked whether its last byte has left.
+/// How often a port is asked whether its last byte has left. A full FIFO takes 1.4 ms.
 const BYTE: u64 = 1_000_000;
-/// How often it says no before the line counts as stopped. A full FIFO takes 1.4 ms; an emulated port says no for longer while
-/// its host is busy, though the bytes are on the screen. No person reads a question and answers it in less.
-const STOPPED: u32 = 150;
 /// Bytes that end the style of a question, behind its last letter.
 const STYLE_END: u64 = 4;
 
@@ -34,7 +31,7 @@ pub enum Answer {
     Interrupted,
     /// Ctrl-D on an empty line.
     End,
-    /// Another read took its place.
+    /// Another read took its place, or the screen has another size than it was laid out for.
     Superseded,
 }
 
@@ -61,7 +58,7 @@ pub struct Screen {
     typed: Happenings,
     /// What was typed waits for the terminal to tell its size.
     held: Happenings,
-    /// Input counts again.
+    /// Input counts again, or the terminal has told its size, or will not.
     settled: Happenings,
     /// A read ended.
     answered: Happenings,
@@ -120,7 +117,7 @@ impl Screen {
         if console.is_held() && !held {
             self.held.happen();
         }
-        if unsettled && !console.is_unsettled() {
+        if (unsettled && !console.is_unsettled()) || (held && !console.is_held()) {
             self.settled.happen();
         }
         drop(console);
@@ -136,6 +133,7 @@ impl Screen {
         let answer = match event {
             Event::Line(line) => Answer::Line(line),
             Event::End => Answer::End,
+            Event::Resized => Answer::Superseded,
             Event::Interrupt if self.reader.get() != 0 => Answer::Interrupted,
             Event::Interrupt => {
                 self.interrupts.happen();
@@ -186,20 +184,38 @@ impl Screen {
         }
     }
 
-    /// Waits until input counts, which after a restart it does not at once.
-    async fn settled(&self) {
+    /// Waits until that does not hold of the console any more.
+    async fn settled(&self, waits: impl Fn(&Console) -> bool) {
         loop {
             let known = self.settled.count();
-            if !self.console.borrow().is_unsettled() {
+            if !waits(&self.console.borrow()) {
                 return;
             }
             self.settled.after(known).await;
         }
     }
 
+    /// Waits until the terminal has told its size, where it does that. It is asked when all that was shown is out: it answers
+    /// in its turn.
+    async fn measured(&self) {
+        loop {
+            let known = self.moved.count();
+            if self.out.borrow().is_empty() && !self.console.borrow().has_output() {
+                break;
+            }
+            self.moved.after(known).await;
+        }
+        self.with(Console::check_size);
+        self.settled(Console::is_held).await;
+    }
+
     /// Shows the prompt of a read. Does not end.
     async fn prompt(&self, read: Read) {
-        self.settled().await;
+        // After a restart input does not count at once.
+        self.settled(Console::is_unsettled).await;
+        if read.laid_out.is_some() {
+            self.measured().await;
+        }
         self.drained().await;
         let question = self.with(|console| console.read(read));
         self.question.set(question.map(|question| (question, self.queued.get().wrapping_sub(STYLE_END))));
@@ -240,26 +256,15 @@ impl Screen {
         self.interrupts.count()
     }
 
-    /// Moves the bytes that have come from the keyboard; says whether there were any. Each call moves them before the next
-    /// one looks, so that after it nothing older is on its way.
-    async fn receive(&self) -> Result<bool, Error> {
+    /// Waits until no other caller moves bytes from the port to the console. Until the guard is dropped none does.
+    pub async fn port(&self) -> Receiving<'_> {
         loop {
             let known = self.received.count();
             if !self.receiving.replace(true) {
-                break;
+                return Receiving { screen: self };
             }
             self.received.after(known).await;
         }
-        let received = self.uart.receive().await;
-        self.receiving.set(false);
-        self.received.happen();
-        let bytes = received?;
-        if bytes.is_empty() {
-            return Ok(false);
-        }
-        self.with(|console| console.input(&bytes));
-        self.typed.happen();
-        Ok(true)
     }
 
     /// Moves bytes from the keyboard, for ever.
@@ -270,7 +275,7 @@ impl Screen {
         loop {
             // What comes meanwhile raises no interrupt while the line is up, so the port is served until it is down.
             loop {
-                if self.receive().await? {
+                if self.port().await.receive().await? {
                     continue;
                 }
                 if self.uart.may_send().await? {
@@ -310,19 +315,15 @@ impl Screen {
             let sent = self.sent.get().wrapping_add(piece.len() as u64);
             let shown = self.question.get().filter(|(_, end)| *end <= sent);
             if let Some((question, _)) = shown {
-                // What was typed by now was typed without having seen the question. It may have ended it as well, and
-                // another be read since.
-                self.receive().await?;
-                self.with(|console| console.hear(question));
+                self.show_last(question, &piece).await?;
+                // It may have ended meanwhile, and another be read.
                 if self.question.get() == shown {
                     self.question.set(None);
                 }
+            } else {
+                self.uart.send(&piece).await?;
             }
-            self.uart.send(&piece).await?;
             self.sent.set(sent);
-            if let Some((question, _)) = shown {
-                self.last_bytes(question).await?;
-            }
             if self.console.borrow().has_output() {
                 self.with(|_| ());
             }
@@ -330,24 +331,29 @@ impl Screen {
         }
     }
 
-    /// Waits until the last bytes of a question are out, or it is over. Where the line has stopped, what is typed meanwhile
-    /// does not count.
-    async fn last_bytes(&self, question: Question) -> Result<(), Error> {
-        let mut asked = 0_u32;
-        while !self.uart.is_idle().await? {
+    /// Sends the last bytes of a question. What comes before they are out was typed without having seen it, and is dropped; what
+    /// comes after that counts, however soon.
+    async fn show_last(&self, question: Question, piece: &[u8]) -> Result<(), Error> {
+        let port = self.port().await;
+        port.receive().await?;
+        self.uart.send(piece).await?;
+        // What comes from here on waits in the port until the console knows what it is.
+        let mut idle = self.uart.is_idle().await?;
+        if idle {
+            self.with(|console| console.hear(question));
+            return Ok(());
+        }
+        drop(port);
+        while !idle {
+            self.clock.sleep(BYTE).await;
             if !self.console.borrow().is_asking(question) {
                 return Ok(());
             }
-            asked = asked.saturating_add(1);
-            if asked == STOPPED {
-                self.with(|console| console.deafen(question));
-            }
-            self.clock.sleep(BYTE).await;
+            idle = self.uart.is_idle().await?;
         }
-        if asked >= STOPPED {
-            self.receive().await?;
-            self.with(|console| console.hear(question));
-        }
+        let port = self.port().await;
+        port.receive().await?;
+        self.with(|console| console.hear(question));
         Ok(())
     }
 
@@ -375,6 +381,34 @@ impl Screen {
                 self.held.after(known).await;
             }
         }
+    }
+}
+
+/// The right to move bytes from the port to the console.
+pub struct Receiving<'a> {
+    screen: &'a Screen,
+}
+
+impl Receiving<'_> {
+    /// Moves the bytes that have come from the keyboard; says whether there were any.
+    ///
+    /// # Errors
+    /// The port is gone.
+    pub async fn receive(&self) -> Result<bool, Error> {
+        let bytes = self.screen.uart.receive().await?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        self.screen.with(|console| console.input(&bytes));
+        self.screen.typed.happen();
+        Ok(true)
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        self.screen.receiving.set(false);
+        self.screen.received.happen();
     }
 }
 

@@ -10,8 +10,8 @@ use capos_schema::terminal::{
     TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer,
     TerminalSessionSizeResults,
 };
-use capos_terminal::{Echo, Read, Sanitiser, sanitise};
-use core::cell::RefCell;
+use capos_terminal::{Read, Sanitiser, sanitise};
+use core::cell::{Cell, RefCell};
 
 /// The terminal.
 pub struct TerminalObject {
@@ -24,7 +24,12 @@ pub struct TerminalObject {
 impl TerminalServer for TerminalObject {
     async fn open(&self, _cx: &CallContext, label: String) -> Result<TerminalSessionClient, CallError> {
         capos_rt::log::info!("session `{}` opened", sanitise(label.as_bytes()).as_str());
-        let session = Session { screen: self.screen.clone(), sanitiser: RefCell::default(), style: RefCell::default() };
+        let session = Session {
+            screen: self.screen.clone(),
+            sanitiser: RefCell::default(),
+            style: RefCell::default(),
+            told: Cell::default(),
+        };
         TerminalSessionClient::serve(&self.exporter, Rc::new(session))
     }
 }
@@ -34,6 +39,8 @@ struct Session {
     screen: Rc<Screen>,
     sanitiser: RefCell<Sanitiser>,
     style: RefCell<capos_terminal::Style>,
+    /// Columns and rows that it was told last.
+    told: Cell<Option<(u16, u16)>>,
 }
 
 fn style(style: Style) -> capos_terminal::Style {
@@ -88,6 +95,18 @@ impl Session {
     }
 }
 
+impl Session {
+    /// A question with lines above it, which its asker has laid out for the size that it was told.
+    fn laid_out(&self, above: &[Span], question: &[Span], read: Read) -> Read {
+        if above.is_empty() {
+            return read;
+        }
+        let above = above.iter().map(|span| (style(span.style), sanitise(span.text.as_bytes())));
+        let prompt = above.chain([(capos_terminal::Style::Question, sanitise(joined(question).as_bytes()))]).collect();
+        Read { prompt, laid_out: self.told.get(), ..read }
+    }
+}
+
 impl TerminalSessionServer for Session {
     async fn write(&self, _cx: &CallContext, spans: Vec<Span>) -> Result<(), CallError> {
         self.show(&spans).await;
@@ -112,8 +131,10 @@ impl TerminalSessionServer for Session {
         _cx: &CallContext,
         prompt: Vec<Span>,
     ) -> Result<TerminalSessionReadSecretResults, CallError> {
-        let read = Read { echo: Echo::Off, ..Read::secret(&joined(&prompt)) };
-        let (line, end) = self.read(read).await;
+        let (question, above) =
+            prompt.split_last_chunk::<1>().map_or((&[][..], &[][..]), |(above, last)| (&last[..], above));
+        let read = Read::secret(&joined(question));
+        let (line, end) = self.read(self.laid_out(above, question, read)).await;
         Ok(TerminalSessionReadSecretResults { line, end })
     }
 
@@ -123,8 +144,8 @@ impl TerminalSessionServer for Session {
         question: Vec<Span>,
         details: Vec<Span>,
     ) -> Result<TerminalSessionAskResults, CallError> {
-        self.show(&details).await;
-        let (line, end) = self.read(Read::question(&joined(&question))).await;
+        let read = Read::question(&joined(&question));
+        let (line, end) = self.read(self.laid_out(&details, &question, read)).await;
         Ok(TerminalSessionAskResults { answer: line, end })
     }
 
@@ -144,6 +165,7 @@ impl TerminalSessionServer for Session {
 
     async fn size(&self, _cx: &CallContext) -> Result<TerminalSessionSizeResults, CallError> {
         let (columns, rows) = self.screen.size();
+        self.told.set(Some((columns, rows)));
         Ok(TerminalSessionSizeResults { columns, rows })
     }
 

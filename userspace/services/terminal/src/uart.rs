@@ -78,6 +78,12 @@ impl Uart {
         Ok(uart)
     }
 
+    /// A port that is set up.
+    #[cfg(test)]
+    pub fn on(ports: IoPortsClient, interrupt: InterruptClient, notification: NotificationClient) -> Self {
+        Self { ports, interrupt, notification, first: 0, was_used: false }
+    }
+
     fn port(&self, register: u16) -> u16 {
         self.first.saturating_add(register)
     }

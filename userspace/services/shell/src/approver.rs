@@ -93,7 +93,7 @@ impl Runner {
             if number == last {
                 break;
             }
-            let question = format!("page {number} of {last} of its arguments; Enter shows the next, n refuses: ");
+            let question = format!("Arguments, page {number} of {last}. Enter: next page, n: reject: ");
             if let Some(reply) = unseen(held.ask(&page.spans(), &question).await) {
                 return Err(reply);
             }
@@ -109,7 +109,7 @@ impl Runner {
         let mut page = Page::default();
         let length = count(ask.arguments.chars().count(), "character");
         let tool = &ask.tool.descriptor.name;
-        page.line(Style::Plain, &format!("That is all of the arguments of {tool}: {length}."), columns);
+        page.line(Style::Plain, &format!("These are all arguments of {tool}: {length}."), columns);
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
         }
@@ -131,8 +131,8 @@ impl Runner {
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
-        0 => Some("It has read what others may have written (files, logs, output of programs)."),
-        _ => Some("Since you were last asked it has read more that others may have written."),
+        0 => Some("The model has read files, logs or output that others may have written."),
+        _ => Some("Since the last question it has read more that others may have written."),
     }
 }
 
@@ -142,8 +142,10 @@ fn labelled(classes: &[String]) -> Option<String> {
     let others = classes.len().saturating_sub(CLASSES);
     match (classes.is_empty(), others) {
         (true, _) => None,
-        (false, 0) => Some(format!("It has seen data labelled {named}.")),
-        (false, _) => Some(format!("It has seen data labelled {named} and {others} more (/inspect conversation).")),
+        (false, 0) => Some(format!("The model has read data labelled {named}.")),
+        (false, _) => {
+            Some(format!("The model has read data labelled {named} and {others} more (/inspect conversation)."))
+        }
     }
 }
 
@@ -156,12 +158,13 @@ impl Approver for Runner {
             Err(Reply::Lost) => return Answer::Lost,
             Err(_) => return Answer::No,
         };
-        answer(held.ask(&page.spans(), "Allow it this once? [y/N] ").await)
+        answer(held.ask(&page.spans(), "Allow this call once? [y/N] ").await)
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
         let held = self.screen.hold_for_question().await;
-        let question = format!("{} made; go on for {more} more? [y/N] ", count(calls, "model call"));
+        let question =
+            format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));
         answer(held.ask(&[], &question).await)
     }
 
@@ -173,7 +176,7 @@ impl Approver for Runner {
             Err(Reply::Lost) => return Secret::Lost,
             Err(_) => return Secret::Declined,
         }
-        match held.secret("Passphrase to allow it this once (Enter: no): ").await {
+        match held.secret("Passphrase to allow this call once (Enter: reject): ").await {
             Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
             Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
             Ok(_) => Secret::Declined,
@@ -255,17 +258,17 @@ mod tests {
     fn a_question_names_a_few_classes_of_a_label() {
         let classes = ["pii.a", "pii.b", "pii.c", "pii.d", "pii.e"].map(String::from);
         assert_eq!(labelled(&[]), None);
-        assert_eq!(labelled(&classes[..1]).unwrap(), "It has seen data labelled pii.a.");
+        assert_eq!(labelled(&classes[..1]).unwrap(), "The model has read data labelled pii.a.");
         assert_eq!(
             labelled(&classes).unwrap(),
-            "It has seen data labelled pii.a, pii.b, pii.c and 2 more (/inspect conversation)."
+            "The model has read data labelled pii.a, pii.b, pii.c and 2 more (/inspect conversation)."
         );
     }
 
     #[test]
     fn what_others_wrote_is_told_of_once() {
         assert_eq!(foreign(0, 0), None);
-        assert!(foreign(0, 1).is_some_and(|note| note.contains("It has read what")));
+        assert!(foreign(0, 1).is_some_and(|note| note.contains("The model has read files")));
         assert_eq!(foreign(1, 1), None);
         assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.

@@ -348,7 +348,7 @@ mod tests {
             let second = request(&two, 192 << 10).unwrap();
             assert!(request(&three, 56 << 10).is_ok());
             let refused = why(request(&three, 1 << 20));
-            assert!(refused.contains("other sessions leave no memory for a request of 1048576 bytes"), "{refused}");
+            assert!(refused.contains("other sessions leave no memory for 1048576 bytes"), "{refused}");
             drop((second, all));
             assert!(request(&three, 1 << 20).is_ok(), "nothing is under way any more");
         }

@@ -193,7 +193,7 @@ impl<W: World> Agent<W> {
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
         if let Err(why) = self.look_at_budget().await {
-            return TurnEnd::Refused(format!("the broker cannot be asked what is left of the session's budget: {why}"));
+            return TurnEnd::Refused(format!("the broker did not report the remaining budget of the session: {why}"));
         }
         if let Some(end) = self.over() {
             return end;
@@ -239,7 +239,9 @@ impl<W: World> Agent<W> {
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
             if let Err(why) = self.look_at_budget().await {
-                return TurnEnd::Refused(format!("the broker does not say what is left after this answer: {why}"));
+                return TurnEnd::Refused(format!(
+                    "the broker did not report the remaining budget after this answer: {why}"
+                ));
             }
             // The answer is whole and in the conversation before any of its calls is looked at.
             let proposals = proposals(&self.conversation, &response, turn, &self.bounds);

@@ -118,7 +118,7 @@ impl Backlog {
     /// The log takes no records; what was not written waits on.
     pub async fn write(&self, audit: &impl Audit, session: &str, principal: &str) -> Result<(), AuditError> {
         if self.unsettled.get() > 0 {
-            let why = "it has not answered yet about an earlier record".to_string();
+            let why = "it has not acknowledged an earlier record yet".to_string();
             return Err(AuditError::Unavailable(why));
         }
         let _turn = self.turn().await;

@@ -348,7 +348,7 @@ impl<W: World> Context<W> {
         event: &ToolEvent,
     ) -> ToolResult {
         if self.cancel.is_set() {
-            let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it was not begun");
+            let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it did not start");
             return self.after(event, result).await;
         }
         let limit = match tool.descriptor.timeout_ms {
@@ -391,7 +391,7 @@ impl<W: World> Context<W> {
                     why
                 } else {
                     self.clone().note_late(tool.clone(), effect, event.clone());
-                    format!("{why}; it cannot be aborted, and what it still does is not waited for")
+                    format!("{why}; it cannot be aborted and may still be running")
                 };
                 self.after(event, answered(&call.id, Outcome::TimedOut, Why::own(why))).await
             }
@@ -426,7 +426,7 @@ impl<W: World> Context<W> {
             };
             event.outcome = Outcome::Cancelled;
             event.error = format!(
-                "cancelled by the person; it could not be aborted and ended later: {}; its result was not fed back",
+                "cancelled by the person; it could not be aborted and ended later: {}; its result was not sent to the model",
                 how.name()
             );
             self.write(&event).await;
@@ -545,7 +545,7 @@ pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
         |_| ToolDescriptor { name: call.name.clone(), handle: call.handle.clone(), ..ToolDescriptor::default() },
         |tool| tool.descriptor.clone(),
     );
-    let why = "cancelled by the person before it was looked at";
+    let why = "cancelled by the person before it was checked";
     let refusal = refusal(descriptor, call.clone(), None, why, Outcome::Cancelled, why);
     Refusal { whole: proposal.whole, ..refusal }
 }
@@ -553,7 +553,7 @@ pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
 /// What is wrong with a call before anybody looks at its tool.
 pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, Why)> {
     if doubled {
-        let why = format!("another call of this response has the id {}; ids are unique", quote(&draft.id));
+        let why = format!("another call of this response has the id {}; ids must be unique", quote(&draft.id));
         return Some((Outcome::UnknownTool, why.into()));
     }
     if draft.is_cut() {

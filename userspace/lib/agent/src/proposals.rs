@@ -61,8 +61,7 @@ pub fn proposals(conversation: &Conversation, response: &Response, turn: u32, bo
         let wanted = if draft.id.is_empty() { format!("call-{turn}-{number}") } else { draft.id.clone() };
         let flaw = if number == response.calls.len() && response.surplus > 0 {
             let most = bounds.calls.saturating_sub(1);
-            let why =
-                format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
+            let why = format!("this answer proposes more than {most} calls; this one and those after it are not run");
             Some((Outcome::RefusedByPolicy, Why::own(why)))
         } else if number == response.calls.len() && is_cut_off(response) {
             let why = "the answer was cut off before the call's arguments; ask for less at once".into();

@@ -69,7 +69,7 @@ impl<W: World> Context<W> {
     /// The answer to a call that is not examined, because too many before it were refused.
     pub fn skip(&self, call: &ToolCall, refused: usize) -> ToolResult {
         self.unexamined.add(call);
-        let why = format!("not looked at: {refused} calls of this answer were refused before it");
+        let why = format!("not checked: {refused} calls of this answer were rejected before it");
         answered(&call.id, Outcome::RefusedByPolicy, Why::own(why))
     }
 
@@ -85,7 +85,7 @@ impl<W: World> Context<W> {
             self.backlog.add_general(event);
         }
         let calls = count(self.unexamined.count(), "further call");
-        let text = format!("{calls} of this answer not looked at: too many before were refused");
+        let text = format!("{calls} of this answer not checked: too many earlier calls were rejected");
         self.world.show(Show::Notice(&text)).await;
     }
 
@@ -134,7 +134,8 @@ impl<W: World> Context<W> {
                 Ok(sequence) => {
                     (event.phase, event.before) = (Phase::After, sequence);
                     close(&mut event, &result);
-                    event.error = format!("it was not begun: the record that it begins came too late ({NO_ANSWER})");
+                    event.error =
+                        format!("it did not start: the record of its start was not acknowledged in time ({NO_ANSWER})");
                     false
                 }
                 Err(why) => {

@@ -33,7 +33,7 @@ pub fn clock(nanoseconds: u64) -> String {
 /// The permitted forms, if the text is none of these.
 pub fn since(text: &str, now: u64) -> Result<u64, String> {
     let wrong =
-        || format!("{text:?} is no time: say a date (2026-11-21, 2026-11-21T09:05, UTC) or how long ago (2h, 7d)");
+        || format!("{text:?} is not a time; write a date in UTC (2026-11-21, 2026-11-21T09:05) or an age (2h, 7d)");
     if text.trim_start().starts_with('-') {
         return Err(wrong());
     }
@@ -102,7 +102,7 @@ mod tests {
             "\u{1b}[2J",
         ] {
             let why = since(text, NOW).unwrap_err();
-            assert!(why.contains("is no time: say a date"), "{why}");
+            assert!(why.contains("is not a time; write a date"), "{why}");
             assert!(!why.contains('\u{1b}'), "{why}");
         }
     }

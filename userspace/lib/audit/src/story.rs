@@ -49,7 +49,7 @@ impl Deed {
     pub fn heading(&self) -> String {
         let day = date(self.time);
         if self.model.is_empty() {
-            return alloc::format!("{day} UTC, by yourself, without a model");
+            return alloc::format!("{day} UTC, by you, without a model");
         }
         let model = &self.model;
         let tools = count(self.advertised.len(), "tool");
@@ -101,7 +101,7 @@ impl fmt::Display for Tally {
             (self.read, "only read"),
             (self.changed, "changed something"),
             (self.programs, "ran a program"),
-            (self.failed, "failed or broke off"),
+            (self.failed, "failed or were interrupted"),
             (self.refused, "did not run"),
         ];
         let all = kinds.iter().fold(0_usize, |all, (number, _)| all.saturating_add(*number));
@@ -141,7 +141,7 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
                 category: descriptor("category"),
                 arguments: match (text("arguments").unwrap_or_default(), number("argumentsBytes")) {
                     (whole, None) => whole,
-                    (beginning, Some(bytes)) => alloc::format!("{beginning}… ({} in all)", count(bytes, "byte")),
+                    (beginning, Some(bytes)) => alloc::format!("{beginning}… ({} in total)", count(bytes, "byte")),
                 },
                 model: text("modelId").unwrap_or_default(),
                 decision: text("decision"),
@@ -170,19 +170,19 @@ impl fmt::Display for Deed {
         let clock = clock(self.time);
         write!(formatter, "#{} {clock} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
         match self.decision.as_deref() {
-            None => formatter.write_str("not decided on")?,
+            None => formatter.write_str("no decision")?,
             Some("auto") => formatter.write_str("allowed without asking")?,
             Some("consented") => formatter.write_str("you agreed")?,
             // The reason below says how the question ended: an answer, Ctrl-C or its time.
             Some("denied") => formatter.write_str("you did not agree")?,
-            Some("stepUpSucceeded") => formatter.write_str("you authenticated for it")?,
-            Some("stepUpFailed") => formatter.write_str("you did not authenticate for it")?,
+            Some("stepUpSucceeded") => formatter.write_str("you gave the passphrase")?,
+            Some("stepUpFailed") => formatter.write_str("without your passphrase")?,
             Some("forbidden") => formatter.write_str("forbidden")?,
             Some(other) => formatter.write_str(other)?,
         }
         formatter.write_str("; ")?;
         match (self.ran, self.outcome.as_deref()) {
-            (true, None) => formatter.write_str("it began, and no end is recorded")?,
+            (true, None) => formatter.write_str("it began; no end is recorded")?,
             (true, Some("ok")) => formatter.write_str("done")?,
             (true, Some(outcome)) => write!(formatter, "it ran and ended as {outcome}")?,
             (false, outcome) => write!(formatter, "not run ({})", outcome.unwrap_or("no outcome"))?,

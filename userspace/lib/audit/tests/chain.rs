@@ -344,9 +344,9 @@ fn the_story_is_told_in_words() {
             format!("#3 00:00:00 turn 1: write_file {arguments}: allowed without asking; done"),
             format!("#4 00:00:00 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
             format!("#7 00:00:00 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
-            format!("#8 00:00:00 turn 4: bash {arguments}: not decided on; not run (unknownTool)"),
+            format!("#8 00:00:00 turn 4: bash {arguments}: no decision; not run (unknownTool)"),
             format!(
-                "#9 00:00:00 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"
+                "#9 00:00:00 turn 5: write_file {arguments}: you gave the passphrase; it began; no end is recorded"
             ),
         ]
     );
@@ -357,7 +357,10 @@ fn the_story_is_told_in_words() {
     assert_eq!(deeds.iter().filter(|deed| deed.ran).count(), 3);
     // One wrote, one ran over its time and one has no end on record, two never ran.
     assert_eq!(Tally::of(&deeds), Tally { changed: 1, failed: 2, refused: 2, ..Tally::default() });
-    assert_eq!(Tally::of(&deeds).to_string(), "5 calls: 1 changed something, 2 failed or broke off, 2 did not run");
+    assert_eq!(
+        Tally::of(&deeds).to_string(),
+        "5 calls: 1 changed something, 2 failed or were interrupted, 2 did not run"
+    );
 }
 
 #[test]
@@ -373,7 +376,7 @@ fn a_read_is_no_change_and_a_failure_neither() {
     }
     let lines: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
     let deeds = story(lines.iter().map(String::as_str));
-    assert_eq!(Tally::of(&deeds).to_string(), "2 calls: 1 only read, 1 failed or broke off");
+    assert_eq!(Tally::of(&deeds).to_string(), "2 calls: 1 only read, 1 failed or were interrupted");
     assert_eq!(Tally::of(&deeds[..1]).to_string(), "1 call: 1 only read");
     assert_eq!(Tally::default().to_string(), "0 calls");
     // The actions of a program are not in the log, whoever ran it.
@@ -390,7 +393,7 @@ fn a_step_up_that_failed_says_what_happened() {
         chain.append_tool(1, ToolEvent { error: error.into(), arguments: "{}".into(), ..refused }).unwrap();
         story([chain.records()[0].line().as_str()])[0].to_string()
     };
-    let beginning = "#1 00:00:00 turn 1: delete_file {}: you did not authenticate for it; not run";
+    let beginning = "#1 00:00:00 turn 1: delete_file {}: without your passphrase; not run";
     for (outcome, error, end) in [
         (Outcome::StepUpFailed, "no passphrase was entered", "(stepUpFailed): no passphrase was entered"),
         (Outcome::StepUpFailed, "the passphrase is wrong", "(stepUpFailed): the passphrase is wrong"),
@@ -567,7 +570,7 @@ fn what_never_ran_is_recorded_in_part_and_what_ran_is_recorded_whole() {
     chain.append_tool(1, cut(Phase::Refused, 10, 65_536, 32)).unwrap();
     let line = chain.records()[0].line();
     assert!(line.contains("\"argumentsBytes\":65536,\"argumentsHash\":\"cdcd"), "{line}");
-    assert!(story([line.as_str()])[0].to_string().contains("xxxxxxxxxx… (65536 bytes in all): "));
+    assert!(story([line.as_str()])[0].to_string().contains("xxxxxxxxxx… (65536 bytes in total): "));
     assert_eq!(verify(&lines(&chain), Some(chain.head())).unwrap().refused, 1);
 }
 

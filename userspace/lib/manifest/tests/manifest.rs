@@ -530,7 +530,7 @@ fn a_service_says_what_is_lost_with_it() {
         assert_eq!(service.loses.is_empty(), service.trusted, "{}", service.name);
     }
     let text = describe(&manifest);
-    assert!(text.contains("  loses: the files of the home directory: it begins anew"), "{text}");
+    assert!(text.contains("  loses: the files of the home directory: it restarts"), "{text}");
     let disk = |line: &str| read("m.toml", &SMALL.replacen("provides", &format!("{line}\nprovides"), 1));
     assert_eq!(disk("loses = \"all\"").unwrap().services[0].loses, "all");
     let wrong = |line: &str| disk(line).unwrap_err().to_string();

@@ -27,7 +27,11 @@ pub fn check_backend_policy(policy: &BackendPolicy) -> Result<(), String> {
 pub fn may_open(policy: &BackendPolicy, backend: &str) -> Result<(), String> {
     let (allowed, kind) =
         if is_remote(backend) { (policy.allow_remote, "remote") } else { (policy.allow_local, "local") };
-    if allowed { Ok(()) } else { Err(format!("the backend policy allows no {kind} model, and {backend} is one")) }
+    if allowed {
+        Ok(())
+    } else {
+        Err(format!("the backend policy permits no {kind} models, and {backend} is a {kind} backend"))
+    }
 }
 
 #[cfg(test)]
@@ -45,7 +49,7 @@ mod tests {
             assert_eq!(may_open(&policy, "something new").is_ok(), remote, "{policy:?}: unknown counts as remote");
         }
         let refused = may_open(&BackendPolicy::default(), "remote-openai").unwrap_err();
-        assert!(refused.contains("allows no remote model"), "{refused}");
+        assert!(refused.contains("permits no remote models"), "{refused}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl fmt::Display for Spent {
                 write!(formatter, "this session has used its {}; start a new one to continue", count(*limit, "token"))
             }
             Self::Principal { limit } => {
-                write!(formatter, "your sessions have used their {} together", count(*limit, "token"))
+                write!(formatter, "your sessions together have used their {}", count(*limit, "token"))
             }
             Self::Rate { seconds } => {
                 write!(formatter, "too many requests to models; try again in {}", count(*seconds, "second"))

@@ -50,11 +50,11 @@ impl ServiceEnds {
                  or counted. After a fault it is restarted without asking; to restart it otherwise, turn the machine off \
                  and on"
             )),
-            NOTHING => Ending::Harmless(String::from("Nothing is lost by it.")),
+            NOTHING => Ending::Harmless(String::from("The call loses no data.")),
             "" => Ending::Loses(format!(
-                "What `{name}` keeps in memory is lost by it; the manifest does not say what that is."
+                "The call loses the data that `{name}` keeps in memory; the manifest does not say which."
             )),
-            loses => Ending::Loses(format!("It loses {loses}.")),
+            loses => Ending::Loses(format!("The call loses {loses}.")),
         })
     }
 }

@@ -191,7 +191,9 @@ impl SessionPolicy {
         if entry.category == Category::Outbound
             && let Err(class) = self.egress.check_outbound(&question.labels)
         {
-            return shut(format!("what the model has seen in this turn is labelled {class}, which may not leave"));
+            return shut(format!(
+                "the model has read data labelled {class} in this turn, which must not leave the machine"
+            ));
         }
         if entry.permission.suppressed {
             return shut(format!("{:?} is not offered in this session", question.tool));
@@ -239,7 +241,7 @@ impl SessionPolicy {
     pub fn decide(&mut self, question: &ToolQuestion, mode: PermissionMode, answer: Answer) -> (Decision, String) {
         match (self.gate_at_least(question, mode), answer) {
             (Gate::Open, _) => (Decision::Auto, String::new()),
-            (Gate::Approved, _) => (Decision::Consented, String::from("agreed to before")),
+            (Gate::Approved, _) => (Decision::Consented, String::from("agreed to earlier")),
             (Gate::AskPerson, Answer::Yes(span)) => {
                 self.approvals.add(span, question);
                 (Decision::Consented, String::new())

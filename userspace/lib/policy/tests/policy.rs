@@ -730,9 +730,9 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
     assert_eq!(session.decide(&restart("audit"), Consent, Answer::Yes(Span::Once)).0, Decision::Forbidden);
     assert_eq!(session.gate_at_least(&restart("audit"), StepUp), Gate::Shut { reason });
     for (service, mode, note) in [
-        ("ramfs", StepUp, "It loses the files of the home directory."),
-        ("hello", Consent, "Nothing is lost by it."),
-        ("new", StepUp, "What `new` keeps in memory is lost by it; the manifest does not say what that is."),
+        ("ramfs", StepUp, "The call loses the files of the home directory."),
+        ("hello", Consent, "The call loses no data."),
+        ("new", StepUp, "The call loses the data that `new` keeps in memory; the manifest does not say which."),
         // The server of the call answers that there is none.
         ("nobody", Consent, ""),
     ] {

@@ -93,7 +93,7 @@ impl Blocks {
                 match asked.and_then(|answered| Ok(answered.context("it does not answer")??)) {
                     Ok(directory) => directory.into_cap(),
                     Err(why) => {
-                        log::warning!("a session goes without `{}`: {why}", grant.name);
+                        log::warning!("a session opens without `{}`: {why}", grant.name);
                         continue;
                     }
                 }

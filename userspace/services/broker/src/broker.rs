@@ -99,7 +99,7 @@ impl Broker {
     pub async fn keep(&self) -> Result<(), String> {
         let state = kept::encode(&self.attempts.borrow(), &self.budgets.borrow());
         let stored = self.blocks.keeper.store(&state).await;
-        stored.map_err(|why| format!("what is counted of passphrases, tokens and requests could not be kept: {why}"))
+        stored.map_err(|why| format!("the counts of passphrases, tokens and requests could not be stored: {why}"))
     }
 }
 
@@ -171,12 +171,12 @@ impl AuthorityBrokerServer for BrokerObject {
         let is_known = initial || profile == Profile::Operator;
         if !is_known && principal == broker.config.principal {
             return Err(CallError::invalid_argument(format!(
-                "{principal} is who sits at the console; log in by another name"
+                "{principal} is the principal of the console; log in with another name"
             )));
         }
         if !is_known && !broker.budgets.borrow().has_place_for(&principal) {
             return Err(CallError::overloaded(
-                "as many principals have used models as are kept apart; use the name of one of them",
+                "the broker counts no more principals that use models; log in with a name that has used one",
             ));
         }
         let id = hex::encode(crate::random(&broker.entropy).await?);

@@ -58,9 +58,7 @@ impl Subject<'_> {
         let event = kind.event(self.session, self.principal, fields);
         match writer.general(&event).await {
             Ok(_) => Ok(()),
-            Err(why) => {
-                Err(CallError::failed(format!("the decision could not be recorded, so it does not hold: {why}")))
-            }
+            Err(why) => Err(CallError::failed(format!("the decision could not be recorded and is void: {why}"))),
         }
     }
 }

@@ -65,7 +65,7 @@ async fn start(env: Env) -> Result<(), Error> {
     let blocks = Blocks::of(&env, &profiles)?;
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
     let counted =
-        kept::decode(&state).context("what was kept of passphrases, tokens and requests cannot be understood")?;
+        kept::decode(&state).context("the stored counts of passphrases, tokens and requests are malformed")?;
     let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());

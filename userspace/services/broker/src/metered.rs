@@ -106,7 +106,7 @@ impl Meter {
         self.broker.server.sweep();
         self.broker.models.sweep();
         Held::of(&self.models, MODELS)
-            .ok_or_else(|| CallError::overloaded(format!("this session holds {MODELS} models; let go of one first")))
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {MODELS} models; release one first")))
     }
 
     /// One more answer that the session holds.
@@ -115,7 +115,7 @@ impl Meter {
     /// It holds as many as it may.
     fn hold_answer(&self) -> Result<Held, CallError> {
         Held::of(&self.held, HELD)
-            .ok_or_else(|| CallError::overloaded(format!("this session holds {HELD} answers; let go of some first")))
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {HELD} answers; release some first")))
     }
 
     /// Finds the answers without a holder: they take nothing more then.
@@ -157,7 +157,7 @@ impl Meter {
         let under_way = UnderWay::begin(self)?;
         let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
         if most == 0 {
-            return Err(CallError::overloaded("the answers that are under way may take all tokens that are left"));
+            return Err(CallError::overloaded("the answers in progress have reserved all remaining tokens"));
         }
         if request.max_tokens == 0 || request.max_tokens > most {
             request.max_tokens = most;
@@ -228,7 +228,7 @@ struct UnderWay {
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
         let answer = Held::of(&meter.answers, ANSWERS).ok_or_else(|| {
-            CallError::overloaded(format!("{ANSWERS} answers of this session are under way; end one first"))
+            CallError::overloaded(format!("{ANSWERS} answers of this session are in progress; end one first"))
         })?;
         Ok(Self { meter: meter.clone(), reserved: 0, _answer: answer })
     }
@@ -342,8 +342,8 @@ impl Metered {
         let (broker, info) = (&self.meter.broker, &self.meter.info);
         let opened = model::open(&broker.blocks.catalog, &self.meter.rules, &self.info.id).await.map_err(of_worker);
         let outcome = match &opened {
-            Ok(_) => "opened anew, its worker was gone".to_string(),
-            Err(why) => format!("its worker was gone: {why}"),
+            Ok(_) => "opened again: its worker had ended".to_string(),
+            Err(why) => format!("its worker had ended: {why}"),
         };
         let subject = Subject { session: &info.id, principal: &info.principal };
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &self.info.id), ("outcome", &outcome)];
@@ -386,7 +386,7 @@ fn overdue(bound: Overdue) -> CallError {
 
 /// An error of a worker, as a session hears of it.
 fn of_worker(error: CallError) -> CallError {
-    model::unless_gone(error, "the model's worker is gone")
+    model::unless_gone(error, "the model's worker has ended")
 }
 
 impl LanguageModelServer for Metered {

@@ -53,7 +53,7 @@ fn not_there(wanted: &str, models: &[ModelInfo], rules: &ProfileRules) -> String
     let named: Vec<String> = names.by_ref().take(NAMED).collect();
     let wanted: String = wanted.chars().take(LETTERS).collect();
     match named.as_slice() {
-        [] => "this session may use no model".to_string(),
+        [] => "this session has no permission to use models".to_string(),
         [one] => format!("there is no model {wanted:?}, only {one}"),
         several => {
             let more = if names.next().is_some() { " and others" } else { "" };
@@ -157,7 +157,7 @@ mod tests {
         models.extend((0..NAMED).map(|_| named("more", "local")));
         assert!(not_there("x", &models, &rules).ends_with("\"more\" and others"));
         let none = ProfileRules::standard(Profile::Anonymous);
-        assert_eq!(not_there("x", &models, &none), "this session may use no model");
+        assert_eq!(not_there("x", &models, &none), "this session has no permission to use models");
     }
 
     #[test]

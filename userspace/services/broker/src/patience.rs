@@ -36,12 +36,12 @@ impl fmt::Display for Overdue {
         match self {
             Self::Silent { seconds } => write!(
                 formatter,
-                "the model has read and said nothing for {}, which is the limit (max_silence_seconds)",
+                "the model made no progress for {}, which is the limit (max_silence_seconds)",
                 count(*seconds, "second")
             ),
             Self::Slow { seconds } => write!(
                 formatter,
-                "the model was not done after {}, which is the limit (max_answer_seconds)",
+                "the model did not finish its answer in {}, which is the limit (max_answer_seconds)",
                 count(*seconds, "second")
             ),
             Self::Empty { pieces } => {

@@ -136,7 +136,7 @@ mod tests {
         let share = exporter.share();
         let long = Request::of(asked(900 << 10), 0, &share).unwrap();
         let refused = Request::of(asked(900 << 10), 0, &share).unwrap_err().to_string();
-        assert!(refused.contains("what this session has under way"), "{refused}");
+        assert!(refused.contains("in progress of this session leave no memory"), "{refused}");
         drop(long);
         assert!(Request::of(asked(900 << 10), 0, &share).is_ok());
         let too_long = Request::of(asked(1 << 20), 0, &share).unwrap_err().to_string();

@@ -118,11 +118,11 @@ impl Share {
             // If there were nothing else of this session's.
             _ if all > 0 && left.saturating_add(all).checked_sub(bytes).is_some_and(|rest| fits(bytes, rest)) => {
                 Err(CallError::overloaded(format!(
-                    "there is no room for {what} beside what this session has under way; end some of it first"
+                    "the calls in progress of this session leave no memory for {what}; end some of them first"
                 )))
             }
             _ => Err(CallError::overloaded(format!(
-                "there is no room for {what} beside what other sessions have under way; try again later"
+                "the calls in progress of other sessions leave no memory for {what}; try again later"
             ))),
         }
     }
@@ -344,11 +344,11 @@ mod tests {
             let all: Vec<_> = core::iter::from_fn(|| request(&one, bytes).ok()).collect();
             assert!(!all.is_empty());
             let refused = why(request(&one, bytes));
-            assert!(refused.contains("beside what this session has under way"), "{refused}");
+            assert!(refused.contains("in progress of this session leave no memory"), "{refused}");
             let second = request(&two, 192 << 10).unwrap();
             assert!(request(&three, 56 << 10).is_ok());
             let refused = why(request(&three, 1 << 20));
-            assert!(refused.contains("1048576 bytes beside what other sessions have"), "{refused}");
+            assert!(refused.contains("other sessions leave no memory for 1048576 bytes"), "{refused}");
             drop((second, all));
             assert!(request(&three, 1 << 20).is_ok(), "nothing is under way any more");
         }
@@ -409,7 +409,9 @@ mod tests {
         for call in &mut asked {
             match poll(call) {
                 Poll::Pending => under_way += 1,
-                Poll::Ready(Err(CallError::Exception(refused))) => assert!(refused.to_string().contains("no room")),
+                Poll::Ready(Err(CallError::Exception(refused))) => {
+                    assert!(refused.to_string().contains("no memory for"))
+                }
                 Poll::Ready(other) => panic!("{other:?}"),
             }
         }

@@ -114,7 +114,7 @@ impl Session {
             self.broker.server.sweep();
         }
         Held::of(&self.leases, LEASES)
-            .ok_or_else(|| CallError::overloaded(format!("this session holds {LEASES} leases; let go of one first")))
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {LEASES} leases; release one first")))
     }
 
     /// Records a decision and remembers what the person was asked.
@@ -173,7 +173,7 @@ impl Drop for Session {
         drop(capos_rt::spawn(async move {
             revoke(&broker, &info.id, parts).await;
             let subject = Subject { session: &info.id, principal: &info.principal };
-            let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"nobody held it any more")];
+            let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"its last holder ended")];
             // No caller is left to tell.
             if let Err(why) = subject.record(&broker.blocks.writer, Kind::SessionEnd, &fields).await {
                 log::warning!("session {}: {why}", info.id);
@@ -384,8 +384,10 @@ impl UserSessionServer for Session {
                 match observer.ended(&session).await {
                     Ok(()) => {}
                     // The exporter is there in a scenario only.
-                    Err(error) if error.is_disconnected() => log::debug!("nobody asks when sessions end: {error}"),
-                    Err(error) => log::info!("the end of session {session} was not taken note of: {error}"),
+                    Err(error) if error.is_disconnected() => {
+                        log::debug!("the ends of sessions are not observed: {error}")
+                    }
+                    Err(error) => log::info!("the observer rejected the end of session {session}: {error}"),
                 }
             }));
         }

@@ -109,7 +109,7 @@ impl Runner {
             if number == count {
                 break;
             }
-            let question = format!("page {number} of {count} of its arguments; Enter shows the next, n refuses: ");
+            let question = format!("Arguments, page {number} of {count}. Enter: next page, n: reject: ");
             match held.ask(&page.spans(), &question).await? {
                 (line, LineEnd::Entered) if line.is_empty() => {}
                 // Whatever was entered, it is no answer to the question.
@@ -134,7 +134,7 @@ impl Runner {
         let mut page = Page::default();
         let length = count(ask.arguments.chars().count(), "character");
         let tool = &ask.tool.descriptor.name;
-        page.line(Style::Plain, &format!("That is all of the arguments of {tool}: {length}."), columns);
+        page.line(Style::Plain, &format!("These are all arguments of {tool}: {length}."), columns);
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
         }
@@ -156,8 +156,8 @@ impl Runner {
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
-        0 => Some("It has read what others may have written (files, logs, output of programs)."),
-        _ => Some("Since you were last asked it has read more that others may have written."),
+        0 => Some("The model has read files, logs or output that others may have written."),
+        _ => Some("Since the last question it has read more that others may have written."),
     }
 }
 
@@ -167,25 +167,28 @@ fn labelled(classes: &[String]) -> Option<String> {
     let others = classes.len().saturating_sub(CLASSES);
     match (classes.is_empty(), others) {
         (true, _) => None,
-        (false, 0) => Some(format!("It has seen data labelled {named}.")),
-        (false, _) => Some(format!("It has seen data labelled {named} and {others} more (/inspect conversation).")),
+        (false, 0) => Some(format!("The model has read data labelled {named}.")),
+        (false, _) => {
+            Some(format!("The model has read data labelled {named} and {others} more (/inspect conversation)."))
+        }
     }
 }
 
 impl Approver for Runner {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        let last = Last::Question("Allow it this once? [y/N] ");
+        let last = Last::Question("Allow this call once? [y/N] ");
         answer(self.ask_about(ask, "asks for your consent", Style::Plain, &last).await)
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
         let held = self.screen.hold_for_question().await;
-        let question = format!("{} made; go on for {more} more? [y/N] ", count(calls, "model call"));
+        let question =
+            format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));
         answer(held.ask(&[], &question).await)
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        let last = Last::Secret("Passphrase to allow it this once (Enter: no): ");
+        let last = Last::Secret("Passphrase to allow this call once (Enter: reject): ");
         match self.ask_about(ask, "needs your passphrase", Style::Warning, &last).await {
             Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
             Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
@@ -268,17 +271,17 @@ mod tests {
     fn a_question_names_a_few_classes_of_a_label() {
         let classes = ["pii.a", "pii.b", "pii.c", "pii.d", "pii.e"].map(String::from);
         assert_eq!(labelled(&[]), None);
-        assert_eq!(labelled(&classes[..1]).unwrap(), "It has seen data labelled pii.a.");
+        assert_eq!(labelled(&classes[..1]).unwrap(), "The model has read data labelled pii.a.");
         assert_eq!(
             labelled(&classes).unwrap(),
-            "It has seen data labelled pii.a, pii.b, pii.c and 2 more (/inspect conversation)."
+            "The model has read data labelled pii.a, pii.b, pii.c and 2 more (/inspect conversation)."
         );
     }
 
     #[test]
     fn what_others_wrote_is_told_of_once() {
         assert_eq!(foreign(0, 0), None);
-        assert!(foreign(0, 1).is_some_and(|note| note.contains("It has read what")));
+        assert!(foreign(0, 1).is_some_and(|note| note.contains("The model has read files")));
         assert_eq!(foreign(1, 1), None);
         assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.

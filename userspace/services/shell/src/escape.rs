@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn errors_are_told_without_their_kind() {
         assert_eq!(plain("invalid argument: there is no `x`"), "there is no `x`");
-        assert_eq!(plain("login refused: invalid argument: no"), "login refused: no");
+        assert_eq!(plain("login rejected: invalid argument: no"), "login rejected: no");
         assert_eq!(plain("failed: too few: failed: why"), "too few: why");
         assert_eq!(plain("the service has failed: why"), "the service has failed: why");
         assert_eq!(plain("it is an invalid argument"), "it is an invalid argument");

@@ -58,8 +58,8 @@ impl Gate for Runner {
         }
         Egress::default().check_remote_model(label).map_err(|class| {
             format!(
-                "this conversation holds what is labelled {class}, which may not go to a model with backend {backend}; \
-                 choose a local one with /model"
+                "this conversation contains data labelled {class}, which must not be sent to a model with backend {backend}; \
+                 choose a local model with /model"
             )
         })
     }

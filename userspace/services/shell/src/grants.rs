@@ -83,7 +83,7 @@ impl Grants {
 
 /// That a session lacks what it takes to do something, and where that may be.
 fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
-    let why = format!("this {} session may not {what}: it holds no capability for that", profile.name());
+    let why = format!("this {} session cannot {what}: it holds no capability for that", profile.name());
     match may_take_back(put_away) {
         Some(how) => format!("{why}; {how}"),
         None => why,
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn what_a_session_lacks_is_told_in_plain_words() {
-        let plain = "this guest session may not read the audit log: it holds no capability for that";
+        let plain = "this guest session cannot read the audit log: it holds no capability for that";
         assert_eq!(may_not(Profile::Guest, "read the audit log", &[]), plain);
         let put_away = may_not(Profile::Guest, "read the audit log", &["audit".into()]);
-        assert_eq!(put_away, format!("{plain}; put away: audit, and /cap take NAME takes one back"));
+        assert_eq!(put_away, format!("{plain}; dropped: audit; /cap take NAME restores one"));
     }
 }

@@ -111,7 +111,7 @@ async fn patiently(terminal: &TerminalClient, clock: &Clock) -> TerminalSessionC
             Err(error) if error.is_disconnected() => {}
             Err(error) => {
                 if !core::mem::replace(&mut told, true) {
-                    log::error!("there is no terminal, and the shell waits for one: {error}");
+                    log::error!("there is no terminal; the shell waits for one: {error}");
                 }
                 clock.sleep(PAUSE).await;
             }

@@ -43,7 +43,9 @@ impl Login {
             let (profiles, initial) = match self.broker.profiles().await {
                 Ok(known) => (known.profiles, known.initial),
                 Err(why) => {
-                    self.screen.error(&format!("the authority broker does not answer: {why}")).await;
+                    self.screen
+                        .error(&format!("the authority broker does not answer: {why}; press Enter to try again"))
+                        .await;
                     self.ask(&[Profile::Operator], Profile::Operator).await;
                     continue;
                 }
@@ -54,7 +56,7 @@ impl Login {
             };
             match self.broker.login(wanted.profile, &principal(wanted.profile), &wanted.passphrase).await {
                 Ok(user) => self.session(user).await,
-                Err(why) => self.screen.error(&format!("login refused: {why}")).await,
+                Err(why) => self.screen.error(&format!("login rejected: {why}")).await,
             }
             who = Some(self.ask(&profiles, initial).await);
         }
@@ -115,7 +117,13 @@ impl Login {
                 return Who { profile: initial, passphrase: String::new() };
             }
             let Some(profile) = Profile::from_name(name).filter(|profile| profiles.contains(profile)) else {
-                self.screen.error(&format!("there is no profile {:?}", crate::escape::escape(name))).await;
+                self.screen
+                    .error(&format!(
+                        "there is no profile {:?}; the profiles are {}",
+                        crate::escape::escape(name),
+                        names.join(", ")
+                    ))
+                    .await;
                 continue;
             };
             let passphrase = if profile == Profile::Operator && profile != initial {

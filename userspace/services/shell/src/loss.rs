@@ -44,7 +44,7 @@ impl Loss {
         }
         let bytes = count(status.bytes, "byte");
         Some(match self {
-            Self::Replaced => format!("It replaces what the file holds now: {bytes}."),
+            Self::Replaced => format!("It replaces the current content of the file: {bytes}."),
             Self::Deleted => format!("The file holds {bytes}."),
         })
     }
@@ -77,9 +77,9 @@ pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<Strin
         // There is no such file, or the call itself will say what is wrong.
         Either::Left(Ok(_)) => None,
         Either::Left(Err(why)) => {
-            Some(format!("What is there now could not be looked at: {}.", one_line(&plain(&why.to_string()))))
+            Some(format!("The current content could not be checked: {}.", one_line(&plain(&why.to_string()))))
         }
-        Either::Right(()) => Some("What is there now could not be looked at within 2 s.".to_string()),
+        Either::Right(()) => Some("The current content could not be checked within 2 s.".to_string()),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         }
         let of = |kind, bytes| FileStatus { kind, bytes, ..FileStatus::default() };
         let text = Loss::Replaced.note(&of(EntryKind::File, 52)).unwrap();
-        assert_eq!(text, "It replaces what the file holds now: 52 bytes.");
+        assert_eq!(text, "It replaces the current content of the file: 52 bytes.");
         assert_eq!(Loss::Deleted.note(&of(EntryKind::File, 1)).unwrap(), "The file holds 1 byte.");
         assert_eq!(Loss::Replaced.note(&of(EntryKind::File, 0)), None);
         assert_eq!(Loss::Deleted.note(&of(EntryKind::Directory, 9)), None);

@@ -85,7 +85,7 @@ impl Runner {
         let opened = match race(&mut call, self.clock.sleep(UNTOLD)).await {
             Either::Left(opened) => opened,
             Either::Right(()) => {
-                self.screen.line(Style::Dim, "opening the model; Ctrl-C gives up").await;
+                self.screen.line(Style::Dim, "opening the model; Ctrl-C cancels").await;
                 match race(call, race(self.interrupt(), self.clock.sleep(LOADING))).await {
                     Either::Left(opened) => opened,
                     Either::Right(Either::Left(())) => return Err("interrupted".to_string()),
@@ -100,7 +100,7 @@ impl Runner {
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.info().and_then(|ModelInfo { display_name, description, .. }| {
             let said =
-                || format!("{} says of itself: {}", quote(display_name.trim()), in_quotes(&description, usize::MAX));
+                || format!("{} describes itself: {}", quote(display_name.trim()), in_quotes(&description, usize::MAX));
             (!description.is_empty()).then(said)
         });
         if let Some(text) = of_itself {
@@ -123,7 +123,7 @@ impl Model for Runner {
 
     async fn stream(&self, request: &InferenceRequest) -> Result<Stream, Unasked> {
         let Some(model) = self.model.client() else {
-            return Err(Unasked::Failed("this session has no model; /model tells which there are".to_string()));
+            return Err(Unasked::Failed("this session has no model; /model lists the models".to_string()));
         };
         match self.of_broker(model.stream(request).await) {
             Ok(stream) => Ok(Stream { stream }),
@@ -137,7 +137,7 @@ impl Model for Runner {
 fn unasked(error: &CallError) -> Unasked {
     match error {
         CallError::Transport(Status::TooLarge) => Unasked::Failed(
-            "this conversation is longer than what a model can be sent; /stop ends it, and the next line begins a new one"
+            "this conversation is too long to send to a model; /stop ends it, and the next line begins a new one"
                 .to_string(),
         ),
         CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {

@@ -23,7 +23,7 @@ const MARGIN: &str = "  │ ";
 pub async fn more(session: &Session) -> Done {
     let results = results(session.agent.conversation());
     if results.is_empty() {
-        return Err("no tool has given anything in this conversation".to_string());
+        return Err("this conversation has no tool results yet".to_string());
     }
     let screen = &session.runner.screen;
     let columns = screen.size().await.0;

@@ -39,7 +39,7 @@ pub struct Progress {
 fn loose(tool: &str, why: &str) -> String {
     let why = count_spaces(&first_line(&plain(why), WIDTH));
     format!(
-        "note: the model may give {} arguments that its schema does not allow ({why}); they are checked",
+        "note: the model may give {} arguments that its schema does not permit ({why}); each call is checked",
         escape(tool)
     )
 }
@@ -126,7 +126,7 @@ impl Renderer for Runner {
                 let line = if outcome == Outcome::Ok { readable(text) } else { plain(text) };
                 let line = first_line(&line, WIDTH);
                 let line = count_spaces(&line);
-                let more = if line.ends_with('…') { " (all of it: /more)" } else { "" };
+                let more = if line.ends_with('…') { " (/more shows all)" } else { "" };
                 let (style, mark, of_line) = if outcome == Outcome::Ok {
                     (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
                 } else {
@@ -137,8 +137,8 @@ impl Renderer for Runner {
             Show::Notice(text) => screen.line(Style::Warning, text).await,
             // What runs without asking is mostly over before it could be read that it runs.
             Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
-                let what = if tool.descriptor.abortable { "stops it" } else { "leaves it to end by itself" };
-                let text = format!("  … {} runs; Ctrl-C {what}", tool.descriptor.name);
+                let what = if tool.descriptor.abortable { "stops it" } else { "leaves it running in the background" };
+                let text = format!("  … {} is running; Ctrl-C {what}", tool.descriptor.name);
                 screen.line(Style::Dim, &text).await;
             }
             Show::Started { .. } | Show::State(_) => {}

@@ -111,7 +111,7 @@ impl Runner {
     /// Tells the log how far it was to something that a person waits for, and what is in use there.
     pub async fn tell_start(&self, what: &str) {
         let now = self.clock.now();
-        let Ok(status) = self.grants.find::<SystemStatusClient>("see how the system is") else { return };
+        let Ok(status) = self.grants.find::<SystemStatusClient>("see the state of the system") else { return };
         if let Ok(found) = self.within(status.statistics()).await {
             log::info!(
                 "at {what} {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the first \

@@ -127,8 +127,10 @@ impl Screen {
         match answer {
             Ok(answer) => (answer.line, answer.end),
             Err(TooLong) => {
-                self.error("the line is too long and was not read; a file can hold it, and the model can read that")
-                    .await;
+                self.error(
+                    "the line is too long and was discarded; put the text into a file and let the model read it",
+                )
+                .await;
                 (String::new(), LineEnd::Cancelled)
             }
         }
@@ -257,7 +259,7 @@ impl Held<'_> {
             return;
         }
         self.fresh_line().await;
-        let over = &[span(Style::Question, "That question is over. Enter goes on: ")];
+        let over = &[span(Style::Question, "This question has ended. Press Enter to continue: ")];
         let mut open = Open::question(self.screen);
         let seen = self.screen.link.wait(|terminal| async move { terminal.read_secret(over).await }).await;
         if let Ok(Ok(seen)) = open.end(Ok(seen))

@@ -281,7 +281,7 @@ fn a_question_that_expired_is_acknowledged_before_anything_is_read() {
             }
         });
         let then = if kind == "ask" { "ask sure?  after " } else { "line > " };
-        let over = "secret That question is over. Enter goes on: ";
+        let over = "secret This question has ended. Press Enter to continue: ";
         assert_eq!(told, ["secret passphrase: ", "given up", "late\n", over, "answered", then, "answered"]);
     }
 }
@@ -293,7 +293,7 @@ fn a_line_that_is_too_long_is_refused_with_a_message() {
         assert_eq!(screen.read("> ", Vec::new()).await, (String::new(), LineEnd::Cancelled));
         assert_eq!(screen.read("> ", Vec::new()).await, ("short".into(), LineEnd::Entered));
     });
-    assert!(told[0].starts_with("the line is too long and was not read"), "{told:?}");
+    assert!(told[0].starts_with("the line is too long and was discarded"), "{told:?}");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_prompt_waits_for_a_terminal_and_a_question_does_not() {
         assert!(screen.hold_for_question().await.ask(&[], "sure? ").await.is_err());
         assert_eq!(screen.read("> ", Vec::new()).await.0, "d");
     });
-    let over = "secret That question is over. Enter goes on: ";
+    let over = "secret This question has ended. Press Enter to continue: ";
     let read: Vec<&str> = told.iter().filter(|text| *text != "answered").map(String::as_str).collect();
     assert_eq!(read, ["line > ", "line > ", "ask sure?  after ", over, "line > "]);
 }

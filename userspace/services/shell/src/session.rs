@@ -27,8 +27,7 @@ use crate::table;
 const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 
 /// What a person can do where a model does not take the conversation.
-const TELL_PLAINLY: &str =
-    "/plain sends what tools were called for in it, and gave, as text, which any template takes; ";
+const TELL_PLAINLY: &str = "/plain sends its tool calls and results as text, which any chat template accepts; ";
 const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses another model";
 
 /// A session at its prompt.
@@ -127,13 +126,15 @@ impl Session {
 
     async fn greet(&self) {
         let info = &self.runner.info;
-        let model = match self.runner.model.info() {
-            Some(model) => format!("model {} ({}), ", name(&model.display_name), name(&model.backend)),
-            None => "no model, ".to_string(),
+        let (model, start) = match self.runner.model.info() {
+            Some(model) => {
+                (format!("model {} ({}), ", name(&model.display_name), name(&model.backend)), "Type a request, or")
+            }
+            None => ("no model, ".to_string(), "Type"),
         };
         let short: String = info.id.chars().take(8).collect();
         let text = format!(
-            "{} session {short}: {model}{}. /help tells more; Ctrl-C interrupts.",
+            "{} session {short}: {model}{}. {start} /help for the commands; Ctrl-C interrupts.",
             info.profile.name(),
             count(self.snapshot.tools().len(), "tool")
         );
@@ -190,7 +191,8 @@ impl Session {
         };
         if !model.supports_tools {
             let id = name(&model.id);
-            let text = format!("agent mode is refused: the model {id} cannot call tools; choose another with /model");
+            let text =
+                format!("the model {id} cannot call tools, which the shell requires; choose another with /model");
             screen.error(&text).await;
             return;
         }
@@ -201,35 +203,36 @@ impl Session {
             TurnEnd::Interrupted => (Style::Dim, "interrupted".to_string()),
             TurnEnd::Iterations(most) => (
                 Style::Warning,
-                format!("stopped: the model was asked {} in this turn, which is the limit", count(most, "time")),
+                format!("stopped: this turn has made {}, which is the limit", count(most, "model call")),
             ),
             TurnEnd::Evidence(bytes) => (
                 Style::Warning,
                 format!(
-                    "stopped: the calls of this turn have left {} KiB in the audit log without your word, which is the \
-                     limit; ask again to go on",
+                    "stopped: the calls of this turn that needed no consent have written {} KiB to the audit log, which is \
+                     the limit; enter the request again to continue",
                     bytes / 1024
                 ),
             ),
             TurnEnd::SessionEvidence(bytes) => (
                 Style::Warning,
                 format!(
-                    "stopped: the turns of this session have left {} KiB in the audit log without your word, which is the \
-                     limit; commands that begin with / go on, and /exit and a new log-in begin a session that has its own",
+                    "stopped: the calls of this session that needed no consent have written {} KiB to the audit log, which \
+                     is the limit; commands that begin with / still work; /exit and log in again for a new session",
                     bytes / 1024
                 ),
             ),
             TurnEnd::Tokens(why) | TurnEnd::Rate(why) => (Style::Warning, format!("stopped: {why}")),
-            TurnEnd::Time(seconds) => {
-                (Style::Warning, format!("stopped: the session's time of {seconds} s is over; /exit and log in again"))
-            }
+            TurnEnd::Time(seconds) => (
+                Style::Warning,
+                format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),
+            ),
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
             TurnEnd::Rejected(why) => {
                 let other = if self.agent.has_calls() { TELL_PLAINLY } else { "" };
                 (Style::Error, format!("the model gave no answer: {why}; {other}{BEGIN_ANEW}"))
             }
-            TurnEnd::Refused(why) => (Style::Error, format!("refused: {why}")),
+            TurnEnd::Refused(why) => (Style::Error, format!("rejected: {why}")),
         };
         screen.wrapped(&[(style, &plain(&text))]).await;
         let running = self.agent.background();
@@ -302,8 +305,8 @@ impl Session {
 /// switching off the machine is a way to exit.
 fn hint(line: &str) -> Option<&'static str> {
     match line.to_lowercase().as_str() {
-        "?" | "h" | "help" => Some("/help lists the shell's commands; this was not said to the model"),
-        "bye" | "exit" | "logout" | "quit" => Some("/exit ends the session; this was not said to the model"),
+        "?" | "h" | "help" => Some("/help lists the shell's commands; this line was not sent to the model"),
+        "bye" | "exit" | "logout" | "quit" => Some("/exit ends the session; this line was not sent to the model"),
         _ => None,
     }
 }

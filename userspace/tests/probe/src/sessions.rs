@@ -288,7 +288,7 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
             Err(error) => break error.to_string(),
         }
     };
-    ensure(refused.contains("may take all tokens that are left"), format!("{} at once: {refused:?}", all.len()))?;
+    ensure(refused.contains("have reserved all remaining tokens"), format!("{} at once: {refused:?}", all.len()))?;
     drop(all);
     let asked = InferenceRequest { max_tokens: LONG / 8, ..request(&text) };
     let begin = async || {
@@ -301,7 +301,7 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
         held.push(begin().await?);
     }
     let more = why(begin().await);
-    ensure(more.contains("4 answers of this session are under way"), format!("a fifth answer: {more:?}"))?;
+    ensure(more.contains("4 answers of this session are in progress"), format!("a fifth answer: {more:?}"))?;
     drop(held);
     // The next request finds that the others have no holder.
     let mut unread = Vec::from([one.model.stream(&asked).await?]);
@@ -322,7 +322,8 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     let asked = capos_rt::join_all((0..6).map(|_| one.model.stream(&long))).await;
     let refused: Vec<String> = asked.into_iter().map(why).collect();
     ensure(
-        refused.iter().all(|why| !why.is_empty()) && refused.iter().any(|why| why.contains("may take all tokens")),
+        refused.iter().all(|why| !why.is_empty())
+            && refused.iter().any(|why| why.contains("have reserved all remaining tokens")),
         format!("requests that are too long: {refused:?}"),
     )?;
     ensure(one.session.remaining().await? > 0, "nothing is left")?;

@@ -152,7 +152,7 @@ async fn a_deaf_worker_keeps_nobody(
     let mut asked: Vec<_> = (1..ANSWERS).filter_map(|_| begin(one.model.stream(&hello))).collect();
     let more = why(other.stream(&hello).await);
     ensure(
-        asked.len() == ANSWERS - 1 && more.contains("4 answers of this session are under way"),
+        asked.len() == ANSWERS - 1 && more.contains("4 answers of this session are in progress"),
         format!("{} wait for a deaf worker, and one more is told {more:?}", asked.len()),
     )?;
     ensure(!two.ask(GRACE.first).await?.is_empty(), "nothing is answered beside a deaf worker")?;
@@ -160,7 +160,7 @@ async fn a_deaf_worker_keeps_nobody(
     first.cancel().await?;
     ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
     asked.extend(begin(one.model.stream(&hello)));
-    ensure(!why(other.stream(&hello).await).is_empty(), "five answers are under way")?;
+    ensure(!why(other.stream(&hello).await).is_empty(), "five answers are in progress")?;
     // The read that waits for the deaf worker still ends.
     let end = read.await?;
     let cancelled = matches!(&end.chunk, StreamChunk::Finish(finish) if finish.reason == FinishReason::Cancelled);
@@ -191,7 +191,10 @@ async fn a_deaf_worker_keeps_nobody(
     let said = whole(&mortal.stream(&long).await?).await?.text;
     ensure(said.contains("I am here"), format!("beside the longest request, a long one is answered {said:?}"))?;
     let more = why(one.model.stream(&longest).await);
-    ensure(more.contains("what this session has under way"), format!("two of the longest requests: {more:?}"))?;
+    ensure(
+        more.contains("in progress of this session leave no memory"),
+        format!("two of the longest requests: {more:?}"),
+    )?;
     drop((waits, mortal));
     // What was sent to the deaf worker counts as used, though it is unknown how much of it was read.
     let prompt = "Are you there? ".repeat(64);
@@ -234,7 +237,7 @@ async fn a_worker_that_is_gone_is_replaced(
     mortal: &ModelInfo,
 ) -> Result<(), Error> {
     let one = Talk::begin(broker, &ADA, mortal).await?;
-    let opened_anew = async || records(env, "broker.decision", "opened anew").await;
+    let opened_anew = async || records(env, "broker.decision", "opened again").await;
     let before = opened_anew().await?;
     let admin = env.cap::<ModelAdminClient>("admin")?;
     let policy = admin.backend_policy().await?;
@@ -251,13 +254,13 @@ async fn a_worker_that_is_gone_is_replaced(
         ensure(text.contains("I am here"), format!("after its worker ended it says {text:?}"))?;
     }
     let records = opened_anew().await?.saturating_sub(before);
-    ensure(records == 2, format!("{records} records of models that were opened anew"))?;
+    ensure(records == 2, format!("{records} records of models that were opened again"))?;
     // One that dies from the request itself is asked again, and not for ever.
     let died = why(one.model.complete(&request("Die.")).await);
-    ensure(died.contains("the model's worker is gone"), format!("a request that kills its worker: {died:?}"))?;
+    ensure(died.contains("the model's worker has ended"), format!("a request that kills its worker: {died:?}"))?;
     let dying = one.model.stream(&request("Die.")).await?;
     let died = why(whole(&dying).await.map(drop));
-    ensure(died.contains("the model's worker is gone"), format!("an answer that kills its worker: {died:?}"))?;
+    ensure(died.contains("the model's worker has ended"), format!("an answer that kills its worker: {died:?}"))?;
     Ok(one.session.end().await?)
 }
 
@@ -336,7 +339,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
     let long = why(one.model(&"x".repeat(300)).await);
     ensure(long.contains("has at most 256 bytes"), format!("a long name of a model: {long:?}"))?;
     let other = why(broker.login(Profile::Guest, "operator", "").await);
-    ensure(other.contains("log in by another name"), format!("a guest by the operator's name: {other:?}"))?;
+    ensure(other.contains("log in with another name"), format!("a guest by the operator's name: {other:?}"))?;
     let mut models = Vec::new();
     let refused = loop {
         match one.model(&model.id).await {

@@ -97,7 +97,7 @@ fn a_tool_that_cannot_be_aborted_ends_in_the_background_and_is_audited() {
     world.drain();
     assert_eq!(world.outcomes(), [Outcome::Cancelled]);
     let events = world.0.events.borrow();
-    assert!(events[1].error.contains("ended later: ok; its result was not fed back"));
+    assert!(events[1].error.contains("ended later: ok; its result was not sent to the model"));
     assert!(agent.conversation().entries().iter().all(|entry| !entry.message.content.contains("result of")));
     world.check_audit();
 }

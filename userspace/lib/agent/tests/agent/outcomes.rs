@@ -207,7 +207,7 @@ fn a_refusal_has_the_provenance_of_whoever_wrote_it() {
     turn(&world);
     let requests = world.0.requests.borrow();
     let last = requests.last().unwrap().messages.last().unwrap();
-    assert!(last.content.starts_with("refusedByPolicy: not looked at"), "{}", last.content);
+    assert!(last.content.starts_with("refusedByPolicy: not checked"), "{}", last.content);
     assert_eq!(last.provenance, trusted);
 }
 

@@ -146,7 +146,9 @@ fn a_beginning_that_comes_too_late_is_closed() {
         assert_eq!((world.0.backlog.waiting(), world.0.chain.borrow().open().count()), (0, 0), "at {at}");
         let told = tools(&world);
         assert_eq!(told.iter().filter(|event| event.phase != Phase::After).count(), 2, "at {at}: {told:#?}");
-        if let Some(late) = told.iter().find(|event| event.phase == Phase::After && event.error.contains("not begun")) {
+        if let Some(late) =
+            told.iter().find(|event| event.phase == Phase::After && event.error.contains("did not start"))
+        {
             assert_eq!((late.late, late.outcome, unsettled, waited), (true, Outcome::RefusedByPolicy, 1, false));
             assert!(ran < 2, "at {at}: another tool ran meanwhile");
             closed += 1;

@@ -205,7 +205,7 @@ impl World {
                     let effects = at(&|entry| matches!(entry, Trace::Effect(done) if done == arguments));
                     let not_begun = matches!(&trace[after[0]],
                         Trace::After(_, error, Outcome::Cancelled | Outcome::RefusedByPolicy)
-                        if error.contains("not begun"));
+                        if error.contains("did not start"));
                     assert_eq!(effects.len(), usize::from(!not_begun), "{entry:?} in {trace:#?}");
                     for effect in effects {
                         assert!(place < effect && effect < after[0], "{entry:?} in {trace:#?}");

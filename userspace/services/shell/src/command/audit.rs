@@ -33,14 +33,14 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
             capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000))?
         }
         _ => {
-            return Err("say /audit, /audit all, /audit since TIME, /audit all since TIME or /audit verify".to_string());
+            return Err("usage: /audit [all] [since TIME] or /audit verify".to_string());
         }
     };
     let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
     let lines = read_all(session, &reader, query).await?;
     let mut deeds = capos_audit::story(lines.iter().map(String::as_str));
     if deeds.is_empty() {
-        screen.line(Style::Plain, "no tool was called").await;
+        screen.line(Style::Plain, "no tool calls recorded").await;
     }
     let mut said = String::new();
     for deed in &mut deeds {
@@ -73,10 +73,13 @@ fn row(deed: &Deed) -> String {
 async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
     let checked = session.runner.audited(reader.verify()).await?;
     if !checked.ok {
-        return Err(format!("the chain is broken: {}", checked.reason));
+        return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
     }
-    let text =
-        format!("the chain of {} is whole; head {}", count(checked.records, "record"), hex::encode(&checked.head));
+    let text = format!(
+        "the hash chain of {} is intact; head {}",
+        count(checked.records, "record"),
+        hex::encode(&checked.head)
+    );
     session.runner.screen.line(Style::Success, &text).await;
     Ok(())
 }
@@ -99,10 +102,10 @@ async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Quer
 }
 
 pub async fn approvals(session: &Session) -> Done {
-    let client = session.runner.grants.find::<ApprovalClientClient>("see what you were asked")?;
+    let client = session.runner.grants.find::<ApprovalClientClient>("list the questions")?;
     let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
     if list.is_empty() {
-        session.runner.screen.line(Style::Plain, "you were not asked anything yet").await;
+        session.runner.screen.line(Style::Plain, "no questions in this session yet").await;
     }
     let text: Vec<(String, String)> = list
         .iter()

@@ -19,25 +19,25 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
         ["all"] => return held(session).await,
         ["drop", name] => {
             if session.runner.grants.dropped.borrow().contains(*name) {
-                return Err(format!("{:?} is put away already", escape(name)));
+                return Err(format!("{:?} is already dropped", escape(name)));
             }
             if session.runner.grants.is_writer(name) {
                 return Err(format!(
-                    "{:?} cannot be put away: without it nothing that is done here would be recorded",
+                    "{:?} cannot be dropped: no tool runs without it, because every call is recorded",
                     escape(name)
                 ));
             }
             if !session.runner.grants.all().iter().any(|grant| grant.name == *name) {
-                return Err(format!("this session holds no capability {:?}", escape(name)));
+                return Err(format!("this session holds no capability {:?}; /cap lists them", escape(name)));
             }
             session.runner.grants.dropped.borrow_mut().insert((*name).to_string());
         }
         ["take", name] => {
             if !session.runner.grants.dropped.borrow_mut().remove(*name) {
-                return Err(format!("{:?} was not put away", escape(name)));
+                return Err(format!("{:?} is not dropped; /cap lists the dropped ones", escape(name)));
             }
         }
-        _ => return Err("say /cap, /cap all, /cap drop NAME or /cap take NAME".to_string()),
+        _ => return Err("usage: /cap, /cap all, /cap drop NAME or /cap take NAME".to_string()),
     }
     refreshed(session).await?;
     let text: Vec<(String, String)> = session
@@ -56,7 +56,7 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
     rows(session, &text).await;
     let dropped: Vec<String> = session.runner.grants.dropped.borrow().iter().cloned().collect();
     if !dropped.is_empty() {
-        session.runner.screen.line(Style::Dim, &format!("  put away: {}", dropped.join(", "))).await;
+        session.runner.screen.line(Style::Dim, &format!("  dropped: {}", dropped.join(", "))).await;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::session::Session;
 
 pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     let [name] = rest else {
-        return Err("say /inspect and the name of a capability, a tool, the number of a job, or `conversation`".into());
+        return Err("usage: /inspect NAME; NAME is a capability, a tool, the number of a job, or `conversation`".into());
     };
     if *name == "conversation" {
         return conversation(session).await;
@@ -39,7 +39,7 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
             ("parameters", found.param_schema.clone()),
             ("time limit", format!("{limit} ms")),
             ("abortable", if found.abortable { "yes" } else { "no" }.to_string()),
-            ("result", format!("at most {}, secrets taken out", count(tool.max_result, "byte"))),
+            ("result", format!("at most {}, secrets redacted", count(tool.max_result, "byte"))),
             ("provenance", if tool.untrusted { "untrusted" } else { "trusted" }.to_string()),
         ];
         rows(session, &text.map(|(name, value)| (name.to_string(), value))).await;
@@ -47,7 +47,7 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     }
     let grants = session.runner.grants.all();
     let Some(grant) = grants.iter().find(|grant| grant.name == *name) else {
-        return Err(format!("this session has no capability and no tool {:?}", escape(name)));
+        return Err(format!("this session has no capability or tool {:?}; /cap and /tools list them", escape(name)));
     };
     let Some(interface) = reflection::interface(grant.interface) else {
         return Err(format!("interface {:#018x} is not in this system's schema", grant.interface));
@@ -63,7 +63,7 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
         .map(|method| {
             let mut what = method.category.map_or("not a tool", |category| category.name()).to_string();
             if grant.read_only && method.changes() {
-                what.push_str(", refused by this read-only form");
+                what.push_str(", not permitted by this read-only capability");
             }
             if !method.doc.is_empty() {
                 what = format!("{what}. {}", method.doc.replace('\n', " "));

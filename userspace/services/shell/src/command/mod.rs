@@ -30,27 +30,30 @@ pub enum Flow {
 }
 
 pub const HELP: &[(&str, &str)] = &[
-    ("/help", "this list"),
-    ("/cap", "the session's capabilities; /cap drop NAME puts one away, /cap take NAME takes it back"),
-    ("/cap all", "every capability that this shell's process holds, as the kernel has them"),
-    (
-        "/inspect NAME",
-        "a capability, a tool or the job of a number in full; /inspect conversation shows what the model is sent",
-    ),
-    ("/more", "all that the tools gave in the last turn that called any"),
-    ("/tools", "the tools that the model is shown, and what each needs"),
-    ("/model", "the models; /model ID or a title changes to another"),
-    ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
-    ("/audit verify", "checks the chain of all records"),
-    ("/approvals", "what you were asked, and what you answered"),
-    ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
-    ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
-    ("/status", "the machine, its services, and this session's limits"),
+    ("/help", "show this list"),
+    ("/tools", "list the model's tools, and the permission that each needs"),
+    ("/more", "show the full results of the last turn that called tools"),
+    ("/audit", "list the tool calls of this session"),
+    ("/audit all", "list those of all sessions"),
+    ("/audit since TIME", "list those since then: 2h, 7d, 2026-11-21; also after `all`"),
+    ("/audit verify", "check the hash chain of the audit log"),
+    ("/approvals", "list the questions that you were asked, with your answers"),
+    ("/status", "show the machine, its services and the session's limits"),
+    ("/model", "list the models; /model ID or TITLE changes the model"),
+    ("/run", "list the programs"),
+    ("/run NAME ARGS", "run a program; `|` connects several, `&` at the end runs them in the background"),
+    ("/jobs", "list the background jobs"),
+    ("/fg N, /stop N", "bring job N to the foreground; stop it"),
+    ("/cap", "list the session's capabilities"),
+    ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
+    ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
+    ("/inspect NAME", "show a capability, a tool or a job (by its number) in full"),
+    ("/inspect conversation", "show every message that the model is sent"),
     (
         "/plain",
-        "sends the calls so far, and what they gave, as text, for a model that takes no calls; /plain off: as calls",
+        "send earlier calls and results to the model as text, if it rejects them as calls; /plain off: as calls",
     ),
-    ("/stop", "ends the conversation; the next line begins a new one"),
+    ("/stop", "end the conversation; the next line begins a new one"),
     ("/exit, /quit", "end the session"),
 ];
 
@@ -60,7 +63,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
         "help" | "?" | "more" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
-            Err(format!("/{command} stands alone; /help tells what each command takes"))
+            Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
         "help" | "?" => help(session).await,
         "cap" | "caps" => capabilities::cap(session, &rest).await,
@@ -78,8 +81,8 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "stop" if !rest.is_empty() => commands::stop(session, &rest).await,
         "stop" => stop(session).await,
         "exit" | "quit" => return Flow::Exit,
-        "" => Err("a command follows its / at once; /help lists them".to_string()),
-        _ => Err(format!("there is no command /{}; /help lists them", escape(command))),
+        "" => Err("no command follows the /; /help lists the commands".to_string()),
+        _ => Err(format!("there is no command /{}; /help lists the commands", escape(command))),
     };
     if let Err(why) = result {
         session.runner.screen.error(&why).await;
@@ -105,7 +108,7 @@ async fn help(session: &Session) -> Done {
     session
         .runner
         .screen
-        .line(Style::Dim, "Requests are said to the model as they are. Tab completes commands and names.")
+        .line(Style::Dim, "Any other line is sent to the model. Tab completes commands and names.")
         .await;
     Ok(())
 }
@@ -125,13 +128,13 @@ async fn plainly(session: &mut Session, rest: &[&str]) -> Done {
     let plainly = match rest {
         [] => true,
         ["off"] => false,
-        _ => return Err("say /plain or /plain off".to_string()),
+        _ => return Err("usage: /plain or /plain off".to_string()),
     };
     session.agent.tell_plainly(plainly);
     let text = if plainly {
-        "the model is sent the calls of this conversation so far, and what they gave, as text; say your line again"
+        "earlier tool calls and results are now sent to the model as text; enter your request again"
     } else {
-        "the model is sent the calls of this conversation as calls"
+        "earlier tool calls and results are now sent to the model as calls"
     };
     session.runner.screen.line(Style::Dim, text).await;
     Ok(())
@@ -140,7 +143,7 @@ async fn plainly(session: &mut Session, rest: &[&str]) -> Done {
 async fn stop(session: &mut Session) -> Done {
     let running = session.agent.background();
     session.forget();
-    let mut text = "the conversation is over; the next line begins a new one".to_string();
+    let mut text = "the conversation has ended; the next line begins a new one".to_string();
     if running > 0 {
         text = format!("{text}; {}", unfinished(running));
     }

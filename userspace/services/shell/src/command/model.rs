@@ -25,7 +25,7 @@ pub async fn model(session: &mut Session, rest: &[&str]) -> Done {
     let current = session.runner.model.info();
     let known = session.runner.within(session.runner.user.models()).await.map_err(|why| why.to_string())?;
     if known.is_empty() {
-        return Err("this session may use no model".to_string());
+        return Err("this session has no permission to use models".to_string());
     }
     // Titles are files' words, and Tab types them.
     let plain = |title: &&str| title.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());

@@ -15,7 +15,7 @@ use crate::session::Session;
 
 pub async fn status(session: &Session) -> Done {
     let screen = &session.runner.screen;
-    if let Ok(status) = session.runner.grants.find::<SystemStatusClient>("see how the system is") {
+    if let Ok(status) = session.runner.grants.find::<SystemStatusClient>("see the state of the system") {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
             "up {} s, {}, {} of {} MiB free, {}",
@@ -35,10 +35,10 @@ pub async fn status(session: &Session) -> Done {
         let programs = session.runner.audited(launcher.usage()).await?;
         let held = &programs.usage;
         let text = if (Usage { cpu_nanoseconds: 0, ..held.clone() }) == Usage::default() {
-            "programs hold nothing".to_string()
+            "programs hold no resources".to_string()
         } else {
             format!(
-                "programs: {} running, which hold {} KiB, {}, {}, {}, and have used {} ms of CPU time",
+                "programs: {} running; they hold {} KiB, {}, {}, {} and have used {} ms of CPU time",
                 programs.running,
                 held.frames.saturating_mul(4),
                 count(held.capabilities, "capability"),
@@ -59,7 +59,7 @@ pub async fn status(session: &Session) -> Done {
         "no model".to_string()
     };
     let text = format!(
-        "session {} of {}: {left}, at most {} a turn, {} s in all; {} in the background",
+        "session {} of {}: {left}, at most {} per turn, {} s in total; {} in the background",
         info.id,
         info.principal,
         count(limits.max_iterations, "model call"),

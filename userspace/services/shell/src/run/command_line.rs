@@ -73,7 +73,7 @@ fn word(letters: &mut Peekable<impl Iterator<Item = (usize, char)>>) -> Result<S
         match letter {
             _ if letter.is_whitespace() || matches!(letter, '|' | '&') => break,
             '<' | '>' | ';' => {
-                let why = format!("`{letter}` has no meaning here; put it in quotes to hand it to the program");
+                let why = format!("`{letter}` is not supported here; put it in quotes to pass it to the program");
                 return mistake(at, why);
             }
             '\'' | '"' => {
@@ -95,7 +95,7 @@ fn word(letters: &mut Peekable<impl Iterator<Item = (usize, char)>>) -> Result<S
                 letters.next();
                 match letters.next() {
                     Some((_, escaped)) => word.push(escaped),
-                    None => return mistake(at, "nothing stands behind the backslash"),
+                    None => return mistake(at, "nothing follows the backslash"),
                 }
             }
             _ => {
@@ -139,10 +139,10 @@ fn with(at: usize, text: &str) -> Result<With, Mistake> {
     let plain =
         |name: &str| !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "-_.".contains(letter));
     if !plain(name) || name.starts_with('.') || !path.starts_with('/') {
-        return mistake(at, "--with takes NAME=/PATH, NAME=/PATH:ro to read only, or NAME=/PATH:rw to write too");
+        return mistake(at, "--with takes NAME=/PATH, NAME=/PATH:ro (read only) or NAME=/PATH:rw (read and write)");
     }
     if path.split('/').any(|part| part == "..") {
-        return mistake(at, "a path of --with leads downwards only; it has no `..`");
+        return mistake(at, "a path of --with must not contain `..`");
     }
     Ok(With { name: name.to_string(), path: path.to_string(), read_only })
 }
@@ -164,7 +164,7 @@ pub fn parse(text: &str) -> Result<Line, Mistake> {
         match token {
             Token::Word(option) if stage.program.is_empty() && (option == "--with" || option == "--without") => {
                 let Some((at, Token::Word(value))) = tokens.next_if(|(_, next)| matches!(next, Token::Word(_))) else {
-                    return mistake(at, format!("nothing stands behind {option}"));
+                    return mistake(at, format!("a value must follow {option}"));
                 };
                 if option == "--with" {
                     stage.with.push(with(at, &value)?);
@@ -173,17 +173,20 @@ pub fn parse(text: &str) -> Result<Line, Mistake> {
                 }
             }
             Token::Word(option) if stage.program.is_empty() && option.starts_with('-') => {
-                return mistake(at, format!("there is no option {option}; there are --with and --without"));
+                return mistake(at, format!("there is no option {option}; the options are --with and --without"));
             }
             Token::Word(name) if stage.program.is_empty() && name.is_empty() => {
-                return mistake(at, "a program's name is not empty");
+                return mistake(at, "the name of the program is empty");
             }
             Token::Word(name) if stage.program.is_empty() => stage.program = name,
             Token::Word(argument) => stage.arguments.push(argument),
-            Token::Pipe if stage.program.is_empty() => return mistake(at, "no program stands before `|`"),
+            Token::Pipe if stage.program.is_empty() => return mistake(at, "there is no program before `|`"),
             Token::Pipe => line.stages.push(core::mem::take(&mut stage)),
             Token::Background if tokens.peek().is_some() => {
-                return mistake(at, "`&` stands at the end of a line only; put it in quotes to hand it to the program");
+                return mistake(
+                    at,
+                    "`&` is permitted only at the end of a line; put it in quotes to pass it to the program",
+                );
             }
             Token::Background => line.background = true,
         }
@@ -191,7 +194,7 @@ pub fn parse(text: &str) -> Result<Line, Mistake> {
     if stage.program.is_empty() {
         return mistake(
             end,
-            if line.stages.is_empty() { "no program is named" } else { "no program stands behind `|`" },
+            if line.stages.is_empty() { "no program is given" } else { "there is no program after `|`" },
         );
     }
     line.stages.push(stage);
@@ -248,16 +251,16 @@ mod tests {
     fn mistakes_say_where_they_are() {
         assert_eq!(wrong("cat 'abc"), (5, "the quote ' is not closed".into()));
         assert_eq!(wrong("é \"abc\\"), (3, "the quote \" is not closed".into()));
-        assert_eq!(wrong("cat a\\"), (6, "nothing stands behind the backslash".into()));
-        assert_eq!(wrong("| wc"), (1, "no program stands before `|`".into()));
-        assert_eq!(wrong("cat | | wc"), (7, "no program stands before `|`".into()));
-        assert_eq!(wrong("cat |"), (5, "no program stands behind `|`".into()));
-        assert_eq!(wrong("&"), (1, "no program is named".into()));
+        assert_eq!(wrong("cat a\\"), (6, "nothing follows the backslash".into()));
+        assert_eq!(wrong("| wc"), (1, "there is no program before `|`".into()));
+        assert_eq!(wrong("cat | | wc"), (7, "there is no program before `|`".into()));
+        assert_eq!(wrong("cat |"), (5, "there is no program after `|`".into()));
+        assert_eq!(wrong("&"), (1, "no program is given".into()));
         assert_eq!(wrong("cat & wc").0, 5);
         assert_eq!(wrong("cat a > b").0, 7);
         assert_eq!(wrong("--with x cat").0, 8);
         assert_eq!(wrong("--with x=/home/../etc cat").0, 8);
-        assert_eq!(wrong("--with | cat"), (1, "nothing stands behind --with".into()));
+        assert_eq!(wrong("--with | cat"), (1, "a value must follow --with".into()));
         assert_eq!(wrong("--wiht x cat").0, 1);
         assert_eq!(wrong(&["cat"; 9].join("|")).1, "a line has at most 8 programs");
         assert!(wrong(&"x".repeat(20_000)).1.contains("longer"));

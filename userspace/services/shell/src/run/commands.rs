@@ -49,7 +49,7 @@ pub async fn run(session: &mut Session, text: &str) -> Done {
     let job = Job::start(number, text.trim().to_string(), !line.background, permitted, around).await?;
     session.jobs.add(job.clone());
     if line.background {
-        let text = format!("[{number}] runs in the background; /fg {number} brings it to the front");
+        let text = format!("[{number}] runs in the background; /fg {number} brings it to the foreground");
         session.runner.screen.line(Style::Dim, &text).await;
         return Ok(());
     }
@@ -88,13 +88,14 @@ fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec
     let mut plans = Vec::new();
     let mut input = if line.background { "nowhere" } else { "the terminal" };
     for (at, stage) in line.stages.iter().enumerate() {
-        let program = programs.iter().find(|program| program.name == stage.program).ok_or_else(|| {
-            format!("there is no program {:?}; /run lists those that there are", escape(&stage.program))
-        })?;
+        let program = programs
+            .iter()
+            .find(|program| program.name == stage.program)
+            .ok_or_else(|| format!("there is no program {:?}; /run lists the programs", escape(&stage.program)))?;
         let plan = plan(program, &held, &put_away, stage)?;
         let output = match line.stages.get(at.saturating_add(1)) {
             Some(next) => next.program.as_str(),
-            None if line.background => "what is kept for you",
+            None if line.background => "a buffer until the job ends",
             None => "the terminal",
         };
         let words = plan.words(&program.name, input, output);
@@ -122,7 +123,7 @@ async fn labelled(mut grants: Vec<NamedGrant>, plans: &[(Plan, String)]) -> Resu
 /// Has each program of a line permitted and recorded before any is started.
 async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> Result<Vec<Permitted>, String> {
     let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == TOOL);
-    let tool = tool.ok_or_else(|| format!("this session has no tool {TOOL}, which programs are run by"))?;
+    let tool = tool.ok_or_else(|| format!("this session cannot run programs: it has no tool {TOOL}"))?;
     let grants = labelled(session.runner.grants.all(), &plans).await.map_err(|why| why.to_string())?;
     let mut permitted: Vec<Permitted> = Vec::new();
     for (stage, (plan, words)) in line.stages.iter().zip(plans) {
@@ -138,9 +139,9 @@ async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> R
             Ok(found) => found,
             Err(why) => {
                 for one in permitted {
-                    one.call.finish(Outcome::Cancelled, "another program of its line was not permitted").await;
+                    one.call.finish(Outcome::Cancelled, "another program of the same line was rejected").await;
                 }
-                let why = if why.is_empty() { format!("{} may not run", stage.program) } else { why };
+                let why = if why.is_empty() { format!("{} was not permitted to run", stage.program) } else { why };
                 return Err(why);
             }
         };
@@ -181,7 +182,7 @@ async fn attend(session: &Session, job: &Rc<Job>) {
 pub async fn jobs(session: &Session) -> Done {
     let jobs = session.jobs.all();
     if jobs.is_empty() {
-        session.runner.screen.line(Style::Plain, "no jobs").await;
+        session.runner.screen.line(Style::Plain, "there are no jobs").await;
     }
     let state = |job: &Job| if job.is_ended() { "ended" } else { "running" };
     let text: Vec<(String, String)> =
@@ -193,12 +194,12 @@ pub async fn jobs(session: &Session) -> Done {
 /// The job that a command means: by its number, or the newest.
 fn meant(session: &Session, rest: &[&str], command: &str) -> Result<Rc<Job>, String> {
     match rest {
-        [] => session.jobs.all().pop().ok_or_else(|| "there is no job".to_string()),
+        [] => session.jobs.all().pop().ok_or_else(|| "there are no jobs".to_string()),
         [number] => {
             let found = number.parse().ok().and_then(|number| session.jobs.find(number));
             found.ok_or_else(|| format!("there is no job {}; /jobs lists them", escape(number)))
         }
-        _ => Err(format!("say {command} and the number of a job")),
+        _ => Err(format!("usage: {command} N; N is the number of a job, which /jobs shows")),
     }
 }
 

@@ -78,7 +78,7 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage
     for with in &stage.with {
         let (of, path) = split(&with.path);
         if RESERVED.contains(&with.name.as_str()) || plan.given.iter().any(|given| given.name == with.name) {
-            return Err(format!("--with {}: the name is taken", with.name));
+            return Err(format!("--with {}: the program has something of this name already", with.name));
         }
         let found = held.iter().find(|held| held.name == of && held.interface == DirectoryClient::INTERFACE_ID);
         let found =
@@ -108,11 +108,11 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage
         let found = found.ok_or_else(|| {
             // What the model's tool gives is the manifest's to say; `/run` gives what the person has.
             let other = may_take_back(put_away).unwrap_or_else(|| {
-                "the model can run it, since its tool run_program gives a program what its manifest entry says".to_string()
+                "the model can run it: its tool run_program grants what the program's manifest entry lists".to_string()
             });
             format!(
-                "{name} asks for {} ({}), which this session does not hold and cannot give it; {other}. If {name} can do \
-                 without: /run --without {} {name}",
+                "{name} asks for {} ({}), which this session does not hold; {other}. To run {name} \
+                 without it: /run --without {} {name}",
                 need.name, need.from, need.name
             )
         })?;
@@ -126,7 +126,7 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage
         });
     }
     if plan.given.len() > MOST {
-        return Err(format!("{name} would be given {} capabilities; {MOST} can be handed over", plan.given.len()));
+        return Err(format!("{name} would be given {} capabilities; the limit is {MOST}", plan.given.len()));
     }
     Ok(plan)
 }
@@ -194,7 +194,7 @@ impl Plan {
 
 /// What a person has put away and may take back, where something is lacking; none where they have put away nothing.
 pub fn may_take_back(put_away: &[String]) -> Option<String> {
-    (!put_away.is_empty()).then(|| format!("put away: {}, and /cap take NAME takes one back", put_away.join(", ")))
+    (!put_away.is_empty()).then(|| format!("dropped: {}; /cap take NAME restores one", put_away.join(", ")))
 }
 
 #[cfg(test)]
@@ -278,20 +278,20 @@ mod tests {
         let why = planned(&needs, "kv", false).unwrap_err();
         assert_eq!(
             why,
-            "kv asks for medium (iso9660.Directory), which this session does not hold and cannot give it; the model can run \
-             it, since its tool run_program gives a program what its manifest entry says. If kv can do without: /run \
+            "kv asks for medium (iso9660.Directory), which this session does not hold; the model can run \
+             it: its tool run_program grants what the program's manifest entry lists. To run kv without it: /run \
              --without medium kv"
         );
         assert!(planned(&needs, "--without medium kv", false).is_ok());
         let program = program(&needs);
         let why = plan(&program, &[], &["medium".into()], &parse("kv").unwrap().stages[0]).unwrap_err();
-        assert!(why.contains("; put away: medium, and /cap take NAME takes one back. If kv can"), "{why}");
+        assert!(why.contains("; dropped: medium; /cap take NAME restores one. To run kv without it: "), "{why}");
         // Where it is written behind the name it is the program's, and the hint says where it belongs.
         let why = planned(&needs, "kv --without medium", false).unwrap_err();
         assert!(why.ends_with(": /run --without medium kv"), "{why}");
         assert!(planned(&[], "--with l=/launcher kv", false).unwrap_err().contains("no directory /launcher"));
-        assert!(planned(&[], "--with out=/home kv", false).unwrap_err().contains("taken"));
-        assert!(planned(&[], "--with a=/home --with a=/home kv", false).unwrap_err().contains("taken"));
+        assert!(planned(&[], "--with out=/home kv", false).unwrap_err().contains("of this name already"));
+        assert!(planned(&[], "--with a=/home --with a=/home kv", false).unwrap_err().contains("of this name already"));
         assert!(planned(&[], "--without home kv", false).unwrap_err().contains("it asks for nothing"));
     }
 }

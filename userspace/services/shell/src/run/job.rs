@@ -69,7 +69,7 @@ impl End {
             Self::Code(ABORTED) => format!("{program} exited with code {ABORTED}: it aborted"),
             Self::Code(code) => format!("{program} exited with code {code}"),
             Self::Died(report) => format!("{program} died: {report}"),
-            Self::Stopped => format!("{program} was ended"),
+            Self::Stopped => format!("{program} was stopped"),
             Self::NotRun(why) => format!("{program} could not be run: {why}"),
         })
     }
@@ -180,7 +180,7 @@ impl Job {
         let endpoint = match endpoint {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                let why = format!("the shell has no room for another job: {error}");
+                let why = format!("the shell cannot start another job: {error}");
                 for one in permitted {
                     one.call.finish(Outcome::Cancelled, &why).await;
                 }

@@ -30,7 +30,7 @@ impl Jobs {
         let running = self.list.borrow().iter().filter(|job| !job.is_ended()).count();
         if running >= usize::try_from(most).unwrap_or(usize::MAX) {
             return Err(format!(
-                "this session runs as many jobs as it may ({running}); /jobs lists them, /stop N ends one"
+                "this session runs {running} jobs, which is the limit; /jobs lists them, /stop N stops one"
             ));
         }
         Ok(next(self.list.borrow().iter().map(|job| job.number)))
@@ -72,7 +72,7 @@ impl Jobs {
     pub async fn stop_all(&self, screen: &Screen, why: &str) {
         self.report(screen).await;
         for job in self.all() {
-            let text = format!("[{}] {} is ended: {why}", job.number, title(&job));
+            let text = format!("[{}] {} was stopped: {why}", job.number, title(&job));
             screen.line(Style::Warning, &text).await;
             job.stop();
             job.ended().await;

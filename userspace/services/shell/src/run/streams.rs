@@ -58,7 +58,7 @@ impl Output {
     pub async fn show_kept(&self) {
         let lost = self.lost.take();
         if lost > 0 {
-            let text = alloc::format!("[its first {lost} bytes of output were not kept]");
+            let text = alloc::format!("[the first {lost} bytes of its output were dropped]");
             self.screen.line(Style::Dim, &text).await;
         }
         let kept: Vec<u8> = self.kept.take().into();

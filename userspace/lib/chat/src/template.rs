@@ -13,7 +13,7 @@ use crate::prompt::Prompt;
 /// The limits of a template: some thousands of steps for each message of a long conversation, and more text than a context
 /// holds. The levels fit into the stack of 256 KiB that a capOS process has.
 const LIMITS: Limits = Limits { steps: 20_000_000, text: 2 << 20, depth: 112 };
-/// The number of last messages among which the one that a template rejects is searched for.
+/// The most messages of a conversation that is searched for the one that a template rejects.
 const SEARCHED: usize = 32;
 /// The most characters of an error message that a template raises.
 const SAID: usize = 400;

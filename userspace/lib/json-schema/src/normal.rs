@@ -134,7 +134,7 @@ impl<'d> Making<'d> {
         Ok(made.into())
     }
 
-    /// The reference as it is written in the result.
+    /// The reference in the form that the result uses.
     fn reference(&mut self, reference: &Value, root: Root<'d>) -> Result<Option<Value>, String> {
         let Some(place) = reference.as_str().and_then(|name| self.document.find(name, root)) else {
             return match self.unresolved {

@@ -129,7 +129,7 @@ impl LineEditor {
             Key::Enter => {
                 let mut line = self.buffer.take();
                 if self.echo == Echo::Off {
-                    // What is copied from a file or a row of a table often ends with a newline, which nobody sees here.
+                    // What is copied from a file or a row of a table often ends with a newline, which is not shown here.
                     line.truncate(line.trim_end_matches('\n').len());
                 }
                 history.leave();

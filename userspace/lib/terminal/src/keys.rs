@@ -175,7 +175,7 @@ impl KeyDecoder {
     }
 
     /// Takes a character of a paste. A sequence is dropped, as the terminal's answer to a question is that comes meanwhile: it is
-    /// text of nobody, and no key. A control that begins one otherwise is dropped alone.
+    /// neither text nor a key. A control that begins one otherwise is dropped alone.
     fn pasted(&mut self, character: char) -> Option<Key> {
         self.state = match (self.state, character) {
             (_, ESCAPE) => State::Escape,

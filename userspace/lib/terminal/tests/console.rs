@@ -240,8 +240,8 @@ fn window(session: &Session) -> (u16, u16) {
     (columns.get(), rows.get())
 }
 
-/// Rows of arguments begin behind their margin, also if the window became narrower before the question, or does so while it
-/// is open: then it is asked again, and no key that was meant for it as it was answers it.
+/// Rows of arguments begin behind their margin, also if the window became narrower before the question. If it becomes narrower
+/// while the question is open, the question is asked again, and keys that were typed for the old one do not answer it.
 #[test]
 fn a_question_is_laid_out_for_the_window_as_it_is() {
     let mut session = Session::new(80);

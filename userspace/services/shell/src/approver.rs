@@ -85,8 +85,8 @@ impl Runner {
     }
 
     /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
-    /// screen come page by page, so that none scrolls away unseen. The question stands below the last page; to a person who has
-    /// not looked at all of them it is not put.
+    /// screen come page by page, so that none scrolls away unseen. The question stands below the last page; a person
+    /// does not get it before they have looked at all of them.
     async fn tell(
         &self,
         held: &Held<'_>,

@@ -110,7 +110,7 @@ fn what_comes_before_a_question_is_out_does_not_answer_it() {
             clock.sleep(20 * MS).await;
             port.type_("y\r");
         }
-        // It comes in the same moment as the line goes on.
+        // It comes in the moment in which the line continues.
         clock.sleep(20 * MS).await;
         port.type_("y\r");
         port.stopped.set(false);

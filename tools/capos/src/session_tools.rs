@@ -31,7 +31,7 @@ pub struct Args {
 
 fn profile(name: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.iter().map(|profile| profile.name()).collect::<Vec<_>>().join(", ");
-    Profile::from_name(name).ok_or_else(|| format!("there is no such profile; there are {}", known()))
+    Profile::from_name(name).ok_or_else(|| format!("there is no such profile; the profiles are {}", known()))
 }
 
 /// Runs the subcommand.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn unknown_profiles_are_refused_with_those_there_are() {
-        assert_eq!(profile("admin"), Err("there is no such profile; there are operator, guest, anonymous".into()));
+        assert_eq!(profile("admin"), Err("there is no such profile; the profiles are operator, guest, anonymous".into()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
 ifneq ($(filter-out $(ACCELERATORS),$(ACCEL)),)
-$(error ACCEL=$(ACCEL): there are $(ACCELERATORS))
+$(error ACCEL=$(ACCEL) is not an accelerator; use one of: $(ACCELERATORS))
 endif
 
 # What sessions begin with where no other model is asked for: the one that this project trains.
@@ -73,7 +73,7 @@ deps:
 
 tools: deps
 	@if test -x $(CAPOS); then $(BUILD) --quiet; else \
-	    echo 'Building the host tools first, once. This and the first build of the system take ten minutes or more.'; \
+	    echo 'Building the host tools. This and the first build of the system take ten to twenty minutes, once.'; \
 	    $(BUILD); fi
 
 iso: tools

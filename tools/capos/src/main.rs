@@ -34,45 +34,45 @@ enum Command {
     Iso(iso::Args),
     /// Build and boot the system in this terminal.
     Run(run::Args),
-    /// Run a scenario and collect what comes out of it.
+    /// Run a scenario in a virtual machine and collect its results.
     RunAgent(run_agent::Args),
     /// Run every test.
     Test(suites::Args),
     /// Run upstream test suites on capOS.
     TestStd(upstream::Args),
-    /// Measure, into target/bench.json.
+    /// Measure the system; write the figures to target/bench.json.
     Bench(bench::Args),
-    /// Measure the cost of std, compared with the bare runtime and with Linux, into target/bench-std.json.
+    /// Compare std on capOS with the bare runtime and with Linux; write target/bench-std.json.
     BenchStd(bench_std::Args),
-    /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
+    /// Count the instructions per token on capOS and on Linux; write target/bench-token.json.
     BenchToken(bench_token::Args),
-    /// Measure how soon after power-on a model answers, in capOS and on Linux, into target/bench-first-token.json.
+    /// Measure the time from power-on to the first answer on capOS and on Linux; write target/bench-first-token.json.
     BenchFirstToken(bench_first_token::Args),
-    /// Print in which functions the instructions of a figure are carried out.
+    /// List the functions that execute the instructions of a figure.
     Profile(profile::Args),
-    /// Give parsers inputs that a fuzzer makes up, and the kernel random operations.
+    /// Fuzz the parsers, and the kernel with random operations.
     Fuzz(fuzz::Args),
-    /// Name the addresses of backtraces in a log.
+    /// Resolve the addresses of backtraces in a log to functions and source lines.
     Symbols(symbols::Args),
-    /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
+    /// Create a service: schema, program, manifest entry and a tool for the agent.
     NewService(scaffold::ServiceArgs),
-    /// Begin a program on std, with its manifest entry.
+    /// Create a program on std with its manifest entry.
     NewApp(scaffold::AppArgs),
-    /// Check the format and the lints of everything.
+    /// Check formatting and lints of all crates.
     Lint(lint::Args),
     /// Check, explain or encode the system manifest.
     Manifest(manifest::Args),
-    /// Print the tools that sessions of each profile show a model.
+    /// Print the tools that a model is shown in sessions of each profile.
     Tools(session_tools::Args),
-    /// Make a signing key for one purpose.
+    /// Create a signing key for one purpose.
     Keygen(keygen::Args),
     /// Sign a file: write its Merkle tree and its signature next to it.
     Sign(sign_file::Args),
     /// Verify a signed file.
     Verify(verify::Args),
-    /// Make a model file of any size.
+    /// Create a synthetic model file of any size.
     Gguf(gguf::Args),
-    /// Make a model file that answers from a text.
+    /// Create a model file that answers from a text.
     Handbook(handbook::Args),
     /// Compute: a process of the host with which those of capOS are compared.
     #[command(hide = true)]

@@ -18,30 +18,30 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Check a manifest; errors name the place and what to do.
+    /// Check a manifest; errors state the place and what to do.
     Check {
-        /// The manifest's TOML file, and those that go over it.
+        /// TOML file of the manifest; further ones override it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Print the capability graph: which capabilities each process holds, and which services it may call.
     Print {
-        /// The manifest's TOML file, and those that go over it.
+        /// TOML file of the manifest; further ones override it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Draw the capability graph: which process may call which service, by which interface.
     Draw {
-        /// The manifest's TOML file, and those that go over it.
+        /// TOML file of the manifest; further ones override it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// Where to write: a picture for NAME.svg, Graphviz's language for NAME.dot.
+        /// Output file: NAME.svg for a picture, NAME.dot for Graphviz.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-    /// Write the manifest as the boot package holds it.
+    /// Encode the manifest for the boot package.
     Encode {
-        /// The manifest's TOML file, and those that go over it.
+        /// TOML file of the manifest; further ones override it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Where to write.

@@ -20,10 +20,10 @@ const MOST_CPUS: usize = 4;
 /// Build and boot the system, its console in this terminal.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Boot this image in place of building one.
+    /// Boot this image instead of building one.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Firmware of the machine.
@@ -35,13 +35,13 @@ pub struct Args {
     /// How the image is attached.
     #[arg(long, value_enum, default_value = "virtio")]
     medium: Medium,
-    /// Memory, in MiB; without it 512, and as much more as model files that are named have.
+    /// Memory in MiB [default: 512 plus the size of the models that are named].
     #[arg(long, value_name = "MIB", env = "MEMORY")]
     memory: Option<u32>,
-    /// Processors; without it, as many as this computer has, up to four.
+    /// Number of processors [default: as many as the host has, at most four].
     #[arg(long, value_name = "NUMBER", env = "CPUS", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
-    /// Boot with the Limine binary release in this folder.
+    /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
     /// The kernel's command line.
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let log = log_file(System::find().ok().map(|system| system.target()))?;
     println!(
-        "Starting capOS ({accelerator}, {memory} MiB, {}). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
+        "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)",
         count(cpus, "processor"),
         log.display()
     );

@@ -88,18 +88,18 @@ const APP_SCENARIO: [Template; 4] = [
     ("terminal.txt", include_str!("../templates/app/scenario/terminal.txt")),
 ];
 
-/// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
+/// Create a service: schema, program, manifest entry and a tool for the agent.
 #[derive(clap::Args)]
 pub struct ServiceArgs {
-    /// Its name: small letters, digits and hyphens, such as `field-notes`.
+    /// Name: lower-case letters, digits and hyphens, such as `field-notes`.
     #[arg(value_name = "NAME")]
     name: Name,
 }
 
-/// Begin a program on std, with its manifest entry.
+/// Create a program on std with its manifest entry.
 #[derive(clap::Args)]
 pub struct AppArgs {
-    /// Its name: small letters, digits and hyphens, such as `word-count`.
+    /// Name: lower-case letters, digits and hyphens, such as `word-count`.
     #[arg(value_name = "NAME")]
     name: Name,
 }
@@ -117,8 +117,8 @@ pub fn run_app(args: &AppArgs) -> Result<ExitCode> {
 fn write(part: Part, name: &Name) -> Result<ExitCode> {
     part.write()?;
     print!("{}", part.told);
-    println!("\nbuild it and try it:\n    make run-agent SCENARIO={SCENARIOS}/{}", name.0);
-    println!("and again, among the tests:\n    make test ONLY=qemu/{}", name.0);
+    println!("\nto build and run it:\n    make run-agent SCENARIO={SCENARIOS}/{}", name.0);
+    println!("to run it as a test:\n    make test ONLY=qemu/{}", name.0);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -226,7 +226,7 @@ pub fn service(root: &Path, name: &Name) -> Result<Part> {
     );
     ensure!(!SCHEMA_TYPES.contains(&camel.as_str()), "`{camel}` is a type of every schema; choose another name");
     let schema = root.join(SCHEMA).join(module).with_extension("capnp");
-    ensure!(!schema.exists(), "{} is there already; choose another name", schema.display());
+    ensure!(!schema.exists(), "{} exists already; choose another name", schema.display());
     if let Some(file) = declares(&root.join(SCHEMA), &camel)? {
         bail!("{} has an interface or type `{camel}` already; choose another name", file.display());
     }
@@ -270,7 +270,7 @@ fn part_files(
 ) -> Result<Vec<(PathBuf, String)>> {
     let checks = root.join(SCENARIOS).join(&name.0);
     for folder in [package, &checks] {
-        ensure!(!folder.exists(), "{} is there already; choose another name", folder.display());
+        ensure!(!folder.exists(), "{} exists already; choose another name", folder.display());
     }
     if let Some(program) = packages::programs(root)?.into_iter().find(|program| program.name == name.0) {
         bail!("the package `{}` builds a program `{}` already; choose another name", program.package, name.0);

@@ -15,23 +15,23 @@ use crate::manifest;
 /// Where the manifest is below the source folder.
 pub const MANIFEST: &str = "iso_root/etc/manifest.toml";
 
-/// Print the tools that sessions of each profile show a model.
+/// Print the tools that a model is shown in sessions of each profile.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The profile; without it, all of them.
+    /// Profile of the sessions [default: all].
     #[arg(value_parser = profile)]
     profile: Option<Profile>,
-    /// The manifest, and those that go over it, in place of the system's own.
+    /// Manifest to read instead of the system's; further ones override it.
     #[arg(long, value_name = "FILE")]
     manifest: Vec<PathBuf>,
-    /// Print an object from profile to tools, with each tool's parameters as JSON Schema.
+    /// Print JSON: for each profile its tools, with their parameters as JSON Schema.
     #[arg(long)]
     json: bool,
 }
 
 fn profile(name: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.iter().map(|profile| profile.name()).collect::<Vec<_>>().join(", ");
-    Profile::from_name(name).ok_or_else(|| format!("there is no such profile; there are {}", known()))
+    Profile::from_name(name).ok_or_else(|| format!("there is no such profile; the profiles are {}", known()))
 }
 
 /// Runs the subcommand.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn unknown_profiles_are_refused_with_those_there_are() {
-        assert_eq!(profile("admin"), Err("there is no such profile; there are operator, guest, anonymous".into()));
+        assert_eq!(profile("admin"), Err("there is no such profile; the profiles are operator, guest, anonymous".into()));
     }
 
     #[test]

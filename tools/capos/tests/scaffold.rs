@@ -97,7 +97,7 @@ fn names_that_are_taken_are_refused() {
     };
     refused(scaffold::app(folder.path(), &name("clock")), "builds a program `clock` already");
     refused(scaffold::service(folder.path(), &name("greeter")), "has an interface or type `Greeter` already");
-    refused(scaffold::service(folder.path(), &name("kernel")), "kernel.capnp is there already");
+    refused(scaffold::service(folder.path(), &name("kernel")), "kernel.capnp exists already");
     for own in ["wire", "cap", "kernel-capnp"] {
         refused(scaffold::service(folder.path(), &name(own)), "of its own; choose another name");
     }
@@ -106,7 +106,7 @@ fn names_that_are_taken_are_refused() {
     refused(scaffold::service(folder.path(), &name("text")), "`Text` is a type of every schema");
     refused(scaffold::app(folder.path(), &name("sleep")), "it has a program `sleep` already");
     std::fs::create_dir_all(folder.path().join("tests/scenarios/notes")).unwrap();
-    refused(scaffold::app(folder.path(), &name("notes")), "is there already; choose another name");
+    refused(scaffold::app(folder.path(), &name("notes")), "exists already; choose another name");
 }
 
 /// The modules that the scaffold keeps clear of are those that are there.

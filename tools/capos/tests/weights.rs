@@ -81,7 +81,7 @@ fn a08_a_changed_byte_anywhere_is_refused() {
 
     let signature = fs::read(bench.path("m.gguf.sig")).unwrap();
     bench.flip("m.gguf.sig", signature.len() - 2);
-    bench.verify_refused("m.gguf is refused: ");
+    bench.verify_refused("m.gguf is rejected: ");
     fs::write(bench.path("m.gguf.sig"), &signature).unwrap();
 
     let tree = fs::read(bench.path("m.gguf.verity")).unwrap();
@@ -149,7 +149,7 @@ fn keys_are_private_and_never_overwritten() {
     bench.refused(&["keygen", "--out", "keys", "--purpose", "model-weights"], "is never overwritten");
     assert_eq!(fs::read(&key).unwrap(), before);
     bench.refused(&["keygen", "--out", "keys", "--purpose", "../x"], "a purpose is made of lower-case letters");
-    bench.refused(&["sign", "m.gguf", "--key", "m.gguf", "--purpose", "model-weights"], "m.gguf is no signing key");
+    bench.refused(&["sign", "m.gguf", "--key", "m.gguf", "--purpose", "model-weights"], "m.gguf is not a signing key");
 }
 
 #[test]

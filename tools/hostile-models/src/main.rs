@@ -8,8 +8,8 @@ use capos_hostile_models::all;
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     let folder =
-        arguments.next().map(PathBuf::from).context("name the folder that the files are to be written into")?;
-    ensure!(arguments.next().is_none(), "name one folder, and nothing else");
+        arguments.next().map(PathBuf::from).context("give the folder to write the files to")?;
+    ensure!(arguments.next().is_none(), "give exactly one folder");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     for model in all()? {
         let path = folder.join(format!("{}.gguf", model.name));

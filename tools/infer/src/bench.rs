@@ -18,19 +18,19 @@ use crate::run::{Run, RunOptions};
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     #[arg(short, long, default_value_t = 256)]
     prompt: usize,
-    /// Tokens to make after it.
+    /// Number of tokens to generate.
     #[arg(short = 'n', long = "n", default_value_t = 64)]
     count: usize,
-    /// How often to measure; the best counts.
+    /// Number of measurements; the best one counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Measure also how fast this many sequences are written together.
+    /// Also measure the decode of this many sequences together.
     #[arg(long, default_value_t = 1)]
     sequences: usize,
-    /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits after each.
+    /// Also measure passes of 1, 2, and so on up to this many tokens, with logits after each.
     #[arg(long, default_value_t = 0)]
     rows: usize,
 }
@@ -38,7 +38,7 @@ pub struct Args {
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     ensure!(
         args.prompt > 0 && args.count > 0 && args.repeat > 0 && args.sequences > 0,
-        "nothing is to be measured; -p, -n, --repeat and --sequences count from 1"
+        "nothing to measure: -p, -n, --repeat and --sequences must be at least 1"
     );
     let file = ModelFile::open(&args.model)?;
     let mut run = Run::new(&file, options)?;
@@ -99,7 +99,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     println!("decode of {}: {decode:.1} tokens/s, {bytes} bytes read for each", args.count);
     println!("that is {:.0} % of the {:.2} GB/s that reading the file gives", fraction * 100.0, bandwidth / 1e9);
     if args.sequences > 1 {
-        println!("decode of {} sequences together: {together:.1} tokens/s in all", args.sequences);
+        println!("decode of {} sequences together: {together:.1} tokens/s in total", args.sequences);
     }
     for (index, pass) in passes.iter().enumerate() {
         println!("a pass of {} tokens: {:.2} ms", index.saturating_add(1), pass * 1e3);

@@ -24,38 +24,38 @@ pub struct Args {
     /// The tools: a JSON list of `name`, `description`, `parameters` and, if it is `forbidden`, `permission`.
     #[arg(long)]
     tools: Option<PathBuf>,
-    /// A JSON Schema that an answer without calls keeps to.
+    /// JSON Schema for answers without tool calls.
     #[arg(long)]
     schema: Option<PathBuf>,
-    /// Most tokens of the answer; as many as fit if none is named.
+    /// Maximum tokens of the answer [default: as many as fit].
     #[arg(long)]
     max_tokens: Option<usize>,
-    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's if none is
-    /// named.
+    /// Sampling temperature; 0 always selects the most likely token [default: that of the model
+    /// file].
     #[arg(long)]
     temperature: Option<f32>,
-    /// Where random numbers begin.
+    /// Random seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// End the answer before this text. May be given more than once.
+    /// End the answer before this text. Repeatable.
     #[arg(long)]
     stop: Vec<String>,
-    /// Hold calls to nothing.
+    /// Do not constrain tool calls to their schemas.
     #[arg(long)]
     no_grammar: bool,
     /// Do not constrain strings in calls of the built-in model to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
-    /// Show what the model reads, and end there.
+    /// Print only the prompt that the model reads.
     #[arg(long, conflicts_with = "answer")]
     prompt_only: bool,
-    /// Take this text apart as the model's answer, and end there.
+    /// Parse this file as the model's answer, without running the model.
     #[arg(long)]
     answer: Option<PathBuf>,
-    /// Seconds since 1970 that count as now, for templates that state the date. The machine's time if none is named.
+    /// Current time for templates that state the date, in seconds since 1970 [default: the host's clock].
     #[arg(long)]
     now: Option<i64>,
-    /// Give calls and results to the template as texts, which it may take if it rejects them.
+    /// Pass tool calls and results to the template as text, for templates that reject them.
     #[arg(long)]
     plain: bool,
 }
@@ -184,7 +184,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         }
         answer.show_calls();
         if finish.reason == Reason::Length {
-            eprintln!("The answer was cut off: there are no more tokens for it.");
+            eprintln!("The answer was cut off: it has reached its token limit.");
         }
     }
     Ok(())
@@ -198,7 +198,9 @@ fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finis
             match event {
                 Event::Progress { .. } => {}
                 Event::Loose(Loose { tool, why }) => {
-                    eprintln!("Calls of '{tool}' are not held to all of its schema, check what they are given: {why}");
+                    eprintln!(
+                        "Calls of '{tool}' are not constrained to all of its schema; check their arguments: {why}"
+                    );
                 }
                 Event::Delta(delta) => {
                     if let Delta::Text(text) = &delta
@@ -217,7 +219,7 @@ fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finis
 
 fn read(path: &Path) -> Result<Value> {
     let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is no JSON", path.display()))
+    serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 fn show_prompt(

@@ -12,10 +12,10 @@ use crate::file::ModelFile;
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// The tokens' numbers, with commas between them.
+    /// Token ids, separated by commas.
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     ids: Vec<u32>,
-    /// Show marks such as `<|im_end|>` as they are written.
+    /// Print special tokens such as `<|im_end|>` as text.
     #[arg(long)]
     special: bool,
 }

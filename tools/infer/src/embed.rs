@@ -13,7 +13,7 @@ use crate::run::RunOptions;
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// A text. May be given more than once.
+    /// Text to embed. Repeatable.
     #[arg(long, required_unless_present = "text_file")]
     text: Vec<String>,
     /// A file whose lines are texts; `-` for standard input.
@@ -26,7 +26,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let texts = match &args.text_file {
         None => args.text.clone(),
         Some(path) => {
-            let text = String::from_utf8(read(path)?).with_context(|| format!("{} is no UTF-8", path.display()))?;
+            let text = String::from_utf8(read(path)?).with_context(|| format!("{} is not UTF-8", path.display()))?;
             text.lines().map(str::to_owned).collect()
         }
     };

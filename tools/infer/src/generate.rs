@@ -14,15 +14,15 @@ use crate::run::{Run, RunOptions};
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// Ids of the tokens to begin with, with commas between.
+    /// Token ids of the prompt, separated by commas.
     #[arg(long, value_delimiter = ',', required = true)]
     ids: Vec<u32>,
-    /// How many new ones to make at most.
+    /// Maximum number of new tokens.
     #[arg(short = 'n', long = "n", default_value_t = 16)]
     count: usize,
     #[command(flatten)]
     sampling: SamplingOptions,
-    /// Go on after a token that ends a text.
+    /// Continue after a token that ends a text.
     #[arg(long)]
     ignore_eos: bool,
 }
@@ -30,25 +30,25 @@ pub struct Args {
 /// How tokens are chosen. The steps are in the order of the options.
 #[derive(clap::Args)]
 pub struct SamplingOptions {
-    /// Take the likeliest token each time.
+    /// Always select the most likely token.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "seed"])]
     greedy: bool,
-    /// Divide the logits of tokens that were there lately by this, or multiply those that are negative.
+    /// Penalty for recent tokens: divides positive logits, multiplies negative ones.
     #[arg(long, default_value_t = 1.0)]
     repetition_penalty: f32,
-    /// Divide all logits by this: less than 1 makes likely tokens likelier.
+    /// Sampling temperature: all logits are divided by it.
     #[arg(long, default_value_t = 1.0)]
     temperature: f32,
-    /// Keep only this many of the likeliest tokens; 0 keeps all.
+    /// Keep only this many of the most likely tokens; 0 keeps all.
     #[arg(long, default_value_t = 0)]
     top_k: usize,
-    /// Leave the likeliest tokens that together have this probability.
+    /// Keep only the most likely tokens that together have this probability.
     #[arg(long, default_value_t = 1.0)]
     top_p: f32,
-    /// Leave tokens that have this part of the likeliest one's probability.
+    /// Keep only tokens with at least this fraction of the highest probability.
     #[arg(long, default_value_t = 0.0)]
     min_p: f32,
-    /// Where random numbers begin; the same seed gives the same tokens.
+    /// Random seed; the same seed gives the same tokens.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }

@@ -13,19 +13,19 @@ use crate::run::{Run, RunOptions};
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// Ids of the tokens, with commas between.
+    /// Token ids of the prompt, separated by commas.
     #[arg(long, value_delimiter = ',', required_unless_present = "prompts")]
     ids: Vec<u32>,
-    /// Several prompts, as a JSON array of arrays of ids, in place of one; the answer is then a list.
+    /// Several prompts instead of one, as a JSON array of arrays of ids; the output is then a list.
     #[arg(long, conflicts_with = "ids")]
     prompts: Option<PathBuf>,
-    /// How many of the likeliest to show.
+    /// Number of most likely tokens to show.
     #[arg(long, default_value_t = 10)]
     top: usize,
-    /// Give all logits, in the order of ids.
+    /// Print all logits, in the order of ids.
     #[arg(long)]
     full: bool,
-    /// Take the tokens in one by one, as an answer is written, and not together, as a prompt is read.
+    /// Process the prompt token by token (decode) instead of in batches (prefill).
     #[arg(long)]
     one_by_one: bool,
 }
@@ -44,7 +44,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     };
     let text = read(path)?;
     let prompts: Vec<Vec<u32>> = serde_json::from_slice(&text)
-        .with_context(|| format!("{} is no JSON array of arrays of ids", path.display()))?;
+        .with_context(|| format!("{} is not a JSON array of arrays of ids", path.display()))?;
     let mut answers = Vec::new();
     for ids in &prompts {
         run.reset();

@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print a model file's facts.
+    /// Print the metadata of a model file.
     Info(info::Args),
     /// Turn text into tokens.
     Tokenize(tokenize::Args),
@@ -45,15 +45,15 @@ enum Command {
     Detokenize(detokenize::Args),
     /// Answer a conversation.
     Chat(chat::Args),
-    /// Make vectors of texts.
+    /// Compute embedding vectors of texts.
     Embed(embed::Args),
     /// Measure how well a model uses tools.
     Eval(eval::Args),
-    /// Print how likely each token is after the last of some.
+    /// Print the logits after a prompt.
     Logits(logits::Args),
-    /// Make tokens that follow some tokens.
+    /// Generate tokens after a prompt.
     Generate(generate::Args),
-    /// Measure how fast tokens are taken in and made.
+    /// Measure the speed of prefill and decode.
     Bench(bench::Args),
 }
 

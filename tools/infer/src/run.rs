@@ -16,17 +16,17 @@ const TOGETHER: usize = 512;
 /// How a model is run.
 #[derive(clap::Args)]
 pub struct RunOptions {
-    /// Threads; as many as there are processors if none is named.
+    /// Number of threads [default: one per processor].
     #[arg(short = 't', long, global = true)]
     threads: Option<usize>,
-    /// Most tokens of a sequence; as many as the model was made for if none is named.
+    /// Maximum tokens of a sequence [default: the model's context length].
     #[arg(long, global = true)]
     context: Option<usize>,
-    /// Kernels; those that are fastest in a trial if none is named.
+    /// Compute kernels [default: the fastest in a trial].
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
-    /// How keys and values are kept; where nothing is named as the kernels are quickest with, and with 16 bits where the
-    /// weights are floating point numbers.
+    /// Format of cached keys and values [default: the fastest for the kernels; f16 if the weights are
+    /// floating-point numbers].
     #[arg(long, global = true, value_parser = ["f16", "q8_0"])]
     cache: Option<String>,
 }

@@ -12,16 +12,16 @@ use crate::file::{ModelFile, read};
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// The text; `-` for standard input. Each byte that is not UTF-8 counts as U+FFFD.
+    /// Text file; `-` for standard input. Each byte that is not UTF-8 becomes U+FFFD.
     #[arg(long, required_unless_present = "texts")]
     text_file: Option<PathBuf>,
-    /// Several texts, as a JSON array of strings, in place of one; the ids are then a list for each.
+    /// Several texts instead of one, as a JSON array of strings; the output is then a list for each.
     #[arg(long, conflicts_with = "text_file")]
     texts: Option<PathBuf>,
-    /// Turn marks such as `<|im_end|>` in the text into their tokens.
+    /// Convert special tokens such as `<|im_end|>` in the text to their ids.
     #[arg(long)]
     special: bool,
-    /// Add the tokens that text begins and ends with, if the file says that it does.
+    /// Add the begin and end tokens, if the model file requires them.
     #[arg(long)]
     bos: bool,
 }
@@ -41,7 +41,7 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     };
     if let Some(path) = &args.texts {
         let texts: Vec<String> = serde_json::from_slice(&read(path)?)
-            .with_context(|| format!("{} is no JSON array of strings", path.display()))?;
+            .with_context(|| format!("{} is not a JSON array of strings", path.display()))?;
         let ids: Vec<Vec<u32>> = texts.iter().map(|text| encode(text)).collect();
         if json {
             println!("{}", json!({ "ids": ids }));

@@ -61,7 +61,7 @@ fn several_texts_are_encoded_at_once() {
     assert_eq!(ids["ids"][1], json!([]));
     assert_eq!(ids["ids"][2], alone["ids"]);
     let output = infer(&["tokenize", model, "--texts", "-"], b"water");
-    assert!(String::from_utf8(output.stderr).unwrap().contains("is no JSON array of strings"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is not a JSON array of strings"));
 }
 
 #[test]

@@ -22,7 +22,7 @@ const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];
 pub fn name(text: &str) -> Result<String, String> {
     match text.is_empty() || NAMES.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("there are {}", NAMES.join(", "))),
+        false => Err(format!("the accelerators are {}", NAMES.join(", "))),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         for known in ["", "tcg", "kvm", "hvf"] {
             assert_eq!(name(known).unwrap(), known);
         }
-        assert_eq!(name("foo").unwrap_err(), "there are tcg, kvm, hvf, whpx, nvmm");
+        assert_eq!(name("foo").unwrap_err(), "the accelerators are tcg, kvm, hvf, whpx, nvmm");
     }
 
     /// A wrong `make run ACCEL=foo` is reported before anything is installed or built.
@@ -202,7 +202,8 @@ mod tests {
         let refused = run("foo");
         let why = String::from_utf8(refused.stderr).unwrap();
         assert!(
-            !refused.status.success() && why.contains(&format!("ACCEL=foo: there are {}", NAMES.join(" "))),
+            !refused.status.success()
+                && why.contains(&format!("ACCEL=foo is not an accelerator; use one of: {}", NAMES.join(" "))),
             "{why}"
         );
     }

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Which kernel: options of every command that compares with Linux.
 #[derive(clap::Args)]
 pub struct KernelArgs {
-    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
+    /// Linux kernel (vmlinuz) [default: Debian's, downloaded].
     #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
     linux_kernel: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ fn kernel(folder: &Path) -> Result<PathBuf> {
     let advice = "with LINUX_KERNEL=FILE, `make` uses an existing kernel";
     let asked = Command::new(tool::find(&["apt-cache"], "apt").context(advice)?).args(["depends", PACKAGE]).output()?;
     let package = dependency(&String::from_utf8_lossy(&asked.stdout));
-    let package = package.with_context(|| format!("apt knows of no {PACKAGE} (`apt-get update`?); {advice}"))?;
+    let package = package.with_context(|| format!("apt does not know {PACKAGE}; run `apt-get update`; {advice}"))?;
     println!("Downloading {package}, once, into {}", folder.display());
     let mut download = Command::new(tool::find(&["apt-get"], "apt")?);
     tool::run(download.args(["download", &package]).current_dir(folder)).context(advice)?;

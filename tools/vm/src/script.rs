@@ -65,7 +65,7 @@ fn parse_step(line: &str) -> Result<Step> {
             let bytes = text()?;
             let times: usize = match core::mem::take(&mut rest) {
                 "" => 1,
-                times => times.parse().context("after the text comes how often it is typed")?,
+                times => times.parse().context("the number of repetitions must follow the text")?,
             };
             Step::Send(bytes.repeat(times))
         }
@@ -77,14 +77,14 @@ fn parse_step(line: &str) -> Result<Step> {
         "key" => return Ok(Step::Send(key(rest)?)),
         "corrupt" => {
             let path = String::from_utf8(text()?).context("the path is not UTF-8")?;
-            let offset = rest.parse().context("after the path comes an offset in bytes")?;
+            let offset = rest.parse().context("an offset in bytes must follow the path")?;
             return Ok(Step::Corrupt(path.into(), offset));
         }
         "eject" => Step::Eject,
         "quit" => Step::Quit,
         _ => bail!("there is no step `{verb}`"),
     };
-    ensure!(rest.is_empty(), "`{rest}` is left over at the end");
+    ensure!(rest.is_empty(), "`{rest}` follows the end of the step");
     Ok(step)
 }
 
@@ -95,14 +95,14 @@ fn plain(bytes: Vec<u8>) -> Result<Pattern> {
 
 fn regex(bytes: Vec<u8>) -> Result<Pattern> {
     let text = String::from_utf8(bytes).context("the expression is not UTF-8")?;
-    let regex = Regex::new(&text).with_context(|| format!("`{text}` is no regular expression"))?;
+    let regex = Regex::new(&text).with_context(|| format!("`{text}` is not a regular expression"))?;
     ensure!(!regex.is_match(""), "`{text}` matches nothing at all, so it is always there");
     Ok(Pattern::Regex(regex))
 }
 
 /// The bytes of a quoted text at the start of `text`, and the rest.
 fn quoted(text: &str) -> Result<(Vec<u8>, &str)> {
-    let mut rest = text.strip_prefix('"').context("a text in double quotes is expected")?.chars();
+    let mut rest = text.strip_prefix('"').context("expected a text in double quotes")?.chars();
     let mut bytes = Vec::new();
     let mut buffer = [0; 4];
     loop {
@@ -119,8 +119,7 @@ fn quoted(text: &str) -> Result<(Vec<u8>, &str)> {
                     'x' => {
                         let digits: String = rest.by_ref().take(2).collect();
                         let byte = u8::from_str_radix(&digits, 16);
-                        bytes
-                            .push(byte.with_context(|| format!("`\\x{digits}`: two hexadecimal digits are expected"))?);
+                        bytes.push(byte.with_context(|| format!("`\\x{digits}`: expected two hexadecimal digits"))?);
                     }
                     // In expressions the backslash is the expression's own.
                     other => {
@@ -211,9 +210,9 @@ mod tests {
             ("expect \"a", "closing quote"),
             ("expect \"\"", "always there"),
             ("expect-regex \"x*\"", "always there"),
-            ("expect \"a\" b", "left over"),
+            ("expect \"a\" b", "follows the end of the step"),
             ("send \"\\xq0\"", "hexadecimal"),
-            ("send \"a\" often", "how often"),
+            ("send \"a\" often", "number of repetitions"),
             ("key ctrl-1", "no key"),
             ("wait 5", "no step"),
             ("corrupt \"/x\"", "offset"),

@@ -107,7 +107,8 @@ pub fn check(timings: &[Timing], out: &Path, raw: &[u8], stripper: Stripper, fai
 impl Timing {
     fn holds(&self, timed: &Timed) -> Result<(), String> {
         let find = |wanted: &str, from: usize| {
-            let regex = Regex::new(wanted).map_err(|error| format!("/{wanted}/ is no regular expression: {error}"))?;
+            let regex =
+                Regex::new(wanted).map_err(|error| format!("/{wanted}/ is not a regular expression: {error}"))?;
             timed
                 .find(&regex, from)
                 .ok_or_else(|| format!("transcript.txt: nothing matches /{wanted}/, whose time is asked for"))

@@ -15,7 +15,7 @@ pub struct Args {
     /// Where to write the archive.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// A file of the package, as `NAME=PATH`: its name inside and where it is on the host.
+    /// File of the package: its name in the package and its path on the host.
     #[arg(value_name = "NAME=PATH", required = true, value_parser = parse_item)]
     files: Vec<(String, PathBuf)>,
 }

@@ -11,10 +11,10 @@ use crate::models::packed::PackedModels;
 /// Build the system and its image.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the image; `target/capos.iso` when left out.
+    /// Path of the image [default: target/capos.iso].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Boot with the Limine binary release in this folder.
+    /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
     /// The kernel's command line.
@@ -27,8 +27,8 @@ pub struct Args {
 /// Models of a person's own.
 #[derive(clap::Args)]
 pub struct Models {
-    /// Put this model file on the image, signed; several are separated by spaces, which a file's path may have as well.
-    /// Sessions begin with the first.
+    /// Sign this model file and put it on the image; MODEL may name several, separated by spaces.
+    /// Sessions start with the first.
     #[arg(long = "model", value_name = "FILE", env = "MODEL")]
     named: Vec<PathBuf>,
 }

@@ -9,7 +9,7 @@ use crate::build::packages;
 use crate::build::system::System;
 use crate::build::toolchain::{self, BARE, Bare};
 
-/// Check the format and the lints of everything.
+/// Check formatting and lints of all crates.
 #[derive(clap::Args)]
 pub struct Args {}
 
@@ -32,7 +32,7 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     if toolchain::bare()? == Bare::Prebuilt {
         step("kernel", bare.args(kernel).args(["-p", "capos-kernel", "-p", "capos-loader"]).args(deny))?;
     } else {
-        println!("lint: the kernel is left out: Debian's compiler for it has no clippy");
+        println!("lint: the kernel is skipped, because Debian's compiler for it has no clippy");
     }
     let programs = packages::programs(system.root())?;
     let of = |std: bool| programs.iter().filter(move |program| program.std == std).map(|program| &program.package);

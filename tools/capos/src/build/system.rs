@@ -79,7 +79,10 @@ impl System {
     pub fn find() -> Result<Self> {
         let here = std::env::current_dir()?;
         let is_root = |folder: &&Path| folder.join("kernel/kernel/Cargo.toml").is_file();
-        let root = here.ancestors().find(is_root).context("this is not run within capOS's source folder")?;
+        let root = here
+            .ancestors()
+            .find(is_root)
+            .context("the current folder is not inside capOS's source folder; change to it first")?;
         Ok(Self { root: root.to_owned() })
     }
 
@@ -372,8 +375,8 @@ fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
         let Some(file) = entry.program.strip_prefix("/bin/") else { continue };
         ensure!(
             programs.iter().any(|program| program.name == file),
-            "the manifest's `{}` is /bin/{file}, which no package below userspace/ builds for the image; a program that \
-             is there for tests belongs into the manifest of a scenario",
+            "the manifest's `{}` is /bin/{file}, which no package below userspace/ builds for the image; a test program \
+             belongs in the manifest of a scenario",
             entry.name
         );
     }

@@ -89,7 +89,7 @@ pub fn library_source() -> Result<LibrarySource> {
     let own = library_beside("rustc").map(|path| LibrarySource { path, compiler: None });
     let debian = || library_beside(DEBIAN_RUSTC).map(|path| LibrarySource { path, compiler: Some(DEBIAN_RUSTC) });
     own.or_else(debian).context(
-        "the source of the standard library, whose tests are to be run, is not installed: `rustup component add \
+        "the source of the standard library is not installed, and its tests need it: `rustup component add \
          rust-src`, or Debian's packages rustc-web and rust-web-src",
     )
 }

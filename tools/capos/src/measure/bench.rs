@@ -35,17 +35,17 @@ const START: &str = "std-start";
 /// Figures of earlier states: for each recorded commit one line of JSON for each figure.
 const HISTORY: &str = "docs/bench/history.jsonl";
 
-/// Measure, into target/bench.json.
+/// Measure the system; write the figures to target/bench.json.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
+    /// Append the figures to docs/bench/history.jsonl under the current commit.
     #[arg(long)]
     record: bool,
-    /// Measure the kernel alone, and make the result this figure's baseline in docs/bench/baseline.json; `all` is every
-    /// figure. Any number of times.
+    /// Measure only the kernel, and store the result as the baseline of this figure in docs/bench/baseline.json; `all`
+    /// means every figure. Repeatable.
     #[arg(long, value_name = "FIGURE", requires = "because", conflicts_with = "record")]
     move_baseline: Vec<String>,
-    /// Why, in a sentence; it is written next to the figure.
+    /// Reason, in one sentence; it is stored with the baseline.
     #[arg(long, value_name = "REASON", requires = "move_baseline")]
     because: Option<String>,
 }

@@ -31,7 +31,7 @@ const PROMPT: &str = "home/prompt.txt";
 /// Measure how soon after power-on a model answers, into target/bench-first-token.json.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The static program that has llama.cpp answer on Linux, as `make bench-first-token` builds it.
+    /// Static program that answers with llama.cpp on Linux; `make bench-first-token` builds it.
     #[arg(long, value_name = "FILE")]
     peer: PathBuf,
     #[command(flatten)]

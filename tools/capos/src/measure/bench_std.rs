@@ -29,7 +29,7 @@ const LINUX: &str = "linux";
 pub struct Args {
     #[command(flatten)]
     linux: linux::KernelArgs,
-    /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
+    /// Append the figures to docs/bench/history.jsonl under the current commit.
     #[arg(long)]
     record: bool,
 }

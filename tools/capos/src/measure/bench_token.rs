@@ -23,7 +23,7 @@ const MODEL: &str = "home/model.gguf";
 /// The scenario, and the prefix of both figures' names.
 const TOKEN: &str = "token";
 
-/// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
+/// Count the instructions per token on capOS and on Linux; write target/bench-token.json.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

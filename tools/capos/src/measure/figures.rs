@@ -94,11 +94,11 @@ impl Baseline {
 
     /// Stores the measured values of these figures, or of [`ALL`]: then all other figures are forgotten.
     fn move_to(&mut self, measured: &Figures, names: &[String], because: &str, tools: Tools) -> Result<()> {
-        ensure!(!because.trim().is_empty(), "a baseline is moved for a reason: say it with --because");
+        ensure!(!because.trim().is_empty(), "a moved baseline needs a reason: add --because");
         let all = names.iter().any(|name| name == ALL);
         ensure!(
             all || self.tools == tools,
-            "the baseline was made by {:?}, and here is {tools:?}: all figures have to move together (`{ALL}`)",
+            "the baseline was made by {:?}, and this host has {tools:?}: all figures have to move together (`{ALL}`)",
             self.tools
         );
         let base = |value| Base { value, because: because.trim().to_owned() };
@@ -160,8 +160,8 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
     let (value, percent) = (base.value, percent(seen, base.value));
     if u128::from(seen) * 100 > u128::from(value) * u128::from(100 + OVER) {
         return Outcome::Wrong(format!(
-            "{seen} instructions, {percent} beside its baseline of {value}; {OVER} % more are allowed. Where that is \
-             meant, {}",
+            "{seen} instructions, {percent} against its baseline of {value}; the limit is +{OVER} %. If this is \
+             intended, {}",
             how_to_move(name, "why it costs more")
         ));
     }
@@ -232,7 +232,7 @@ pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     let mut verdicts = baseline.judge(measured, &tools);
     if baseline.tools != tools {
         println!(
-            "the figures of {BASELINE} are of {:?}; here is {tools:?}, so they are printed and not judged",
+            "the figures of {BASELINE} are of {:?}; this host has {tools:?}, so the figures are printed and not judged",
             baseline.tools
         );
     }

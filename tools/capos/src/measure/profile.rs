@@ -32,15 +32,15 @@ const ENOUGH: u64 = 40 << 20;
 /// How long the guest may take until the figure, of the host's time.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Print in which functions the instructions of a figure are carried out.
+/// List the functions that execute the instructions of a figure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The figure: null_entry, null_call, call_reply_64 or another that the kernel's benchmark measures.
+    /// Figure of the kernel's benchmark, for example null_entry, null_call or call_reply_64.
     figure: String,
-    /// How many functions to name.
+    /// Number of functions to list.
     #[arg(long, default_value_t = 40)]
     top: usize,
-    /// Count what was inlined by its own name, and not by that of the function it is in.
+    /// Count inlined functions separately from the functions that contain them.
     #[arg(long)]
     inlined: bool,
 }

@@ -141,7 +141,7 @@ pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, t
 
 fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
     let name = &model.name;
-    ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
+    ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name must end in .gguf and contain no folders");
     let path = folder.join(name);
     match (&model.file, &model.handbook, &model.hostile, &model.chain, &model.random) {
         (Some(file), None, None, None, None) => {
@@ -167,7 +167,7 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
         (None, None, None, None, None) => {
             std::fs::write(&path, synthetic(model)?).with_context(|| format!("writing {}", path.display()))?;
         }
-        _ => bail!("a model is one of file, handbook, hostile, chain and random, and this one is to be several"),
+        _ => bail!("give one of `file`, `handbook`, `hostile`, `chain` and `random` for a model, not several"),
     }
     sign_and_spoil(model, &path, keys, trust)
 }
@@ -280,9 +280,9 @@ mod tests {
             ("key = \"other-purpose\"", "purpose"),
             ("key = \"unknown\"", "trust"),
             ("key = \"nobody\"", "x.gguf.sig"),
-            ("flip = { part = \"weights\", at = 200000 }", "refused"),
+            ("flip = { part = \"weights\", at = 200000 }", "rejected"),
             ("flip = { part = \"tree\", at = 0 }", "x.gguf.verity"),
-            ("flip = { part = \"signature\", at = -2 }", "refused"),
+            ("flip = { part = \"signature\", at = -2 }", "rejected"),
         ] {
             let error = format!("{:#}", made(bad).unwrap_err());
             assert!(error.contains(why), "{bad}: {error}");

@@ -14,16 +14,16 @@ use capos_host::files::write_whole;
 /// Make a well-formed GGUF model file of any size, filled with repeatable numbers that mean nothing.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Exact size of the file, such as 64MiB or 1GiB; a multiple of 32 bytes.
+    /// Exact size of the file, for example 64MiB or 1GiB; a multiple of 32 bytes.
     #[arg(long, value_parser = parse_size, default_value = "64MiB")]
     size: u64,
     /// Where to write the file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The seed of the contents: the same seed and size give the same bytes.
+    /// Seed of the contents; the same seed and size give the same bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Have the file ask for the scripted backend; otherwise the engine runs the numbers.
+    /// Select the scripted backend in the file, instead of the inference engine.
     #[arg(long)]
     scripted: bool,
 }

@@ -12,15 +12,15 @@ use capos_host::files::write_whole;
 /// Make a model file that answers from a handbook: questions with their answers and tool calls.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The handbook, a text.
+    /// Text file of the handbook.
     file: PathBuf,
     /// Where to write the model file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The model's name for itself.
+    /// Name of the model.
     #[arg(long)]
     name: String,
-    /// The license of its text.
+    /// License of the text.
     #[arg(long, default_value = "")]
     license: String,
 }

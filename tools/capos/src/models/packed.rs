@@ -34,11 +34,11 @@ impl PackedModels {
         let mut names = BTreeSet::new();
         for model in &models {
             let name = name_of(model)?;
-            ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
+            ensure!(name.ends_with(".gguf"), "{}: the name of a model must end in .gguf", model.display());
             ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
             let unused = servable(model).with_context(|| format!("{} cannot be packed", model.display()))?;
             if !unused.is_empty() {
-                eprintln!("{}: nothing here computes with {}", model.display(), unused.join(", "));
+                eprintln!("{}: no backend of capOS computes with {}", model.display(), unused.join(", "));
             }
         }
         Ok(Self(models))
@@ -229,7 +229,7 @@ mod tests {
         let error = format!("{:#}", PackedModels::check(vec![at("none.gguf")]).unwrap_err());
         assert!(error.contains("none.gguf cannot be packed: it cannot be read: "), "{error}");
         let cases: [(&str, Vec<u8>, &str); 8] = [
-            ("good", good.clone(), "has to end in .gguf"),
+            ("good", good.clone(), "must end in .gguf"),
             ("text.gguf", b"no model".to_vec(), "text.gguf cannot be packed: "),
             ("cut.gguf", good[..good.len() - 4096].to_vec(), "cut.gguf cannot be packed: "),
             (

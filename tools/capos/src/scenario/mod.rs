@@ -194,7 +194,10 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
     // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
     let changed = scenario.script.iter().any(|line| matches!(line.step, Step::Eject));
-    ensure!(!(changed && scenario.settings.person), "what a person's terminal is at has no step `eject`");
+    ensure!(
+        !(changed && scenario.settings.person),
+        "the step `eject` does not work in a scenario with `person`; remove one of them"
+    );
     let (mut terminal, mut running, mut monitor) = match scenario.settings.person {
         false => start(machine, &log, &stream, changed, deadline)?,
         true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,

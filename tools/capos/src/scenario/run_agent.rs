@@ -17,16 +17,16 @@ pub const SMOKE: &str = "tools/scenarios/smoke";
 /// Run a scenario.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The scenario's folder; the shipped smoke when left out.
+    /// Folder of the scenario [default: the smoke scenario].
     #[arg(long, value_name = "DIR", env = "SCENARIO")]
     scenario: Option<PathBuf>,
-    /// Where to put its results; `target/run-agent/NAME` when left out.
+    /// Folder for the results [default: target/run-agent/NAME].
     #[arg(long, value_name = "DIR", env = "OUT")]
     out: Option<PathBuf>,
-    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
-    /// Boot with the Limine binary release in this folder.
+    /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
 }

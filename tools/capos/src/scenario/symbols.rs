@@ -23,13 +23,13 @@ const FOLDERS: [&str; 3] = [
     "target/kernel/x86_64-unknown-none/kernel",
 ];
 
-/// Name the addresses of backtraces in a log.
+/// Resolve the addresses of backtraces in a log to functions and source lines.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program that every address is of; without it, the one that each line names.
+    /// Program that all addresses belong to [default: the one that each line names].
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// The log; standard input without it.
+    /// Log file [default: standard input].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }

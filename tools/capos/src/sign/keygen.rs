@@ -18,10 +18,10 @@ use capos_host::files::write_whole;
 /// whatever systems with that trust store accept.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the key and the trust store; made if it does not exist.
+    /// Folder for the key and the trust store; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The purpose of the key: `model-weights`, `program`, or another word.
+    /// Purpose of the key: `model-weights`, `program`, or another word.
     #[arg(long)]
     purpose: String,
 }
@@ -56,7 +56,7 @@ fn write_key(path: &Path, key: &SigningKey) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = match opened {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-            "{} is there already; a key is never overwritten, because what it signed would be lost with it: \
+            "{} exists already; a key is never overwritten, because no other key can replace it: \
              move it away, or choose another directory",
             path.display()
         ),

@@ -82,13 +82,13 @@ impl TreeSink for TreeFile {
 /// Reads a signing key.
 pub fn read_key(path: &Path) -> Result<SigningKey> {
     let text = std::fs::read(path).with_context(|| format!("reading the key {}", path.display()))?;
-    SigningKey::parse(&text).with_context(|| format!("{} is no signing key", path.display()))
+    SigningKey::parse(&text).with_context(|| format!("{} is not a signing key", path.display()))
 }
 
 /// Reads a trust store.
 pub fn read_trust(path: &Path) -> Result<TrustStore> {
     let text = std::fs::read(path).with_context(|| format!("reading the trust store {}", path.display()))?;
-    TrustStore::parse(&text).with_context(|| format!("{} is no trust store", path.display()))
+    TrustStore::parse(&text).with_context(|| format!("{} is not a trust store", path.display()))
 }
 
 /// The bytes that a size such as `64MiB`, `1GiB`, `4096` or `512KiB` stands for.
@@ -99,9 +99,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        _ => return Err(format!("`{text}` is no size: write a number of bytes, or one with KiB, MiB or GiB")),
+        _ => return Err(format!("`{text}` is not a size; write a number of bytes, or one with KiB, MiB or GiB")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: it begins with no number"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size: it does not begin with a number"))?;
     number.checked_mul(unit).ok_or_else(|| format!("`{text}` is more bytes than can be counted"))
 }
 

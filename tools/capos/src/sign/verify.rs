@@ -45,7 +45,7 @@ pub fn verify(path: &Path, trust: &TrustStore, purpose: &str) -> Result<Verified
         true => format!("reading {}", signature_path.display()),
         false => format!("{} is not signed: `capos sign` makes {}", path.display(), signature_path.display()),
     })?;
-    let refused = || format!("{} is refused", path.display());
+    let refused = || format!("{} is rejected", path.display());
     let signature = FileSignature::parse(&text).map_err(Refusal::from).with_context(refused)?;
     let expected = Expected { purpose, name: name_of(path)?, size };
     let verified = signature.verify(trust, &expected).with_context(refused)?;
@@ -58,7 +58,7 @@ pub fn verify(path: &Path, trust: &TrustStore, purpose: &str) -> Result<Verified
         return Err(Refusal::Digest { signed: *verified.digest(), found }).with_context(refused);
     }
     // The file is what was signed, so the tree just built is the true one.
-    let in_tree = || format!("{} is refused", tree_path.display());
+    let in_tree = || format!("{} is rejected", tree_path.display());
     capos_verity::TreeGeometry::for_size(size)
         .and_then(|geometry| geometry.check_tree_length(tree_size))
         .with_context(in_tree)?;

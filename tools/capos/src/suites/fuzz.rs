@@ -25,15 +25,15 @@ const CORPUS: &str = "CAPOS_FUZZ_CORPUS";
 /// memory; give the kernel random operations.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The targets, `kernel` among them; all of them when left out.
+    /// Targets to fuzz, for example `kernel` [default: all].
     targets: Vec<String>,
-    /// For how many seconds each.
+    /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// The first seed of the kernel's operations, in hexadecimal; one by the clock when left out.
+    /// First seed of the kernel's operations, in hexadecimal [default: from the clock].
     #[arg(long, value_name = "SEED", value_parser = hexadecimal)]
     seed: Option<u64>,
-    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
@@ -82,7 +82,7 @@ fn parsers(system: &System, args: &Args, folder: &Path) -> Result<()> {
             .with_context(|| format!("starting {}", program.display()))?;
         if !status.success() {
             bail!(
-                "{target} does not come back from an input ({status}); it lies in {}. Give it to the program again with: \
+                "{target} failed on an input ({status}), which is stored in {}. To run it again: \
                  {TARGET}={target} {CORPUS}={} {} FILE",
                 found.display(),
                 corpus.display(),

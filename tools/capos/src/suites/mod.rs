@@ -46,13 +46,13 @@ const WORTH_TELLING: Duration = Duration::from_secs(20);
 /// Run every test.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run the tests whose suite or name contains this only.
+    /// Run only the tests whose suite or name contains this text.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
-    /// Boot with the Limine binary release in this folder.
+    /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
 }
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
     }
     if let Some(part) = args.only.as_deref().filter(|_| tally.passed == 0 && tally.failed == 0) {
-        tally.fail(part, "no test has this in its name; `make test` alone runs them all");
+        tally.fail(part, "no test has this text in its name; `make test` without ONLY runs all tests");
     }
     for what in &tally.left_out {
         println!("not run: {what}");

@@ -30,25 +30,25 @@ const KEPT: usize = 256 << 20;
 pub struct Args {
     /// The model file.
     model: PathBuf,
-    /// The evaluation set: a folder with `set.json` and `conversations.jsonl`.
+    /// Folder of the evaluation set, with `set.json` and `conversations.jsonl`.
     #[arg(long)]
     set: PathBuf,
-    /// Begin each conversation with this file's text as the system's message. The built-in model is shown none.
+    /// File with the system message of each conversation; the built-in model is sent none.
     #[arg(long)]
     system: Option<PathBuf>,
-    /// Hold answers to nothing.
+    /// Do not constrain answers to their schemas.
     #[arg(long)]
     no_grammar: bool,
     /// Do not constrain strings in calls to texts of the conversation.
     #[arg(long)]
     no_copy: bool,
-    /// Answer only this many conversations, from the first one.
+    /// Answer only the first conversations, this many.
     #[arg(long)]
     limit: Option<usize>,
-    /// Write the model's answers, a conversation on a line.
+    /// Write the model's answers to this file, one conversation per line.
     #[arg(long)]
     produced: Option<PathBuf>,
-    /// Most tokens of an answer.
+    /// Maximum tokens of an answer.
     #[arg(long, default_value_t = 512)]
     max_tokens: usize,
 }

@@ -42,9 +42,13 @@ pub fn read(folder: &Path) -> Result<Vec<Conversation>> {
         Ok::<_, anyhow::Error>((path, text))
     };
     let (path, about) = text("set.json")?;
-    let about: Value = serde_json::from_str(&about).with_context(|| format!("{} is no JSON", path.display()))?;
+    let about: Value = serde_json::from_str(&about).with_context(|| format!("{} is not JSON", path.display()))?;
     let version = about.get("version").and_then(Value::as_u64);
-    ensure!(version == Some(VERSION), "{} is not of version {VERSION}, the only one that is read here", path.display());
+    ensure!(
+        version == Some(VERSION),
+        "{} is not of version {VERSION}, the only one that this program reads",
+        path.display()
+    );
     let (path, lines) = text("conversations.jsonl")?;
     let numbered = lines.lines().enumerate().map(|(line, text)| {
         let read = || Conversation::read(&serde_json::from_str(text)?);
@@ -61,8 +65,8 @@ impl Conversation {
         let turns = messages.iter().zip(all).enumerate().filter(|(_, (message, _))| message.role == Role::Assistant);
         let turns = turns.map(|(at, (message, json))| (at, Turn::read(message, json)));
         Ok(Self {
-            class: member("class")?.as_str().context("its 'class' is no text")?.into(),
-            own: member("own")?.as_bool().context("its 'own' is no truth value")?,
+            class: member("class")?.as_str().context("its 'class' is not a text")?.into(),
+            own: member("own")?.as_bool().context("its 'own' is not a Boolean")?,
             tools: Tool::list(member("tools")?)?,
             turns: turns.collect(),
             messages,

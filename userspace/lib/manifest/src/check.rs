@@ -259,14 +259,14 @@ impl Checker<'_> {
         if limits.cpu_seconds.is_some_and(|seconds| !(1..=MOST_CPU_SECONDS).contains(&seconds)) {
             return Err(self.error(
                 format!("{here}.limits.cpu_seconds"),
-                format!("CPU time is limited to 1 to {MOST_CPU_SECONDS} s, or not at all where this is left out"),
+                format!("the limit of CPU time is 1 to {MOST_CPU_SECONDS} s; without this field there is no limit"),
             ));
         }
         if !PRIORITIES.contains(&limits.priority) {
             let (lowest, highest) = (PRIORITIES.start(), PRIORITIES.end());
             return Err(self.error(
                 format!("{here}.limits.priority"),
-                format!("there are the priorities {lowest} to {highest}; a thread begins with 0"),
+                format!("the priorities are {lowest} to {highest}; a thread starts with 0"),
             ));
         }
         Ok(Limits {
@@ -286,7 +286,7 @@ impl Checker<'_> {
         for name in names {
             let found = RIGHTS.iter().find(|(known, _)| known == name).ok_or_else(|| {
                 let known: Vec<&str> = RIGHTS.iter().map(|(name, _)| *name).collect();
-                self.error(format!("{there}.rights"), format!("`{name}` is no right; there are {}", known.join(", ")))
+                self.error(format!("{there}.rights"), format!("`{name}` is not a right; the rights are {}", known.join(", ")))
             })?;
             rights = rights.union(found.1);
         }
@@ -309,7 +309,7 @@ impl Checker<'_> {
                         let known = known.collect::<Vec<_>>().join(", ");
                         self.error(
                             format!("{there}.from"),
-                            format!("the kernel has no `{object}` to grant; there are {known}"),
+                            format!("the kernel grants no `{object}`; it grants {known}"),
                         )
                     })?;
                 (self.known(interface), *rights, GrantSource::Kernel((*name).to_owned()))
@@ -374,7 +374,7 @@ impl Checker<'_> {
         } else {
             let service = self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
                 let known: Vec<&str> = self.document.service.iter().map(|service| service.name.as_str()).collect();
-                let reason = format!("there is no service `{provider}`; there are {FIRST}, {}", known.join(", "));
+                let reason = format!("there is no service `{provider}`; the services are {FIRST}, {}", known.join(", "));
                 self.error(format!("{there}.from"), reason)
             })?;
             service.provides.iter().map(String::as_str).collect()
@@ -473,7 +473,7 @@ impl Checker<'_> {
         }
         let found = self.document.service.iter().find(|process| process.name == service);
         if !found.is_some_and(|process| process.program.starts_with("boot:")) {
-            return Err(self.error("medium", format!("`{service}` is no service of the boot package")));
+            return Err(self.error("medium", format!("`{service}` is not a service of the boot package")));
         }
         Ok((service.to_owned(), self.provided("medium", service, name)?))
     }
@@ -516,7 +516,7 @@ impl Checker<'_> {
                     let names: Vec<&str> = open.iter().map(|service| service.name.as_str()).collect();
                     return Err(self.error(
                         "service",
-                        format!("no order starts these after what they need: {}", names.join(", ")),
+                        format!("these form a dependency cycle, so none of them can start: {}", names.join(", ")),
                     ));
                 }
             }

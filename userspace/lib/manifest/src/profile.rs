@@ -30,7 +30,7 @@ impl Checker<'_> {
         let (mut profiles, mut held) = (Vec::new(), Held::new());
         if let Some(unknown) = self.document.profile.keys().find(|name| Profile::from_name(name).is_none()) {
             let known: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
-            let reason = format!("there is no such profile; there are {}", known.join(", "));
+            let reason = format!("there is no such profile; the profiles are {}", known.join(", "));
             return Err(self.error(format!("profile.{unknown}"), reason));
         }
         if self.issuer().is_none() {
@@ -98,12 +98,12 @@ impl Checker<'_> {
         for (name, mode) in &section.modes {
             if Category::from_name(name).is_none() {
                 let known: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
-                let reason = format!("there is no such category; there are {}", known.join(", "));
+                let reason = format!("there is no such category; the categories are {}", known.join(", "));
                 return Err(self.error(format!("{here}.{name}"), reason));
             }
             if PermissionMode::from_name(mode).is_none() {
                 let known: Vec<&str> = PermissionMode::ALL.iter().map(|mode| mode.name()).collect();
-                let reason = format!("there is no mode `{mode}`; there are {}", known.join(", "));
+                let reason = format!("there is no mode `{mode}`; the modes are {}", known.join(", "));
                 return Err(self.error(format!("{here}.{name}"), reason));
             }
         }

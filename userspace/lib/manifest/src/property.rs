@@ -129,7 +129,7 @@ impl<'a> Graph<'a> {
             (Some(never), None, None) if !never.is_empty() => never,
             (None, Some(apart), None) if apart.len() > 1 => apart,
             (None, None, Some(only)) => only,
-            _ => return Err("it says one of `never`, of one at least, `apart`, of two at least, and `only`".to_owned()),
+            _ => return Err("give one of `never` (at least one name), `apart` (at least two) and `only`".to_owned()),
         };
         if property.of.as_ref().is_some_and(Vec::is_empty) {
             return Err("`of` is empty; leave it out to mean all".to_owned());

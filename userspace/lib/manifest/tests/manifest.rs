@@ -65,15 +65,15 @@ fn services_come_after_those_that_they_call() {
 fn refusals_name_place_and_reason() {
     for (old, new, wanted) in [
         ("disk.Directory\"\n", "disk\"\n", "m.toml: medium: `disk` is not SERVICE.INTERFACE"),
-        ("\"boot:disk\"", "\"/bin/disk\"", "medium: `disk` is no service of the boot package"),
+        ("\"boot:disk\"", "\"/bin/disk\"", "medium: `disk` is not a service of the boot package"),
         ("\"boot:disk\"", "\"disk\"", "service[0] `disk`.program: `disk` is neither boot:NAME nor a path"),
         ("[\"Directory\"]", "[\"Directry\"]", "the schema has no interface `Directry`"),
         ("name = \"shell\"", "name = \"log\"", "service[2].name: `log` is taken"),
         ("name = \"shell\"", "name = \"She ll\"", "service[1].name: `She ll` is not a name"),
         ("log.Logger", "logs.Logger", "service[0] `disk`.grants[0] `logger`.from: there is no service `logs`"),
         ("log.Logger", "log.Terminal", "`log` does not provide `Terminal`; it provides LogReader, Logger"),
-        ("log.Logger", "kernel.disk", "the kernel has no `disk` to grant"),
-        ("rights = [\"call\"]", "rights = [\"cal\"]", "`cal` is no right; there are read, write"),
+        ("log.Logger", "kernel.disk", "the kernel grants no `disk`"),
+        ("rights = [\"call\"]", "rights = [\"cal\"]", "`cal` is not a right; the rights are read, write"),
         ("rights = [\"call\"]", "first = 3", "grants[1] `home`.first: `disk.Directory` takes no `first`"),
         ("first = 0x3f8, ", "", "ports are granted with `first` and `count`"),
         ("count = 8", "count = 0x10000", "the ports must be some of 0 to 0xffff"),
@@ -86,9 +86,9 @@ fn refusals_name_place_and_reason() {
         (
             "program = \"/bin/log\"",
             "program = \"/bin/log\"\nlimits = { cpu_seconds = 0 }",
-            "limits.cpu_seconds: CPU time is",
+            "limits.cpu_seconds: the limit of CPU time is",
         ),
-        ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { priority = 3 }", "the priorities -1 to 2"),
+        ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { priority = 3 }", "the priorities are -1 to 2"),
     ] {
         let error = refused(&with(old, new));
         assert!(error.contains(wanted), "{new}: {error}");
@@ -256,7 +256,7 @@ fn mistakes_in_profiles_name_place_and_reason() {
         (
             home,
             "{ name = \"home\", from = \"disk.Directory\", rights = [\"see\"] }",
-            "`home`.rights: `see` is no right",
+            "`home`.rights: `see` is not a right",
         ),
         (
             home,
@@ -283,14 +283,14 @@ fn mistakes_in_profiles_name_place_and_reason() {
         (
             "[profile.guest]",
             "[profile.gast]",
-            "m.toml: profile.gast: there is no such profile; there are operator, guest",
+            "m.toml: profile.gast: there is no such profile; the profiles are operator, guest",
         ),
         ("[profile.anonymous]", "[profile.guest.x]", "unknown field `x`"),
         ("grants = []", "", "profile.anonymous.grants: it is missing"),
         (
             "mutating = \"stepUp\"",
             "mutating = \"ask\"",
-            "profile.guest.modes.mutating: there is no mode `ask`; there are auto",
+            "profile.guest.modes.mutating: there is no mode `ask`; the modes are auto",
         ),
         ("mutating = \"stepUp\"", "changing = \"stepUp\"", "profile.guest.modes.changing: there is no such category"),
         ("mutating = \"stepUp\", ", "", "profile.guest.modes.mutating: it is missing"),
@@ -398,7 +398,7 @@ fn a_property_is_about_the_processes_of_its_own_file_and_those_before() {
 
 #[test]
 fn a_property_that_says_nothing_or_names_what_there_is_not_is_refused() {
-    let nothing = "it says one of `never`, of one at least, `apart`, of two at least, and `only`";
+    let nothing = "give one of `never` (at least one name), `apart` (at least two) and `only`";
     let nobody = "no service provides `X`; write SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
     let cases = [
         ("", nothing.to_owned()),

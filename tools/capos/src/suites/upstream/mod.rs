@@ -38,13 +38,13 @@ const PROGRAM_SECONDS: u64 = 30;
 /// Run upstream test suites on capOS.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run the suites whose name contains this only.
+    /// Run only the suites whose name contains this text.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// Write the lock files again, after the list or its crates have changed.
+    /// Write the lock files again, after the list of suites or its crates changed.
     #[arg(long)]
     relock: bool,
-    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }

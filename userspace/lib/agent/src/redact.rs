@@ -358,6 +358,7 @@ fn gives_a_value(line: &str, separator: char) -> bool {
     }
 }
 
+/// Requirement C08.
 #[cfg(test)]
 mod tests {
     use super::*;

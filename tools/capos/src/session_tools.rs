@@ -120,7 +120,10 @@ mod tests {
 
     #[test]
     fn unknown_profiles_are_refused_with_those_there_are() {
-        assert_eq!(profile("admin"), Err("there is no such profile; the profiles are operator, guest, anonymous".into()));
+        assert_eq!(
+            profile("admin"),
+            Err("there is no such profile; the profiles are operator, guest, anonymous".into())
+        );
     }
 
     #[test]

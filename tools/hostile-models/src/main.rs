@@ -7,8 +7,7 @@ use capos_hostile_models::all;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
-    let folder =
-        arguments.next().map(PathBuf::from).context("give the folder to write the files to")?;
+    let folder = arguments.next().map(PathBuf::from).context("give the folder to write the files to")?;
     ensure!(arguments.next().is_none(), "give exactly one folder");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     for model in all()? {

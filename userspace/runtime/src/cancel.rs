@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
-use capos_turns::Waiters;
+use capos_async_lock::Waiters;
 
 #[derive(Debug, Default)]
 struct State {

@@ -11,11 +11,11 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
 
+use capos_async_lock::Waiters;
 use capos_plural::count;
 use capos_schema::kernel::DebugLogClient;
 pub use capos_schema::system::LogLevel;
 use capos_schema::system::LoggerClient;
-use capos_turns::Waiters;
 
 use crate::call::wait_for;
 use crate::runtime;

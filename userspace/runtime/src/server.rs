@@ -21,12 +21,12 @@ use core::task::{Context, Poll, Waker};
 use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
 use capos_abi::{Completion, MessageHeader, Status};
+use capos_async_lock::Waiters;
 use capos_ring::message::{Lent, address, transport, whole_words};
 use capos_schema::cap::{
     CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, LocalBoxFuture, Message,
 };
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
-use capos_turns::Waiters;
 
 use crate::call::wait_for;
 use crate::capability::{KernelCap, release};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 const VALUES: TableDefinition<&str, &str> = TableDefinition::new("values");
 

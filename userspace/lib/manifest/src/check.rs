@@ -286,7 +286,10 @@ impl Checker<'_> {
         for name in names {
             let found = RIGHTS.iter().find(|(known, _)| known == name).ok_or_else(|| {
                 let known: Vec<&str> = RIGHTS.iter().map(|(name, _)| *name).collect();
-                self.error(format!("{there}.rights"), format!("`{name}` is not a right; the rights are {}", known.join(", ")))
+                self.error(
+                    format!("{there}.rights"),
+                    format!("`{name}` is not a right; the rights are {}", known.join(", ")),
+                )
             })?;
             rights = rights.union(found.1);
         }
@@ -374,7 +377,8 @@ impl Checker<'_> {
         } else {
             let service = self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
                 let known: Vec<&str> = self.document.service.iter().map(|service| service.name.as_str()).collect();
-                let reason = format!("there is no service `{provider}`; the services are {FIRST}, {}", known.join(", "));
+                let reason =
+                    format!("there is no service `{provider}`; the services are {FIRST}, {}", known.join(", "));
                 self.error(format!("{there}.from"), reason)
             })?;
             service.provides.iter().map(String::as_str).collect()

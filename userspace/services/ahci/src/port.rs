@@ -10,10 +10,10 @@ use capos_ahci::command::{self, Kind, LIST_AT, ListError, PACKET_AT, Piece};
 use capos_ahci::fis::Fis;
 use capos_ahci::packet::Packet;
 use capos_ahci::registers as r;
+use capos_async_lock::AsyncMutex;
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Either, Error, select};
 use capos_schema::kernel::{DmaDomainClient, DmaRegionClient};
-use capos_turns::Turns;
 
 use crate::controller::{Controller, MILLISECOND};
 
@@ -110,7 +110,7 @@ pub struct Port {
     shared: Mapping,
     /// Where the controller finds that memory.
     address: u64,
-    turns: Rc<Turns>,
+    mutex: Rc<AsyncMutex>,
     /// What PxIS said since the last command was issued.
     causes: Cell<u32>,
     waker: RefCell<Option<Waker>>,
@@ -133,7 +133,7 @@ impl Port {
             controller: controller.clone(),
             shared: mapping,
             address: shared.address,
-            turns: Rc::default(),
+            mutex: Rc::default(),
             causes: Cell::new(0),
             waker: RefCell::default(),
             _region: shared.region,
@@ -266,13 +266,13 @@ impl Port {
     /// # Errors
     /// The request has failed.
     pub async fn run(&self, request: &Request<'_>) -> Result<(), Fault> {
-        let _turn = self.turns.next().await;
+        let _guard = self.mutex.lock().await;
         self.issue(request).await
     }
 
     /// Waits until the requests that came before have ended.
     pub async fn settled(&self) {
-        drop(self.turns.next().await);
+        drop(self.mutex.lock().await);
     }
 
     /// Runs a request with a short answer, of at most [`ANSWER_BYTES`], that comes into the port's own memory.
@@ -285,7 +285,7 @@ impl Port {
         packet: Option<Packet>,
         limit: u64,
     ) -> Result<[u8; BYTES], Fault> {
-        let _turn = self.turns.next().await;
+        let _guard = self.mutex.lock().await;
         let mut answer = [0; BYTES];
         let bytes = BYTES.min(ANSWER_BYTES);
         let piece = Piece { address: self.address.saturating_add(ANSWER), bytes: bytes as u64 };

@@ -9,9 +9,9 @@ use core::cell::{Cell, RefCell};
 use capos_audit::Kind;
 use capos_broker::config::Config;
 use capos_broker::deadlines::Deadlines;
-use capos_broker::held::Held;
-use capos_broker::kept;
-use capos_broker::room::{Exporter, QUESTIONS, REQUESTS};
+use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
+use capos_broker::permit::Permit;
+use capos_broker::persisted;
 use capos_broker::worker::Replaced;
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server, log};
@@ -21,7 +21,7 @@ use capos_schema::authority::{
 use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
 
-use crate::blocks::Blocks;
+use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
 use crate::session::Session;
 
@@ -33,7 +33,7 @@ const SESSIONS: u32 = 16;
 /// The broker.
 pub struct Broker {
     pub config: Config,
-    pub blocks: Blocks,
+    pub blocks: CapabilityPool,
     pub clock: Clock,
     /// When workers are waited for no longer, and which of them were replaced for it.
     pub deadlines: Rc<Deadlines>,
@@ -56,7 +56,7 @@ impl Broker {
     /// A broker without sessions. Attempts and budgets are those of before, where it was restarted.
     pub fn new(
         config: Config,
-        blocks: Blocks,
+        blocks: CapabilityPool,
         (attempts, budgets): (Attempts, Budgets),
         entropy: EntropyClient,
         clock: Clock,
@@ -97,7 +97,7 @@ impl Broker {
     /// # Errors
     /// It could not be kept, so nothing may come of it.
     pub async fn keep(&self) -> Result<(), String> {
-        let state = kept::encode(&self.attempts.borrow(), &self.budgets.borrow());
+        let state = persisted::encode(&self.attempts.borrow(), &self.budgets.borrow());
         let stored = self.blocks.keeper.store(&state).await;
         stored.map_err(|why| format!("the counts of passphrases, tokens and requests could not be stored: {why}"))
     }
@@ -165,7 +165,7 @@ impl AuthorityBrokerServer for BrokerObject {
             // Those without a holder are found by a sweep.
             broker.server.sweep();
         }
-        let open = Held::of(&broker.open, SESSIONS)
+        let open = Permit::acquire(&broker.open, SESSIONS)
             .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
         // An operator has to know the passphrase.
         let is_known = initial || profile == Profile::Operator;

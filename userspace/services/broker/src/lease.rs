@@ -9,7 +9,7 @@ use capos_rt::Clock;
 use capos_schema::authority::{LeaseServer, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
-use crate::held::Held;
+use crate::permit::Permit;
 
 /// A lease as the session holds it.
 pub struct LeaseObject {
@@ -19,7 +19,7 @@ pub struct LeaseObject {
     /// Whether the session has ended, and the lease with it.
     ended: Rc<Cell<bool>>,
     /// One of those that the session may hold.
-    _held: Option<Held>,
+    _held: Option<Permit>,
 }
 
 impl LeaseObject {
@@ -31,7 +31,7 @@ impl LeaseObject {
 
     /// The same lease, which is one of those that the session holds.
     #[must_use]
-    pub fn held(self, held: Held) -> Self {
+    pub fn held(self, held: Permit) -> Self {
         Self { _held: Some(held), ..self }
     }
 }

@@ -7,8 +7,8 @@
 
 extern crate alloc;
 
-mod blocks;
 mod broker;
+mod capability_pool;
 mod decision;
 mod metered;
 mod session;
@@ -17,11 +17,11 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 
-use blocks::Blocks;
 use broker::{Broker, BrokerObject};
+use capability_pool::CapabilityPool;
 use capos_broker::config::Config;
-use capos_broker::kept;
-use capos_broker::room::{Endpoint, QUESTIONS, REQUESTS};
+use capos_broker::memory_budget::{Endpoint, QUESTIONS, REQUESTS};
+use capos_broker::persisted;
 use capos_policy::ServiceEnds;
 use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
@@ -62,10 +62,10 @@ async fn start(env: Env) -> Result<(), Error> {
     let profiles = manifest.list().await.context("reading the profiles")?;
     config.permit(&profiles).map_err(Error::new)?;
     config.policy.services = ServiceEnds::new(manifest.services().await.context("reading what services lose")?);
-    let blocks = Blocks::of(&env, &profiles)?;
+    let blocks = CapabilityPool::of(&env, &profiles)?;
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
     let counted =
-        kept::decode(&state).context("the stored counts of passphrases, tokens and requests are malformed")?;
+        persisted::decode(&state).context("the stored counts of passphrases, tokens and requests are malformed")?;
     let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());

@@ -8,11 +8,11 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 
 use capos_audit::Kind;
-use capos_broker::held::Held;
+use capos_broker::memory_budget::{CALL, Share, Sharing};
 use capos_broker::model;
 use capos_broker::patience::{Overdue, Waiting};
+use capos_broker::permit::Permit;
 use capos_broker::request::Request;
-use capos_broker::room::{CALL, Share, Sharing};
 use capos_broker::tally::Tally;
 use capos_broker::worker::{self, Read};
 use capos_policy::{ProfileRules, Spent};
@@ -100,12 +100,12 @@ impl Meter {
     ///
     /// # Errors
     /// It holds as many as it may.
-    pub fn hold_model(&self) -> Result<Held, CallError> {
+    pub fn hold_model(&self) -> Result<Permit, CallError> {
         // A model without a holder keeps its worker no longer, even if it was not released explicitly. Nor does that
         // of a session whose holder is gone.
         self.broker.server.sweep();
         self.broker.models.sweep();
-        Held::of(&self.models, MODELS)
+        Permit::acquire(&self.models, MODELS)
             .ok_or_else(|| CallError::overloaded(format!("this session holds {MODELS} models; release one first")))
     }
 
@@ -113,8 +113,8 @@ impl Meter {
     ///
     /// # Errors
     /// It holds as many as it may.
-    fn hold_answer(&self) -> Result<Held, CallError> {
-        Held::of(&self.held, HELD)
+    fn hold_answer(&self) -> Result<Permit, CallError> {
+        Permit::acquire(&self.held, HELD)
             .ok_or_else(|| CallError::overloaded(format!("this session holds {HELD} answers; release some first")))
     }
 
@@ -222,12 +222,12 @@ struct Admitted {
 struct UnderWay {
     meter: Rc<Meter>,
     reserved: u64,
-    _answer: Held,
+    _answer: Permit,
 }
 
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
-        let answer = Held::of(&meter.answers, ANSWERS).ok_or_else(|| {
+        let answer = Permit::acquire(&meter.answers, ANSWERS).ok_or_else(|| {
             CallError::overloaded(format!("{ANSWERS} answers of this session are in progress; end one first"))
         })?;
         Ok(Self { meter: meter.clone(), reserved: 0, _answer: answer })
@@ -299,12 +299,12 @@ pub struct Metered {
     info: ModelInfo,
     /// Whether its worker is being asked whether it is there.
     probes: Rc<Cell<u32>>,
-    _held: Held,
+    _held: Permit,
 }
 
 impl Metered {
     /// This model for that session, which holds it.
-    pub fn new((meter, held): (Rc<Meter>, Held), model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
+    pub fn new((meter, held): (Rc<Meter>, Permit), model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
         Rc::new(Self { meter, model: RefCell::new(model), info, probes: Rc::default(), _held: held })
     }
 
@@ -365,7 +365,7 @@ impl Drop for Asked<'_> {
         let Metered { meter, model, info, probes, .. } = self.metered;
         // One question is enough for all requests that were given up.
         if !self.answered.get()
-            && let Some(one) = Held::of(probes, 1)
+            && let Some(one) = Permit::acquire(probes, 1)
         {
             let model = model.borrow().clone();
             // A worker that is just starting answers nothing yet.
@@ -442,7 +442,7 @@ struct Answer {
     stream: RefCell<Option<TokenStreamClient>>,
     /// None once it has ended or was cancelled.
     under_way: RefCell<Option<UnderWay>>,
-    _held: Held,
+    _held: Permit,
     /// Whether a piece is waited for: a second reader is refused meanwhile.
     reading: Cell<bool>,
     /// Whether it was cancelled, and its worker has not ended it in time.

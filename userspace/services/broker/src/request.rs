@@ -7,7 +7,7 @@ use capos_schema::cap::{AsCap, CallError, CallResult, Client, Message, RESULTS};
 use capos_schema::models::{InferenceRequest, InferenceResponse, LanguageModelClient, TokenStreamClient};
 use capos_schema::wire::{self, Wire};
 
-use crate::room::{Share, Taken};
+use crate::memory_budget::{Reservation, Share};
 
 /// Bytes of the results of `stream`, which are a capability.
 const ONE_CAPABILITY: u32 = 1 << 10;
@@ -18,7 +18,7 @@ const SHORT: usize = 64;
 #[derive(Debug)]
 pub struct Request {
     message: Message,
-    _room: Taken,
+    _room: Reservation,
 }
 
 impl Request {
@@ -70,7 +70,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::{Exporter, REQUESTS};
+    use crate::memory_budget::{Exporter, REQUESTS};
     use alloc::string::ToString;
     use alloc::vec::Vec;
     use capos_schema::cap::CallContext;

@@ -8,10 +8,10 @@ use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
 use capos_broker::approvals::{ApprovalObject, Asked};
-use capos_broker::held::Held;
 use capos_broker::lease::LeaseObject;
+use capos_broker::memory_budget::Share;
 use capos_broker::model;
-use capos_broker::room::Share;
+use capos_broker::permit::Permit;
 use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
@@ -25,8 +25,8 @@ use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
 
-use crate::blocks::Part;
 use crate::broker::Broker;
+use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
 
@@ -51,7 +51,7 @@ pub struct Session {
     ended: Rc<Cell<bool>>,
     /// Of the room for all that is asked but of models.
     share: Rc<Share>,
-    _open: Held,
+    _open: Permit,
 }
 
 impl Session {
@@ -60,7 +60,7 @@ impl Session {
     /// # Errors
     /// There is no room for its capabilities.
     pub async fn open(
-        (broker, open, share): (Rc<Broker>, Held, Rc<Share>),
+        (broker, open, share): (Rc<Broker>, Permit, Rc<Share>),
         profile: Profile,
         id: String,
         principal: String,
@@ -108,12 +108,12 @@ impl Session {
     ///
     /// # Errors
     /// It holds as many as it may.
-    fn hold_lease(&self) -> Result<Held, CallError> {
+    fn hold_lease(&self) -> Result<Permit, CallError> {
         if self.leases.get() > 0 {
             // Those without a holder are found by a sweep.
             self.broker.server.sweep();
         }
-        Held::of(&self.leases, LEASES)
+        Permit::acquire(&self.leases, LEASES)
             .ok_or_else(|| CallError::overloaded(format!("this session holds {LEASES} leases; release one first")))
     }
 

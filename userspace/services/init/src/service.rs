@@ -5,11 +5,11 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
+use capos_async_lock::Waiters;
 use capos_process::{Image, Started};
 use capos_schema::kernel::{EndpointClient, ProcessClient};
 use capos_schema::manifest::Service as Entry;
 use capos_schema::system::{ServiceInfo, ServiceState};
-use capos_turns::Waiters;
 
 use crate::restarts::Restarts;
 

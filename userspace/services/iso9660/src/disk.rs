@@ -4,13 +4,13 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
+use capos_async_lock::AsyncMutex;
 use capos_iso9660::{ReadSectors, SECTOR};
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::BlockDeviceClient;
-use capos_turns::Turns;
 use core::cell::RefCell;
 
 /// Bytes of the bounce buffer.
@@ -37,7 +37,7 @@ struct Blocks {
 struct Bounce {
     memory: MemoryObjectClient,
     mapping: Mapping,
-    turns: Rc<Turns>,
+    mutex: Rc<AsyncMutex>,
 }
 
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Disk {
         let sectors = info.blocks / u64::from(sector / info.block_bytes);
         let memory = account.create_memory(BOUNCE as u64).await?;
         let mapping = memory::map(&memory, 0, BOUNCE as u64, Access::Read)?;
-        let bounce = Bounce { memory, mapping, turns: Rc::default() };
+        let bounce = Bounce { memory, mapping, mutex: Rc::default() };
         Ok(Self {
             blocks: Blocks { device, block_bytes: info.block_bytes },
             sectors,
@@ -109,11 +109,11 @@ impl Disk {
 
     async fn bounce(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
         let sectors = u32::try_from(buffer.len() / SECTOR).unwrap_or(u32::MAX);
-        let turn = self.bounce.turns.next().await;
+        let guard = self.bounce.mutex.lock().await;
         let (blocks, into) = (self.blocks.clone(), self.bounce.clone());
         // A task of its own: where this reader is cancelled, the device still writes into the buffer, and
         // nothing else may use it before it is done.
-        let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &into.memory, 0).await, turn) });
+        let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &into.memory, 0).await, guard) });
         let Some((filled, _turn)) = filling.await else {
             return Err(CallError::failed("the read was ended before the device was done"));
         };

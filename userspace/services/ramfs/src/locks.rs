@@ -1,7 +1,7 @@
 //! Waiting for locks of files.
 
+use capos_async_lock::Waiters;
 use capos_tree::{Holder, Locks, NodeId};
-use capos_turns::Waiters;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::Poll;

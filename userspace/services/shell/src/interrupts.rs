@@ -3,7 +3,7 @@
 use alloc::rc::Rc;
 use core::cell::Cell;
 
-use capos_turns::Waiters;
+use capos_async_lock::Waiters;
 
 use crate::link::Link;
 

@@ -5,10 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
+use capos_async_lock::Waiters;
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
 use capos_terminal::Wrap;
-use capos_turns::Waiters;
 
 use crate::escape::{one_line, plain};
 use crate::interrupts::Interrupts;

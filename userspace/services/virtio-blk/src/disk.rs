@@ -3,12 +3,12 @@
 use crate::transport::MessageTransport;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use capos_async_lock::Waiters;
 use capos_block_server::Disk as BlockDisk;
 use capos_rt::Error;
 use capos_rt::memory::Mapping;
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{DmaSegment, NotificationClient};
-use capos_turns::Waiters;
 use capos_virtio::{Answer, Command, Limits, Memory, Offer, Piece, ProtocolError, Queue, Refusal, SECTOR, total};
 use core::cell::RefCell;
 use core::task::{Poll, Waker};

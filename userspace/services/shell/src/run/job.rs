@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::DirectCall;
+use capos_async_lock::Waiters;
 use capos_rt::exit_code::{ABORTED, OUT_OF_MEMORY, PANIC};
 use capos_rt::{CancelToken, Either, ServeOptions, Server, TaskGroup, log, select};
 use capos_schema::cap::{CallError, Client};
 use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, ObjectClient};
 use capos_schema::models::Outcome;
 use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputClient};
-use capos_turns::Waiters;
 
 use super::pipe::Pipe;
 use super::streams::{Output, PipeWriter, Printer, Reader};

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use capos_turns::Waiters;
+use capos_async_lock::Waiters;
 
 /// Bytes that a pipe holds.
 const CAPACITY: usize = 64 << 10;

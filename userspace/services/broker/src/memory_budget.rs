@@ -89,18 +89,18 @@ impl Share {
     ///
     /// # Errors
     /// There is no room for that next to what the session has under way, or next to what others have.
-    pub fn take(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Taken, CallError> {
+    pub fn take(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Reservation, CallError> {
         self.take_of(&self.long, ASSURED, bytes, what)?;
-        Ok(Taken { share: self.clone(), bytes, short: false })
+        Ok(Reservation { share: self.clone(), bytes, short: false })
     }
 
     /// The same, for a call whose messages are short.
     ///
     /// # Errors
     /// There is no room for that.
-    pub fn take_short(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Taken, CallError> {
+    pub fn take_short(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Reservation, CallError> {
         self.take_of(&self.short, ASSURED_CALLS, bytes, what)?;
-        Ok(Taken { share: self.clone(), bytes, short: true })
+        Ok(Reservation { share: self.clone(), bytes, short: true })
     }
 
     fn take_of(&self, used: &Cell<usize>, assured: usize, bytes: usize, what: impl Display) -> Result<(), CallError> {
@@ -164,13 +164,13 @@ impl Share {
 
 /// Room that is taken.
 #[derive(Debug)]
-pub struct Taken {
+pub struct Reservation {
     share: Rc<Share>,
     bytes: usize,
     short: bool,
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let Self { share, bytes, short } = self;
         let used = if *short { &share.short } else { &share.long };
@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// A call with a request of this length.
-    fn request(share: &Rc<Share>, bytes: usize) -> Result<(Taken, Taken), CallError> {
+    fn request(share: &Rc<Share>, bytes: usize) -> Result<(Reservation, Reservation), CallError> {
         Ok((share.take_short(of_request(bytes), "a call")?, share.take(2 * bytes, format_args!("{bytes} bytes"))?))
     }
 
@@ -363,7 +363,7 @@ mod tests {
             let mut taken: Vec<_> = own.map(|bytes| one.take(2 * bytes, "its own").unwrap()).into_iter().collect();
             for bytes in [1 << 20, 64 << 10, 1 << 10, 0] {
                 for share in &others {
-                    taken.extend(core::iter::from_fn(|| request(share, bytes).ok()).flat_map(<[Taken; 2]>::from));
+                    taken.extend(core::iter::from_fn(|| request(share, bytes).ok()).flat_map(<[Reservation; 2]>::from));
                 }
             }
             if own.is_none() {

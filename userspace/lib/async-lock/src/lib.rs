@@ -44,25 +44,25 @@ impl Waiters {
     }
 }
 
-/// Lets one at a time through.
+/// An asynchronous mutex: one task at a time holds it.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct AsyncMutex {
     taken: Cell<bool>,
     waiting: Waiters,
 }
 
-/// Being the one, until dropped.
+/// Holds the mutex until it is dropped.
 #[derive(Debug)]
-pub struct Turn(Rc<Turns>);
+pub struct AsyncMutexGuard(Rc<AsyncMutex>);
 
-impl Turns {
-    /// Waits for a turn.
-    pub async fn next(self: &Rc<Self>) -> Turn {
-        self.waiting.until(|| (!self.taken.replace(true)).then(|| Turn(self.clone()))).await
+impl AsyncMutex {
+    /// Waits until no other task holds it, and acquires it.
+    pub async fn lock(self: &Rc<Self>) -> AsyncMutexGuard {
+        self.waiting.until(|| (!self.taken.replace(true)).then(|| AsyncMutexGuard(self.clone()))).await
     }
 }
 
-impl Drop for Turn {
+impl Drop for AsyncMutexGuard {
     fn drop(&mut self) {
         self.0.taken.set(false);
         // All waiting tasks, not the first alone: that one may have been cancelled meanwhile.
@@ -105,14 +105,14 @@ mod tests {
 
     #[test]
     fn who_is_cancelled_keeps_nobody_back() {
-        let turns: Rc<Turns> = Rc::default();
+        let mutex: Rc<AsyncMutex> = Rc::default();
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let (quiet, loud) = (Waker::noop(), Waker::from(woken.clone()));
-        let first = match Box::pin(turns.next()).as_mut().poll(&mut Context::from_waker(quiet)) {
+        let first = match Box::pin(mutex.lock()).as_mut().poll(&mut Context::from_waker(quiet)) {
             Poll::Ready(turn) => turn,
             Poll::Pending => panic!("nobody has the turn"),
         };
-        let (mut second, mut third) = (Box::pin(turns.next()), Box::pin(turns.next()));
+        let (mut second, mut third) = (Box::pin(mutex.lock()), Box::pin(mutex.lock()));
         assert!(second.as_mut().poll(&mut Context::from_waker(quiet)).is_pending());
         assert!(third.as_mut().poll(&mut Context::from_waker(&loud)).is_pending());
         drop(second);

@@ -5,12 +5,12 @@ use core::cell::Cell;
 
 /// One of them; it counts until it is dropped.
 #[derive(Debug)]
-pub struct Held(Rc<Cell<u32>>);
+pub struct Permit(Rc<Cell<u32>>);
 
-impl Held {
+impl Permit {
     /// One more of those that `count` counts, where there are fewer than `most`.
     #[must_use]
-    pub fn of(count: &Rc<Cell<u32>>, most: u32) -> Option<Self> {
+    pub fn acquire(count: &Rc<Cell<u32>>, most: u32) -> Option<Self> {
         let held = count.get();
         if held >= most {
             return None;
@@ -20,7 +20,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
@@ -34,10 +34,10 @@ mod tests {
     #[test]
     fn one_that_is_dropped_makes_place_for_another() {
         let count = Rc::default();
-        let mut held: Vec<Held> = (0..5).filter_map(|_| Held::of(&count, 3)).collect();
+        let mut held: Vec<Permit> = (0..5).filter_map(|_| Permit::acquire(&count, 3)).collect();
         assert_eq!((held.len(), count.get()), (3, 3));
         held.pop();
-        assert!(Held::of(&count, 3).is_some());
+        assert!(Permit::acquire(&count, 3).is_some());
         assert_eq!(count.get(), 2);
     }
 }

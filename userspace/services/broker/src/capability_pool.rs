@@ -18,7 +18,7 @@ use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 const PATIENCE: u64 = 10_000_000_000;
 
 /// The building blocks.
-pub struct Blocks {
+pub struct CapabilityPool {
     /// Makes the writers of sessions.
     pub audit: AuditLogClient,
     /// The broker's own writer.
@@ -54,7 +54,7 @@ pub struct Part {
     pub read_only: bool,
 }
 
-impl Blocks {
+impl CapabilityPool {
     /// The blocks of this process, with those that the profiles name.
     ///
     /// # Errors

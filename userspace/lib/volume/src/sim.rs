@@ -105,6 +105,11 @@ impl SimDisk {
         self.pending.len()
     }
 
+    /// What was written since the last flush, in its order.
+    pub fn written_blocks(&self) -> Vec<(u64, Content)> {
+        self.pending.clone()
+    }
+
     /// Lets the power go at the write or flush after `operations` more of them.
     pub fn set_fuse(&mut self, operations: Option<u64>) {
         self.fuse = operations;

@@ -106,6 +106,11 @@ impl<D: Disk> Volume<D> {
         self.cache.len()
     }
 
+    /// The disk below. Writing to it damages the volume.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
     /// Returns the disk. Changes since the last sync are lost.
     pub fn into_disk(self) -> D {
         self.disk

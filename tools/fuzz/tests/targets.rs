@@ -51,5 +51,6 @@ fn seeds_are_what_they_are_to_be() {
     capos_gguf::Header::parse(&model, model.len() as u64).unwrap();
     capos_manifest::read("manifest.toml", str::from_utf8(&first("manifest")).unwrap()).unwrap();
     capos_script::Script::parse(&first("script")).unwrap();
+    assert_eq!(capos_volume::Header::parse(&first("volume")).unwrap().slots().count(), 2);
     assert!(named("nothing").is_err());
 }

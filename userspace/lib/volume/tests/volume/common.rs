@@ -45,7 +45,7 @@ pub fn open<D: Disk>(disk: D) -> Result<Volume<D>, Error> {
 /// The blocks that tests write: all of a small volume, and groups across a large one.
 pub fn groups(blocks: u64) -> Vec<Range<u64>> {
     if blocks <= 200 {
-        return Vec::from_iter([0..blocks]);
+        return std::iter::once(0..blocks).collect();
     }
     (0..6).map(|group| group * (blocks - 8) / 5).map(|first| first..first + 8).collect()
 }

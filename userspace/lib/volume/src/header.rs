@@ -136,7 +136,7 @@ impl Header {
     /// A digest of the state that the header stands for: the volume, the epoch, and the root of the tree.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
-        digest.update(b"capos volume head");
+        digest.update(b"capos-volume head");
         digest.update(self.uuid);
         digest.update(self.epoch.to_le_bytes());
         digest.update(self.root.encode());

@@ -19,12 +19,12 @@ pub struct Geometry {
     levels: u8,
 }
 
-/// Nodes of a level, for a volume of so many blocks.
+/// Number of nodes of a level in a volume of `blocks` blocks.
 fn nodes(blocks: u64, level: u8) -> u64 {
     (0..level).fold(blocks, |count, _| count.div_ceil(FANOUT))
 }
 
-/// Levels for so many blocks.
+/// Number of levels for `blocks` blocks.
 fn levels(blocks: u64) -> Option<u8> {
     (1..=MAX_LEVELS).find(|level| nodes(blocks, *level) == 1)
 }

@@ -94,7 +94,7 @@ impl RecoveryCode {
         Ok(Self(code))
     }
 
-    /// The code as it is shown once: `ABCDE-FGHJK-…`.
+    /// The text that a person writes down: `ABCDE-FGHJK-…`.
     pub fn text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(48));
         for (group, letters) in self.0.iter().enumerate() {

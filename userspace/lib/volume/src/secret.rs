@@ -78,8 +78,8 @@ pub fn check(secret: &Secret<'_>) -> Result<(), Error> {
 pub fn slot_key(secret: &Secret<'_>, cost: Cost, salt: &[u8; 32], limit: u64) -> Result<Zeroizing<[u8; KEY]>, Error> {
     match secret {
         Secret::Passphrase(text) => argon2id(text, cost, salt, limit),
-        Secret::Recovery(code) => Ok(derive(salt, &[b"capos volume recovery code", code.bytes()])),
-        Secret::KeyFile(bytes) => Ok(derive(salt, &[b"capos volume key file", bytes])),
+        Secret::Recovery(code) => Ok(derive(salt, &[b"capos-volume recovery code", code.bytes()])),
+        Secret::KeyFile(bytes) => Ok(derive(salt, &[b"capos-volume key file", bytes])),
     }
 }
 

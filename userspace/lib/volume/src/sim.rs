@@ -63,7 +63,7 @@ pub struct SimDisk {
     fuse: Option<u64>,
     /// True if the power is gone.
     dead: bool,
-    /// A flush does nothing once in so many times; 0 for never.
+    /// One flush in `lies` does nothing; 0 for none.
     pub lies: u64,
     pub seed: Seed,
     /// Operations done.

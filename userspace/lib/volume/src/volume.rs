@@ -51,7 +51,7 @@ pub struct Head {
     pub digest: [u8; 32],
 }
 
-/// Bytes of so many blocks.
+/// Number of bytes of `blocks` blocks.
 fn bytes(blocks: usize) -> usize {
     blocks.saturating_mul(BLOCK)
 }
@@ -477,8 +477,8 @@ pub(crate) struct Keys {
 impl Keys {
     pub fn new(key: &[u8; KEY], uuid: &[u8; 16]) -> Self {
         Self {
-            data: crate::secret::derive(key, &[b"capos volume blocks", uuid]),
-            header: crate::secret::derive(key, &[b"capos volume headers", uuid]),
+            data: crate::secret::derive(key, &[b"capos-volume blocks", uuid]),
+            header: crate::secret::derive(key, &[b"capos-volume headers", uuid]),
         }
     }
 }

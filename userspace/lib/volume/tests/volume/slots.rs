@@ -107,8 +107,8 @@ fn slots_have_limits() {
     assert_eq!(volume.add_slot(&WORD, Cost::LEAST, "", &mut random(1)), Ok(3));
 }
 
-/// After a power cut at any write of a change, with any of its writes lost or torn, either the old or the new secret
-/// opens the slot, and after an acknowledged change only the new one does.
+/// The power goes at any write of a change, and any of its writes may be lost or torn. The old or the new secret opens
+/// the slot, not both. After an acknowledged change only the new one does.
 #[test]
 fn a_change_of_slots_is_atomic() {
     let mut volume = format(SimDisk::new(40, 1));

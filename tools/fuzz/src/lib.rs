@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "signature", run: parsers::signature, seeds: seeds::signature },
     Target { name: "typed-message", run: parsers::typed_message, seeds: seeds::typed_message },
     Target { name: "ustar", run: parsers::ustar, seeds: seeds::ustar },
+    Target { name: "volume", run: parsers::volume, seeds: seeds::volume },
 ];
 
 /// The target of a name.

@@ -9,6 +9,7 @@ use capos_schema::cap::IncomingMessage;
 use capos_schema::wire::{self, Wire};
 use capos_schema::{audit, kernel, manifest, models};
 use capos_terminal::{Console, Event, Read, Sanitiser, Settings, sanitise};
+use sha2::{Digest, Sha256};
 
 /// The firmware's tables, each parsed as every kind.
 pub fn acpi(data: &[u8]) {
@@ -153,6 +154,33 @@ pub fn signature(data: &[u8]) {
 /// An archive.
 pub fn ustar(data: &[u8]) {
     let _ = capos_ustar::find(data, "bin/init");
+}
+
+/// A disk that begins with a volume's header, with the header's checksum corrected.
+pub fn volume(data: &[u8]) {
+    use capos_volume::sim::SimDisk;
+    use capos_volume::{BLOCK, Disk, Header, Locked, Secret};
+    const BLOCKS: u64 = 64;
+    let _ = Header::parse(data);
+    let mut block = vec![0; BLOCK];
+    for (to, from) in block.iter_mut().zip(data) {
+        *to = *from;
+    }
+    if let Some((body, checksum)) = block.split_last_chunk_mut::<32>() {
+        *checksum = Sha256::digest(body).into();
+    }
+    if let Ok(header) = Header::parse(&block) {
+        let geometry = header.geometry;
+        let last = geometry.blocks().saturating_sub(1);
+        assert!(geometry.block(0, last, 1) < geometry.physical() && header.slots().count() <= capos_volume::SLOTS);
+    }
+    let mut disk = SimDisk::new(BLOCKS, 1);
+    if disk.write(0, &block).is_ok()
+        && let Ok(locked) = Locked::read(disk)
+    {
+        let _ = locked.unlock(&Secret::KeyFile(&[7; 32]), None, 1 << 20);
+        let _ = locked.unlock(&Secret::Passphrase(b"x"), Some(1), 0);
+    }
 }
 
 /// Entries of a submission ring: a decoded entry is encoded to the same bytes.

@@ -266,3 +266,16 @@ pub fn json_schema() -> Result<Vec<Vec<u8>>> {
     let deep = format!("{}true{}", r#"{"not":"#.repeat(126), "}".repeat(126));
     Ok(written.chain([nested, endless.to_owned(), deep]).map(String::into_bytes).collect())
 }
+
+pub fn volume() -> Result<Vec<Vec<u8>>> {
+    use capos_volume::{BLOCK, CipherKind, Cost, Disk, Format, Secret, Volume, sim};
+    let format = Format { cipher: CipherKind::ChaCha20Poly1305, cost: Cost::LEAST, label: "seed", cache_nodes: 2 };
+    let mut seed = sim::Seed(1);
+    let mut random = |bytes: &mut [u8]| seed.fill(bytes);
+    let disk = sim::SimDisk::new(64, 1);
+    let mut volume = Volume::format(disk, format, &Secret::KeyFile(&[7; 32]), &mut random)?;
+    volume.add_slot(&Secret::Passphrase(b"x"), Cost::LEAST, "second", &mut random)?;
+    let mut header = vec![0; BLOCK];
+    volume.into_disk().read(0, &mut header).map_err(|error| anyhow!("{error}"))?;
+    Ok(vec![header])
+}

@@ -55,5 +55,6 @@ fn seeds_are_what_they_are_to_be() {
         let schema = serde_json::from_slice(&schema).unwrap();
         capos_json_schema::normalise(&schema, capos_json_schema::Unresolved::Refuse).unwrap();
     }
+    assert_eq!(capos_volume::Header::parse(&first("volume")).unwrap().slots().count(), 2);
     assert!(named("nothing").is_err());
 }

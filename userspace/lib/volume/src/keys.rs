@@ -1,0 +1,118 @@
+//! Changing key slots, and wiping a volume.
+
+use alloc::vec;
+
+use crate::Random;
+use crate::disk::{BLOCK, Disk};
+use crate::error::{Error, Operation};
+use crate::layout::Geometry;
+use crate::secret::{Cost, Secret};
+use crate::slot::{KeySlot, SLOTS};
+use crate::volume::Volume;
+
+impl<D: Disk> Volume<D> {
+    /// The key slots in use, with their numbers.
+    pub fn slots(&self) -> impl Iterator<Item = (usize, &KeySlot)> {
+        self.header.slots()
+    }
+
+    /// Adds a key slot. Returns its number.
+    ///
+    /// # Errors
+    /// All slots are in use, the secret is too short, or the disk fails.
+    pub fn add_slot(
+        &mut self,
+        secret: &Secret<'_>,
+        cost: Cost,
+        label: &str,
+        random: Random<'_>,
+    ) -> Result<usize, Error> {
+        let free = self.header.slots.iter().position(Option::is_none).ok_or(Error::SlotsFull)?;
+        self.put_slot(free, secret, cost, label, random)?;
+        Ok(free)
+    }
+
+    /// Replaces the secret of a slot. The label stays.
+    ///
+    /// # Errors
+    /// The slot is not in use, the secret is too short, or the disk fails.
+    pub fn change_slot(
+        &mut self,
+        slot: usize,
+        secret: &Secret<'_>,
+        cost: Cost,
+        random: Random<'_>,
+    ) -> Result<(), Error> {
+        let used = self.header.slots.get(slot).and_then(Option::as_ref).ok_or(Error::NoSlot { slot })?;
+        let label = used.label.clone();
+        self.put_slot(slot, secret, cost, &label, random)
+    }
+
+    /// Removes a slot. Its secret no longer opens the volume.
+    ///
+    /// # Errors
+    /// The slot is not in use, it is the last one, or the disk fails.
+    pub fn remove_slot(&mut self, slot: usize) -> Result<(), Error> {
+        if !self.slots().any(|(number, _)| number == slot) {
+            return Err(Error::NoSlot { slot });
+        }
+        if self.slots().count() < 2 {
+            return Err(Error::LastSlot);
+        }
+        self.write_slot(slot, None)
+    }
+
+    fn put_slot(
+        &mut self,
+        slot: usize,
+        secret: &Secret<'_>,
+        cost: Cost,
+        label: &str,
+        random: Random<'_>,
+    ) -> Result<(), Error> {
+        self.check_writable()?;
+        let new = KeySlot::new(&self.header.uuid, &self.key, secret, cost, label, random)?;
+        self.write_slot(slot, Some(new))
+    }
+
+    /// Writes two headers, so that no place keeps the old slots. The change is atomic: it happens with the first.
+    fn write_slot(&mut self, slot: usize, new: Option<KeySlot>) -> Result<(), Error> {
+        self.next_header(|header| {
+            if let Some(place) = header.slots.get_mut(slot) {
+                *place = new;
+            }
+        })?;
+        self.next_header(|_| {})
+    }
+}
+
+impl crate::Header {
+    /// The key slots in use, with their numbers.
+    pub fn slots(&self) -> impl Iterator<Item = (usize, &KeySlot)> {
+        (0..SLOTS).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
+    }
+}
+
+/// Makes a volume unreadable for ever, without its key: overwrites every key slot, with random bytes and then zeros.
+///
+/// A disk that remaps sectors may keep old copies; the passphrase's strength then protects them.
+///
+/// # Errors
+/// The disk fails.
+pub fn wipe<D: Disk>(disk: &mut D, random: Random<'_>) -> Result<(), Error> {
+    let mut noise = vec![0; BLOCK];
+    random(&mut noise);
+    erase_headers(disk, &noise)?;
+    erase_headers(disk, &[0; BLOCK])
+}
+
+/// Overwrites the four header copies.
+pub(crate) fn erase_headers<D: Disk>(disk: &mut D, with: &[u8]) -> Result<(), Error> {
+    let blocks = disk.blocks();
+    for (copy, place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let block = Geometry::header(blocks, place, copy);
+        let failed = |error| Error::Disk { operation: Operation::Write, block, error };
+        disk.write(block, with).map_err(failed)?;
+    }
+    disk.flush().map_err(|error| Error::Disk { operation: Operation::Flush, block: 0, error })
+}

@@ -1,0 +1,47 @@
+//! An encrypted, authenticated volume of 4 KiB blocks over one disk.
+//!
+//! [`Volume::sync`] is atomic and durable: after a crash the volume holds exactly the state of one completed sync,
+//! the last acknowledged one or the one in progress. Each block is sealed and bound to its place and version by a tree
+//! of tags. A flipped, stale, swapped or torn block is rejected with its number ([`Error::Block`]) and never returned as
+//! data. `docs/reference/volume.md` has the format, `docs/adr/0020-encrypted-volume.md` the reasons.
+//!
+//! The crate is pure: the caller gives the disk, random bytes, a clock and a bound of memory.
+//!
+//! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `cache`,
+//! `volume`, `open`, `keys`.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+extern crate alloc;
+
+mod cache;
+mod cipher;
+pub mod disk;
+mod entry;
+pub mod error;
+mod header;
+mod keys;
+mod layout;
+mod open;
+mod recovery;
+mod secret;
+#[cfg(feature = "sim")]
+pub mod sim;
+mod slot;
+mod volume;
+
+pub use cipher::{CipherKind, choose};
+pub use disk::{BLOCK, Disk, DiskError};
+pub use error::{Error, Fault, Operation};
+pub use header::{Header, HeaderFault};
+pub use keys::wipe;
+pub use layout::{Geometry, MAX_LEVELS};
+pub use open::{Access, Format, Key, Locked, Options};
+pub use recovery::{CodeError, RecoveryCode};
+pub use secret::{Cost, MIN_KEY_FILE, Secret, calibrate};
+pub use slot::{KeySlot, LABEL, SLOTS, SlotKind};
+pub use volume::{Head, Volume};
+
+/// Fills bytes with random ones that no one can predict.
+pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);

@@ -2,6 +2,7 @@
 
 mod audit;
 mod capabilities;
+mod disks;
 mod inspect;
 mod model;
 mod status;
@@ -45,6 +46,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/approvals", "what you were asked, and what you answered"),
     ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
     ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
+    ("/disks", "the disks, what they hold, and their sizes"),
     ("/status", "the machine, its services, and this session's limits"),
     (
         "/plain",
@@ -59,7 +61,9 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
+        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "exit" | "quit"
+            if !rest.is_empty() =>
+        {
             Err(format!("/{command} stands alone; /help tells what each command takes"))
         }
         "help" | "?" => help(session).await,
@@ -70,6 +74,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "model" => model::model(session, &rest).await,
         "audit" => audit::audit(session, &rest).await,
         "approvals" => audit::approvals(session).await,
+        "disks" => disks::disks(session).await,
         "status" => status::status(session).await,
         "run" => job_commands::run(session, text).await,
         "jobs" => job_commands::jobs(session).await,

@@ -16,7 +16,7 @@ endif
 
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
@@ -59,11 +59,13 @@ help:
 	@echo '  make judge-infer            compare tokens and logits of the inference engine with those of llama.cpp'
 	@echo 'Maintain'
 	@echo '  make deps                   install what the build needs, or list it'
-	@echo '  make clean                  remove everything built'
+	@echo '  make clean                  remove everything built, but not target/data.img'
 	@echo
 	@echo 'Variables'
 	@echo '  ACCEL=tcg|kvm|hvf|whpx|nvmm  QEMU accelerator; by default KVM if it works, otherwise tcg'
 	@echo '  MEMORY=MiB  CPUS=number     of the virtual machine'
+	@echo '  DATA=file|none              data disk of make run; by default target/data.img, created on first use'
+	@echo '  DATA_SIZE=8G                size of a new data disk, 1M to 8T'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'
 	@echo '  LIMINE_DIR=dir              boot with this Limine release instead of GRUB'
 	@echo '  LINUX_KERNEL=file           kernel for comparisons with Linux; by default Debian'"'"'s is downloaded'
@@ -146,4 +148,7 @@ docs: tools
 	@tools/docs.sh
 
 clean:
-	@rm -rf target docs/book
+	@rm -rf docs/book
+	@if test -d target; then find target -mindepth 1 -maxdepth 1 ! -name data.img -exec rm -rf {} +; fi
+	@if test -e target/data.img; then echo 'Kept target/data.img, the data disk of make run. Remove it yourself if you do not need it.'; \
+	    else rm -rf target; fi

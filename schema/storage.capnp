@@ -11,9 +11,11 @@ interface BlockDevice {
   info @0 () -> (blockBytes :UInt32, blocks :UInt64, readOnly :Bool);
   read @1 (block :UInt64, count :UInt32, memory :Kernel.MemoryObject, offset :UInt64) -> ();
   # Fills memory from `offset` on with `count` blocks; the device writes the memory itself, nothing is copied.
-  write @2 (block :UInt64, count :UInt32, memory :Kernel.MemoryObject, offset :UInt64) -> ();
+  write @2 (block :UInt64, count :UInt32, memory :Kernel.MemoryObject, offset :UInt64, durable :Bool = false) -> ();
+  # With `durable` it answers when these blocks are on the medium. Otherwise they may be lost until a `flush`.
   flush @3 () -> ();
-  # Answers when earlier requests are done, and written data is on the medium.
+  # Answers when earlier requests are done, and written data is on the medium. After an error no write since the last
+  # `flush` that succeeded may be on the medium.
 }
 
 struct Drive {
@@ -31,6 +33,37 @@ interface DiskController {
   open @1 (port :UInt32) -> (device :BlockDevice);
   # Opens a drive with its current medium. When the medium is removed or changed, calls of the opened device are
   # rejected until the drive is opened again.
+}
+
+enum DiskContent {
+  # What a disk holds. Its blocks decide, never its port or its place among others.
+  unreadable @0;       # No medium, an error, or blocks of a size that is not supported; `problem` tells.
+  bootMedium @1;       # The volume that this system runs from.
+  dataDisk @2;         # A volume of capOS for what lasts; `id` is its UUID.
+  iso9660 @3;          # An ISO 9660 volume.
+  fat @4;              # A FAT12, FAT16 or FAT32 volume.
+  partitionTable @5;   # A GPT or MBR partition table.
+  blank @6;            # Zeros in every place that was looked at.
+  unknown @7;          # Something else.
+}
+
+struct DiskInfo {
+  place @0 :Text;          # Where it is attached, with the drive's model if it tells one.
+  content @1 :DiskContent;
+  details @2 :Text;        # The content in words: a volume's name and kind.
+  id @3 :Text;             # The UUID of a data disk.
+  blockBytes @4 :UInt32;
+  blocks @5 :UInt64;
+  readOnly @6 :Bool;
+  optical @7 :Bool;
+  problem @8 :Text;        # The error that the disk reported when it was looked at; empty if there was none.
+}
+
+interface Disks {
+  # The disks of the machine. It tells what they are, and gives no access to their blocks.
+
+  list @0 () -> (disks :List(DiskInfo));
+  # Looks at every disk and tells what it holds now.
 }
 
 enum EntryKind {

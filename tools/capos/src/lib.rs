@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod data;
 pub mod manifest;
 pub mod measure;
 pub mod models;

@@ -1,16 +1,17 @@
 //! `capos run`: the system in this terminal.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use capos_plural::count;
 
 use crate::build::iso::{Limine, Models, limine_dir};
 use crate::build::system::{System, Variant};
+use crate::data::{Choice, DataDisk, Size};
 use capos_vm::accel;
-use capos_vm::qemu::{Board, Firmware, Machine, Medium};
+use capos_vm::qemu::{Board, Bus, Disk, Firmware, Machine, Medium};
 
 /// Memory of the machine for other things than the named models, in MiB.
 const MEMORY: u32 = 512;
@@ -47,8 +48,31 @@ pub struct Args {
     /// The kernel's command line.
     #[arg(long, value_name = "TEXT", default_value = "")]
     command_line: String,
+    /// The file of the data disk, created if there is none, or `none`; without it target/data.img.
+    #[arg(long, value_name = "FILE", env = "DATA")]
+    data: Option<Choice>,
+    /// Size of a new data disk, in bytes or with K, M, G or T; 8G if left out.
+    #[arg(long, value_name = "SIZE", env = "DATA_SIZE")]
+    data_size: Option<Size>,
     #[command(flatten)]
     models: Models,
+}
+
+/// The data disk, attached last, and the line about it. Outside the source there is none unless it is named.
+fn data_disk(args: &Args, target: Option<&Path>) -> Result<(Option<DataDisk>, String)> {
+    let file = match (&args.data, target) {
+        (Some(Choice::File(file)), _) => Some(file.clone()),
+        (None, Some(target)) => Some(target.join("data.img")),
+        (Some(Choice::None), _) | (None, None) => None,
+    };
+    let Some(file) = file else {
+        ensure!(args.data_size.is_none(), "DATA_SIZE is the size of a new data disk, and DATA=none asks for no disk");
+        return Ok((None, "No data disk: nothing is kept when the machine is off.".into()));
+    };
+    let disk = DataDisk::open(&file, args.data_size)?;
+    let new = if disk.created { ", new" } else { "" };
+    let line = format!("Its data disk: {} ({} MiB{new})", disk.file.display(), disk.bytes >> 20);
+    Ok((Some(disk), line))
 }
 
 /// Where a run's log goes: one file among what is built, so that runs leave no more than one behind; outside the source
@@ -59,6 +83,11 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
     Ok(folder.join("capos-run.log"))
 }
 
+/// The data disk as the machine has it.
+fn attached(file: &Path) -> Disk {
+    Disk { file: file.to_owned(), bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
+}
+
 /// Default number of processors.
 fn processors() -> u32 {
     let there = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -67,6 +96,9 @@ fn processors() -> u32 {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    // Said before anything is built.
+    let target = System::find().ok().map(|system| system.target());
+    let (data, about_data) = data_disk(args, target.as_deref())?;
     let mut memory = MEMORY;
     let image = match &args.image {
         Some(image) => image.clone(),
@@ -92,15 +124,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         memory,
         cpus,
         medium: args.medium,
+        disks: data.iter().map(|disk| attached(&disk.file)).collect(),
         ..Machine::new(&image, &accelerator)
     };
-    let log = log_file(System::find().ok().map(|system| system.target()))?;
+    let log = log_file(target)?;
     println!(
-        "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)",
+        "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)\n{about_data}",
         count(cpus, "processor"),
         log.display()
     );
     let status = machine.console(&log)?.status().context("starting QEMU")?;
+    // The disk stays locked until here.
+    drop(data);
     println!();
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -26,6 +26,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "acpi", run: parsers::acpi, seeds: seeds::acpi },
     Target { name: "audit", run: parsers::audit, seeds: seeds::audit },
+    Target { name: "disk-content", run: parsers::disk_content, seeds: seeds::disk_content },
     Target { name: "elf", run: parsers::elf, seeds: seeds::elf },
     Target { name: "gguf", run: parsers::gguf, seeds: seeds::models },
     Target { name: "template", run: parsers::template, seeds: seeds::template },

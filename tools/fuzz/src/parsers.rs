@@ -94,6 +94,13 @@ pub fn script(data: &[u8]) {
     let _ = capos_script::Script::parse(data);
 }
 
+/// The blocks of a disk: the beginning, and one other place.
+pub fn disk_content(data: &[u8]) {
+    let (head, other) = data.split_at(data.len().min(68 << 10));
+    let content = capos_disk_content::classify(head, [other]);
+    assert!(content.details().bytes().all(|byte| matches!(byte, 0x20..0x7f)), "{content:?}");
+}
+
 /// A volume, all of whose folders are listed and whose files' starts are read.
 pub fn iso9660(data: &[u8]) {
     struct Bytes<'a>(&'a [u8]);

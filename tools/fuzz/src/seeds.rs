@@ -146,6 +146,27 @@ pub fn script() -> Result<Vec<Vec<u8>>> {
     Ok(vec![source!("tests/scenarios/engine/model.jsonl"), source!("tests/scenarios/weights/model.jsonl")])
 }
 
+pub fn disk_content() -> Result<Vec<Vec<u8>>> {
+    let disk = |parts: &[(usize, &[u8])]| {
+        let mut disk = vec![0; 36 << 10];
+        for (at, part) in parts {
+            for (to, from) in disk.iter_mut().skip(*at).zip(*part) {
+                *to = *from;
+            }
+        }
+        disk
+    };
+    let signature: (usize, &[u8]) = (510, &[0x55, 0xaa]);
+    let fat: &[u8] = &[0xeb, 0x3c, 0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 1, 0, 2, 224, 0, 64, 11, 0xf0, 9, 0];
+    Ok(vec![
+        disk(&[(0, &capos_disk_content::DATA_DISK), (8, &[1])]),
+        disk(&[(16 * 2048, b"\x01CD001\x01")]),
+        disk(&[(0, fat), signature]),
+        disk(&[(446, &[0x80, 0, 0, 0, 0x83, 0, 0, 0, 1, 0, 0, 0, 1]), signature]),
+        disk(&[(512, b"EFI PART")]),
+    ])
+}
+
 pub fn iso9660() -> Result<Vec<Vec<u8>>> {
     const SECTOR: usize = 2048;
     let mut disc = vec![0; 24 * SECTOR];

@@ -161,21 +161,33 @@ pub struct Terminal {
 impl Terminal {
     /// A session on a connected line, whose text `stripper` makes.
     pub fn new(line: impl Into<OwnedFd>, stripper: Stripper) -> Result<Self> {
-        let line = File::from(line.into());
-        let (sender, output) = channel();
-        let mut source = line.try_clone().context("sharing the terminal's line")?;
-        let reader = std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(count) = source.read(&mut buffer) {
-                let bytes = buffer.get(..count).unwrap_or(&[]).to_vec();
-                if bytes.is_empty() || sender.send((Instant::now(), bytes)).is_err() {
-                    return;
-                }
-            }
-        });
+        let (line, output, reader) = open(line.into())?;
         let (raw, text) = (Vec::new(), String::new());
         let (began, pieces) = (Instant::now(), Vec::new());
         Ok(Self { line, began, output, reader: Some(reader), stripper, raw, pieces, text, seen: 0 })
+    }
+
+    /// Continues on the line of a machine that was started again: everything that has appeared stays, and the last match
+    /// with it. The new output begins on a line of its own, whatever the earlier machine left unfinished.
+    pub fn reconnect(&mut self, line: impl Into<OwnedFd>) -> Result<()> {
+        self.close();
+        (self.line, self.output, self.reader) = {
+            let (line, output, reader) = open(line.into())?;
+            (line, output, Some(reader))
+        };
+        self.stripper = Stripper::joining(self.stripper.row_mark);
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        // A socket has to be closed for its reader to end; a terminal has ended with the machine.
+        let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
     }
 
     /// Everything that has appeared, as it came over the line.
@@ -244,13 +256,29 @@ impl Terminal {
     }
 }
 
+/// A line's output, and the thread that reads it.
+type Opened = (File, Receiver<(Instant, Vec<u8>)>, JoinHandle<()>);
+
+/// Begins to read a line.
+fn open(line: OwnedFd) -> Result<Opened> {
+    let line = File::from(line);
+    let (sender, output) = channel();
+    let mut source = line.try_clone().context("sharing the terminal's line")?;
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = source.read(&mut buffer) {
+            let bytes = buffer.get(..count).unwrap_or(&[]).to_vec();
+            if bytes.is_empty() || sender.send((Instant::now(), bytes)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok((line, output, reader))
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A socket has to be closed for its reader to end; a terminal has ended with the machine.
-        let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
+        self.close();
     }
 }
 
@@ -332,6 +360,24 @@ mod tests {
         let (mut terminal, _machine) = session();
         let now = Instant::now();
         assert_eq!(terminal.expect(&Pattern::Text("x".into()), now), Err(Miss::Deadline));
+    }
+
+    #[test]
+    fn a_second_line_continues_the_first() {
+        let (mut terminal, mut machine) = session();
+        machine.write_all(b"one \x1b[1").unwrap();
+        drop(machine);
+        assert_eq!(terminal.drain(far()), Miss::Closed);
+        let (ours, mut machine) = UnixStream::pair().unwrap();
+        terminal.reconnect(ours).unwrap();
+        machine.write_all(b"two").unwrap();
+        terminal.expect(&Pattern::Text("two".into()), far()).unwrap();
+        assert_eq!(terminal.text(), "one \ntwo");
+        assert_eq!(terminal.raw(), b"one \x1b[1two");
+        terminal.send(b"x").unwrap();
+        let mut byte = [0];
+        machine.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"x");
     }
 
     #[test]

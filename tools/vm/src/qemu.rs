@@ -53,6 +53,29 @@ pub struct DirectKernel {
     pub command_line: String,
 }
 
+/// How a disk besides the medium is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bus {
+    /// As a virtio disk.
+    Virtio,
+    /// At the SATA controller of [`Board::Q35`].
+    Sata,
+}
+
+/// A disk besides the medium, which the guest may write.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// Its content, byte for byte.
+    pub file: PathBuf,
+    /// How it is attached.
+    pub bus: Bus,
+    /// Further properties of QEMU's drive: `cache=writethrough`, `throttling.iops-total=10`.
+    pub drive: String,
+    /// Further properties of its device: `logical_block_size=4096`.
+    pub device: String,
+}
+
 /// A machine to be started.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -82,6 +105,8 @@ pub struct Machine {
     pub beside: Option<PathBuf>,
     /// Drives at the SATA controller of [`Board::Q35`] that hold the image, too, and are not booted.
     pub more_drives: Vec<Medium>,
+    /// Disks that the guest may write. They come after all others.
+    pub disks: Vec<Disk>,
     /// A kernel that QEMU starts in place of the image.
     pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
@@ -91,6 +116,9 @@ pub struct Machine {
 /// The byte of Ctrl-], after which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to
 /// the guest.
 pub const ESCAPE: &str = "0x1d";
+
+/// The last line of the SATA controller of [`Board::Q35`].
+const LAST_LINE: usize = 5;
 
 /// QEMU's name for the image's drive.
 pub const MEDIUM: &str = "medium";
@@ -132,6 +160,7 @@ impl Machine {
             unreadable: None,
             beside: None,
             more_drives: Vec::new(),
+            disks: Vec::new(),
             direct: None,
             icount: false,
         }
@@ -212,6 +241,7 @@ impl Machine {
                 arguments.push(format!("ide-hd,drive={MEDIUM}{bus},bootindex=0{more}"));
             }
         }
+        let mut sata = 3_usize.saturating_add(self.more_drives.len());
         // The medium itself is at the first of the controller's lines, or at the third.
         for (drive, line) in self.more_drives.iter().zip(3_usize..) {
             let (device, image) = match drive {
@@ -229,6 +259,27 @@ impl Machine {
             arguments.push("virtio-blk-pci,drive=beside".into());
             // The disc first.
             arguments.extend(["-boot".into(), "order=d".into()]);
+        }
+        for (number, disk) in self.disks.iter().enumerate() {
+            let more = |properties: &str| if properties.is_empty() { String::new() } else { format!(",{properties}") };
+            let file = disk.file.to_str().context("the disk's path is not UTF-8")?.replace(',', ",,");
+            let (device, bus) = match disk.bus {
+                Bus::Virtio => ("virtio-blk-pci", String::new()),
+                Bus::Sata => {
+                    ensure!(
+                        self.board == Board::Q35 && sata <= LAST_LINE,
+                        "`{}`: the SATA controller of `q35` has lines to {LAST_LINE} only, and `pc` has none",
+                        disk.file.display()
+                    );
+                    let line = sata;
+                    sata = sata.saturating_add(1);
+                    ("ide-hd", format!(",bus=ide.{line}"))
+                }
+            };
+            arguments.push("-drive".into());
+            arguments.push(format!("if=none,id=disk{number},format=raw,file={file}{}", more(&disk.drive)));
+            arguments.push("-device".into());
+            arguments.push(format!("{device},drive=disk{number}{bus}{}", more(&disk.device)));
         }
         if self.icount {
             arguments.push("-icount".into());
@@ -269,7 +320,7 @@ impl Machine {
         command.arg("-monitor").arg(format!("unix:{},server=on,wait=off", monitor.display()));
         command.arg("-D").arg(trace);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        Ok(Running { child: command.spawn().context("starting QEMU")? })
+        Ok(Running { child: command.spawn().context("starting QEMU")?, cut: false })
     }
 
     /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
@@ -286,7 +337,9 @@ impl Machine {
                 }
                 command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", path.display()));
                 command.args(["-serial", "chardev:terminal"]);
-                command.arg("-serial").arg(format!("file:{}", log.display()));
+                // A machine that is started again continues the log.
+                command.arg("-chardev").arg(format!("file,id=log,append=on,path={}", log.display()));
+                command.args(["-serial", "chardev:log"]);
                 command.args(["-monitor", "none"]);
                 command.stdin(Stdio::null()).stdout(Stdio::null());
             }
@@ -301,7 +354,7 @@ impl Machine {
         command.arg("-serial").arg(format!("file:{}", export.display()));
         command.stderr(Stdio::piped());
         let child = command.spawn().context("starting QEMU")?;
-        Ok(Running { child })
+        Ok(Running { child, cut: false })
     }
 }
 
@@ -316,6 +369,7 @@ fn mortal(qemu: Command) -> Command {
 /// A running machine; dropping it ends it.
 pub struct Running {
     child: Child,
+    cut: bool,
 }
 
 /// How a machine ended.
@@ -325,7 +379,9 @@ pub enum End {
     PoweredOff,
     /// A value was written to the debug-exit device.
     DebugExit(u32),
-    /// QEMU failed or was killed.
+    /// [`Running::kill`] ended it.
+    Cut,
+    /// QEMU failed or was killed by somebody else.
     Failed,
 }
 
@@ -343,7 +399,18 @@ impl End {
 impl Running {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Result<Option<End>> {
-        Ok(self.child.try_wait()?.map(End::from_status))
+        let cut = self.cut;
+        Ok(self.child.try_wait()?.map(|status| if cut { End::Cut } else { End::from_status(status) }))
+    }
+
+    /// Ends the machine at once, as a power failure does: the guest and QEMU do nothing more.
+    pub fn kill(&mut self) -> Result<()> {
+        if self.ended()?.is_none() {
+            self.cut = true;
+            self.child.kill().context("killing QEMU")?;
+            self.child.wait().context("waiting for QEMU to end")?;
+        }
+        Ok(())
     }
 
     /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
@@ -427,6 +494,28 @@ mod tests {
         machine.medium_device = "bus=third.0".into();
         assert!(text(&machine).ends_with("-device ide-hd,drive=medium,bootindex=0,bus=third.0"));
         machine.medium = Medium::Cdrom;
+        assert!(machine.arguments().is_err());
+    }
+
+    #[test]
+    fn disks_come_last_and_can_be_written() {
+        let mut machine = Machine::new(Path::new("a.iso"), "tcg");
+        machine.more_drives = vec![Medium::Sata];
+        let disk = |file: &str, bus| Disk { file: file.into(), bus, drive: String::new(), device: String::new() };
+        let through =
+            Disk { drive: "cache=writethrough".into(), device: "serial=x".into(), ..disk("v,w", Bus::Virtio) };
+        machine.disks = vec![through, disk("s", Bus::Sata)];
+        let words = text(&machine);
+        let virtio = "-drive if=none,id=disk0,format=raw,file=v,,w,cache=writethrough -device virtio-blk-pci,drive=disk0,serial=x";
+        let sata = "-drive if=none,id=disk1,format=raw,file=s -device ide-hd,drive=disk1,bus=ide.4";
+        assert!(words.ends_with(&format!("{virtio} {sata}")), "{words}");
+        machine.disks.push(disk("t", Bus::Sata));
+        assert!(machine.arguments().is_ok());
+        machine.disks.push(disk("u", Bus::Sata));
+        assert!(format!("{:#}", machine.arguments().unwrap_err()).contains("lines to 5"));
+        machine.disks = vec![disk("s", Bus::Sata)];
+        machine.more_drives.clear();
+        machine.board = Board::Pc;
         assert!(machine.arguments().is_err());
     }
 

@@ -20,6 +20,10 @@ pub enum Step {
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
     Eject,
+    /// Kill the machine, as if its power had failed. The script goes on with [`Step::Boot`].
+    PowerCut,
+    /// Start the machine again with the same medium and disks. One that runs has to switch itself off first.
+    Boot,
     /// End the machine without waiting for it to switch itself off.
     Quit,
 }
@@ -36,6 +40,7 @@ pub struct Line {
 /// Reads a script. Errors name the line.
 pub fn parse(text: &str) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
+    let mut cut = None;
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
         let line = line.trim();
@@ -43,7 +48,18 @@ pub fn parse(text: &str) -> Result<Vec<Line>> {
             continue;
         }
         let step = parse_step(line).with_context(|| format!("line {number}: `{line}`"))?;
+        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot | Step::Absent(_))) {
+            bail!("line {number}: `{line}` needs a running machine: after `power-cut` in line {cut} comes `boot`");
+        }
+        match step {
+            Step::PowerCut => cut = Some(number),
+            Step::Boot => cut = None,
+            _ => {}
+        }
         lines.push(Line { number, step });
+    }
+    if let Some(cut) = cut {
+        bail!("line {cut}: after `power-cut` comes `boot`; to end a script without the guest, use `quit`");
     }
     Ok(lines)
 }
@@ -81,6 +97,8 @@ fn parse_step(line: &str) -> Result<Step> {
             return Ok(Step::Corrupt(path.into(), offset));
         }
         "eject" => Step::Eject,
+        "power-cut" => Step::PowerCut,
+        "boot" => Step::Boot,
         "quit" => Step::Quit,
         _ => bail!("there is no step `{verb}`"),
     };
@@ -201,6 +219,16 @@ mod tests {
         assert_eq!(pattern.line_in("a\nx 12.5 y\nb"), Some("x 12.5 y"));
         assert_eq!(pattern.line_in("12.5"), Some("12.5"));
         assert_eq!(pattern.line_in("a\nb"), None);
+    }
+
+    #[test]
+    fn a_machine_that_was_cut_is_booted_before_anything_else() {
+        let lines = parse("boot\npower-cut\nabsent \"x\"\nboot\nquit\n").unwrap();
+        assert!(matches!(lines[1].step, Step::PowerCut) && matches!(lines[3].step, Step::Boot));
+        for (script, part) in [("power-cut\nline \"x\"\n", "line 2"), ("quit\npower-cut\n", "line 2: after")] {
+            let error = format!("{:#}", parse(script).unwrap_err());
+            assert!(error.contains(part) && error.contains("`boot`"), "{error}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! collected. `docs/scenarios.md` describes the folder and the results.
 
 pub mod checks;
+pub mod disk;
 pub mod export;
 pub mod run_agent;
 pub mod symbols;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::models::extra::ExtraModel;
 use crate::scenario::checks::Checks;
 use crate::scenario::checks::screen;
+use crate::scenario::disk::DiskSettings;
 use capos_host::tool;
 use capos_vm::expect::{Miss, Stripper, Terminal};
 use capos_vm::monitor::Monitor;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub debug_exit: Option<u32>,
     /// Models on the image besides the built-in one.
     pub model: Vec<ExtraModel>,
+    /// Disks that the guest may write, in addition to the medium.
+    pub disk: Vec<DiskSettings>,
     /// Programs to boot alone in place of the system; the first of them is the first process, whose log says which tests
     /// passed. A manifest in the folder is then the whole manifest.
     pub boot: Vec<String>,
@@ -92,6 +96,7 @@ impl Default for Settings {
             icount: false,
             debug_exit: None,
             model: Vec::new(),
+            disk: Vec::new(),
             boot: Vec::new(),
         }
     }
@@ -131,6 +136,11 @@ impl Scenario {
         let config: Config = toml::from_str(&text).with_context(|| config_file.display().to_string())?;
         model(&folder.join("model.jsonl"))?;
         let checks = Checks::open(folder)?;
+        disk::check(&config.runner.disk, folder).with_context(|| config_file.display().to_string())?;
+        let again = |line: &Line| matches!(line.step, Step::PowerCut | Step::Boot | Step::Eject);
+        if let Some(line) = script.iter().find(|line| again(line)).filter(|_| config.runner.person) {
+            bail!("{} line {}: a person's terminal has no such step", script_file.display(), line.number);
+        }
         Ok(Self { folder: folder.to_owned(), script, settings: config.runner, checks })
     }
 
@@ -192,18 +202,24 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     }
     let started = Instant::now();
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
+    let disks = disk::create(&scenario.settings.disk, &scenario.folder, out)?;
+    let machine = &Machine { disks, ..machine.clone() };
     // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
     let changed = scenario.script.iter().any(|line| matches!(line.step, Step::Eject));
     ensure!(
         !(changed && scenario.settings.person),
         "the step `eject` does not work in a scenario with `person`; remove one of them"
     );
+    let again = || start(machine, &log, &stream, changed, deadline);
     let (mut terminal, mut running, mut monitor) = match scenario.settings.person {
-        false => start(machine, &log, &stream, changed, deadline)?,
+        false => {
+            let (line, running, monitor) = again()?;
+            (Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, monitor)
+        }
         true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,
     };
     let mut taken = 0;
-    let played = play(scenario, machine, &mut terminal, monitor.as_mut(), &mut taken, deadline);
+    let played = play(scenario, machine, &mut terminal, (&mut running, &mut monitor), &again, &mut taken, deadline);
     let mut tail = if scenario.settings.person { screen::Tail::Quit } else { screen::Tail::Whole };
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
@@ -251,14 +267,11 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// Starts the machine and takes its terminal and, if it is to be changed, QEMU's monitor.
-fn start(
-    machine: &Machine,
-    log: &Path,
-    stream: &Path,
-    changed: bool,
-    deadline: Instant,
-) -> Result<(Terminal, Running, Option<Monitor>)> {
+/// A started machine: the line of its terminal, QEMU, and, if the machine is to be changed, QEMU's monitor.
+type Started = (UnixStream, Running, Option<Monitor>);
+
+/// Starts the machine.
+fn start(machine: &Machine, log: &Path, stream: &Path, changed: bool, deadline: Instant) -> Result<Started> {
     // A socket's path must be short, so it is not in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
@@ -270,7 +283,7 @@ fn start(
         let line = accept(&listener, &mut running, deadline)?;
         // QEMU makes its own socket before it connects to this one.
         let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-        Ok((Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, monitor))
+        Ok((line, running, monitor))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
@@ -319,7 +332,8 @@ fn play(
     scenario: &Scenario,
     machine: &Machine,
     terminal: &mut Terminal,
-    mut monitor: Option<&mut Monitor>,
+    (running, monitor): (&mut Running, &mut Option<Monitor>),
+    again: &dyn Fn() -> Result<Started>,
     taken: &mut usize,
     deadline: Instant,
 ) -> Result<Option<Stop>> {
@@ -351,6 +365,19 @@ fn play(
             }
             Step::Corrupt(path, offset) => corrupt(&machine.image, path, *offset)?,
             Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
+            Step::PowerCut => {
+                running.kill()?;
+                terminal.drain(deadline);
+            }
+            Step::Boot => {
+                terminal.drain(deadline);
+                if let Some(reason) = unexpected(running.wait(deadline)?, running) {
+                    return failed(reason);
+                }
+                let line;
+                (line, *running, *monitor) = again()?;
+                terminal.reconnect(line)?;
+            }
             Step::Quit => {
                 *taken += 1;
                 return Ok(Some(Stop::Quit));
@@ -359,6 +386,16 @@ fn play(
         *taken += 1;
     }
     Ok(None)
+}
+
+/// Why a machine cannot be started again: it did not switch itself off, and its power was not cut.
+fn unexpected(end: Option<End>, running: &mut Running) -> Option<String> {
+    match end {
+        Some(End::PoweredOff | End::Cut) => None,
+        Some(End::DebugExit(value)) => Some(format!("the machine ended with {value:#x} at its debug-exit device")),
+        Some(End::Failed) => Some(format!("QEMU failed: {}", running.complaint())),
+        None => Some("the machine did not switch itself off; to cut its power use `power-cut`".into()),
+    }
 }
 
 fn last_lines(text: &str) -> String {
@@ -380,6 +417,7 @@ fn finish(
     Ok(match running.wait(deadline)? {
         Some(end) if end == wanted => None,
         Some(End::PoweredOff) => Some("the machine switched itself off".into()),
+        Some(End::Cut) => Some("the machine's power was cut".into()),
         Some(End::DebugExit(value)) => Some(format!("the machine ended with {value:#x} at its debug-exit device")),
         Some(End::Failed) => Some(format!("QEMU failed: {}", running.complaint())),
         None => Some(format!(
@@ -394,6 +432,7 @@ fn explain(reason: String, running: &mut Running) -> Result<String> {
     Ok(match running.ended()? {
         Some(End::PoweredOff) => format!("{reason}\n(the machine had switched itself off)"),
         Some(End::DebugExit(value)) => format!("{reason}\n(the machine had ended with debug exit {value:#x})"),
+        Some(End::Cut) => format!("{reason}\n(the machine's power had been cut)"),
         Some(End::Failed) => format!("{reason}\n(QEMU had failed: {})", running.complaint()),
         None => reason,
     })

@@ -18,6 +18,7 @@ pub const SECTORS_END: u64 = 1 << 48;
 mod code {
     pub const READ_DMA_EXT: u8 = 0x25;
     pub const WRITE_DMA_EXT: u8 = 0x35;
+    pub const WRITE_DMA_FUA_EXT: u8 = 0x3d;
     pub const PACKET: u8 = 0xa0;
     pub const IDENTIFY_PACKET_DEVICE: u8 = 0xa1;
     pub const FLUSH_CACHE_EXT: u8 = 0xea;
@@ -78,6 +79,12 @@ impl Fis {
         Self::command(code::WRITE_DMA_EXT, 0, LBA).sectors(sector, count)
     }
 
+    /// Writes them to the medium, past the disk's cache.
+    #[must_use]
+    pub fn write_durably(sector: u64, count: u32) -> Option<Self> {
+        Self::command(code::WRITE_DMA_FUA_EXT, 0, LBA).sectors(sector, count)
+    }
+
     /// Makes written data durable.
     #[must_use]
     pub fn flush() -> Self {
@@ -109,6 +116,8 @@ mod tests {
         let Fis(bytes) = Fis::read(0x0605_0403_0201, 0x0807).unwrap();
         assert_eq!(bytes, [0x27, 0x80, 0x25, 0, 1, 2, 3, 0x40, 4, 5, 6, 0, 7, 8, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Fis::write(1, 1).unwrap().0.get(2), Some(&0x35));
+        assert_eq!(Fis::write_durably(1, 1).unwrap().0.get(2), Some(&0x3d));
+        assert_eq!(Fis::write_durably(0, 0), None);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Disk {
     pub sectors: u64,
     /// How many bytes each has: a power of two of 512 to 4,096.
     pub sector_bytes: u32,
+    /// Whether it writes past its cache on request.
+    pub forces_writes: bool,
 }
 
 /// A drive that takes packets.
@@ -70,7 +72,9 @@ impl Disk {
         if sectors == 0 || sectors > crate::fis::SECTORS_END {
             return Err("it has no sectors, or more than can be named");
         }
-        Ok(Self { model: model(identity), sectors, sector_bytes })
+        // As above: bits 15 and 14 say that the others mean something, and bit 6 is WRITE DMA FUA EXT.
+        let forces_writes = word(identity, 84) & 0xc040 == 0x4040;
+        Ok(Self { model: model(identity), sectors, sector_bytes, forces_writes })
     }
 }
 
@@ -116,6 +120,9 @@ mod tests {
         assert_eq!(disk.sectors, 0x2_0000);
         assert_eq!(disk.sector_bytes, 512);
         assert!(disk.model.starts_with("QEM?"), "{}", disk.model);
+        assert!(!disk.forces_writes);
+        let with = |word| Disk::parse(&identity(&[&DISK[..], &[(84, word)]].concat())).unwrap().forces_writes;
+        assert!(with(0x4040) && !with(0x4000) && !with(0x0040) && !with(0xffff));
         let large = [&DISK[..], &[(106, 0x5000), (117, 2048), (118, 0)]].concat();
         assert_eq!(Disk::parse(&identity(&large)).unwrap().sector_bytes, 4096);
     }

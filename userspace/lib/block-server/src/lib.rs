@@ -19,6 +19,17 @@ pub const MAX_REQUEST: u64 = 63 * PAGE;
 /// The start of a transfer in memory is a multiple of this, in bytes.
 const ALIGNMENT: u64 = 512;
 
+/// What a transfer does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// Disk to memory.
+    Read,
+    /// Memory to disk, perhaps only to its cache.
+    Write,
+    /// Memory to the medium of a disk for which [`Disk::forces_writes`] holds.
+    DurableWrite,
+}
+
 /// A disk, as its driver knows it.
 pub trait Disk {
     /// Bytes of a block.
@@ -30,11 +41,14 @@ pub trait Disk {
     /// Whether it cannot be written.
     fn read_only(&self) -> bool;
 
+    /// Whether it writes past its cache on request. If not, a flush follows what has to be durable.
+    fn forces_writes(&self) -> bool;
+
     /// Reads blocks into memory that the device can access, or writes them: the memory from `skip` on, of at
     /// most [`MAX_REQUEST`] bytes. The future is not dropped before it ends, except with the process.
     fn transfer(
         &self,
-        write: bool,
+        transfer: Transfer,
         block: u64,
         count: u32,
         memory: &[DmaSegment],
@@ -64,7 +78,7 @@ impl<D: Disk> Device<D> {
 
     async fn transfer(
         &self,
-        write: bool,
+        transfer: Transfer,
         block: u64,
         count: u32,
         memory: &MemoryObjectClient,
@@ -90,7 +104,7 @@ impl<D: Disk> Device<D> {
             let start = offset.saturating_sub(skip);
             let pinned = self.dma.pin(memory, start, skip.saturating_add(bytes).next_multiple_of(PAGE)).await?;
             // Calls are never dropped before they are answered, so the memory stays pinned until the device is done with it.
-            let result = self.disk.transfer(write, block, taken, &pinned.segments, skip).await;
+            let result = self.disk.transfer(transfer, block, taken, &pinned.segments, skip).await;
             drop(pinned.region);
             result?;
             block = block.saturating_add(u64::from(taken));
@@ -118,7 +132,7 @@ impl<D: Disk> BlockDeviceServer for Device<D> {
         memory: MemoryObjectClient,
         offset: u64,
     ) -> Result<(), CallError> {
-        self.transfer(false, block, count, &memory, offset).await
+        self.transfer(Transfer::Read, block, count, &memory, offset).await
     }
 
     async fn write(
@@ -128,11 +142,15 @@ impl<D: Disk> BlockDeviceServer for Device<D> {
         count: u32,
         memory: MemoryObjectClient,
         offset: u64,
+        durable: bool,
     ) -> Result<(), CallError> {
         if self.disk.read_only() {
             return Err(CallError::invalid_argument("the disk is read-only"));
         }
-        self.transfer(true, block, count, &memory, offset).await
+        let forced = durable && self.disk.forces_writes();
+        let transfer = if forced { Transfer::DurableWrite } else { Transfer::Write };
+        self.transfer(transfer, block, count, &memory, offset).await?;
+        if durable && !forced { self.disk.flush().await } else { Ok(()) }
     }
 
     async fn flush(&self, _cx: &CallContext) -> Result<(), CallError> {

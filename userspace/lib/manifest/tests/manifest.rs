@@ -495,6 +495,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"seq\"", "kernel.interrupts", ", line = 5"),
         ("name = \"virtio-blk\"", "log.Logger", ""),
         ("name = \"seq\"", "virtio-blk.BlockDevice", ""),
+        ("name = \"seq\"", "iso9660.Disks", ""),
         ("name = \"audit\"", "ramfs.Directory", ""),
         ("name = \"terminal\"", "kernel.entropy", ""),
         ("name = \"hello\"", "terminal.Terminal", " }, { name = \"and\", from = \"broker.AuthorityBroker\""),

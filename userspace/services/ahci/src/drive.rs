@@ -11,7 +11,7 @@ use capos_ahci::fis::Fis;
 use capos_ahci::identity::{BYTES, Disk, PacketDrive};
 use capos_ahci::packet::{self, Packet};
 use capos_ahci::sense::{Meaning, Sense};
-use capos_block_server::Disk as BlockDisk;
+use capos_block_server::{Disk as BlockDisk, Transfer};
 use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::DmaSegment;
@@ -206,9 +206,13 @@ impl BlockDisk for Drive {
         self.is_optical()
     }
 
+    fn forces_writes(&self) -> bool {
+        matches!(&self.kind, Kind::Disk(disk) if disk.forces_writes)
+    }
+
     async fn transfer(
         &self,
-        write: bool,
+        transfer: Transfer,
         sector: u64,
         count: u32,
         memory: &[DmaSegment],
@@ -216,6 +220,7 @@ impl BlockDisk for Drive {
     ) -> Result<(), CallError> {
         let pieces: Vec<Piece> = memory.iter().map(|part| Piece { address: part.address, bytes: part.bytes }).collect();
         let pieces = pieces.as_slice();
+        let write = transfer != Transfer::Read;
         let bytes = u64::from(count).saturating_mul(u64::from(self.block_bytes()));
         let named = |error: &dyn core::fmt::Display| {
             let verb = if write { "written" } else { "read" };
@@ -224,7 +229,11 @@ impl BlockDisk for Drive {
         let lies_outside = || CallError::invalid_argument("no request can name these sectors");
         match &self.kind {
             Kind::Disk(_) => {
-                let fis = if write { Fis::write(sector, count) } else { Fis::read(sector, count) };
+                let fis = match transfer {
+                    Transfer::Read => Fis::read(sector, count),
+                    Transfer::Write => Fis::write(sector, count),
+                    Transfer::DurableWrite => Fis::write_durably(sector, count),
+                };
                 let fis = fis.ok_or_else(lies_outside)?;
                 let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
                 self.port.run(&request).await.map_err(|fault| named(&fault))

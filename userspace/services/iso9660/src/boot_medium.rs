@@ -17,6 +17,7 @@ use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::{BlockDeviceClient, DiskControllerClient};
 
 use crate::disk::Disk;
+use crate::disks::{drive_place, virtio_place};
 
 /// What tells the volume from others: the boot package, which the boot loader took from it.
 const PACKAGE: &str = "boot/boot.tar";
@@ -24,7 +25,17 @@ const PACKAGE: &str = "boot/boot.tar";
 const PIECE: usize = 64 * 1024;
 
 /// A look at one disk, or at the drives of one controller.
-type Look<'a> = Pin<Box<dyn Future<Output = Option<Volume<Disk>>> + 'a>>;
+type Look<'a> = Pin<Box<dyn Future<Output = Option<Found>> + 'a>>;
+
+/// The boot medium.
+pub struct Found {
+    /// Its volume.
+    pub volume: Volume<Disk>,
+    /// Where it is attached.
+    pub place: String,
+    /// The device.
+    pub device: BlockDeviceClient,
+}
 
 /// The search for the volume on all drives.
 struct Search<'a> {
@@ -41,7 +52,7 @@ struct Search<'a> {
 ///
 /// # Errors
 /// No drive holds it: what was found on each.
-pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<Disk>, Error> {
+pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Found, Error> {
     let booted = env.optional::<MemoryObjectClient>("boot")?;
     let booted = booted.map(|memory| map_all(&memory, Access::Read)).transpose()?;
     let search = Search { account, booted, passed: RefCell::default() };
@@ -49,19 +60,15 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
     let mut looks: Vec<Look<'_>> = Vec::new();
     let (count, search) = (disks.len(), &search);
     for (number, disk) in (1_usize..).zip(disks) {
-        let name = match count {
-            1 => "the virtio disk".into(),
-            count => format!("virtio disk {number} of {count}"),
-        };
+        let name = virtio_place(number, count);
         looks.push(Box::pin(async move { search.look(&name, disk).await }));
     }
     let count = controllers.len();
     for (number, controller) in (1_usize..).zip(controllers) {
-        let name = (count > 1).then(|| format!("SATA controller {number} of {count}"));
-        looks.push(Box::pin(search.look_at_drives(name, controller)));
+        looks.push(Box::pin(search.look_at_drives(number, count, controller)));
     }
     match first_found(&mut looks).await {
-        Some(volume) => Ok(volume),
+        Some(found) => Ok(found),
         None => {
             let passed = search.passed.borrow().join("; ");
             Err(Error::new(format!("no drive holds the volume of this boot: {passed}")))
@@ -70,7 +77,7 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
 }
 
 /// Waits until one of them has found the volume, or none of them will.
-async fn first_found(looks: &mut Vec<Look<'_>>) -> Option<Volume<Disk>> {
+async fn first_found(looks: &mut Vec<Look<'_>>) -> Option<Found> {
     poll_fn(|context| {
         let mut found = None;
         looks.retain_mut(|look| match &found {
@@ -89,20 +96,18 @@ async fn first_found(looks: &mut Vec<Look<'_>>) -> Option<Volume<Disk>> {
 }
 
 impl Search<'_> {
-    /// Looks at the drives of a controller, one after another. It has a name where there are several.
-    async fn look_at_drives(&self, name: Option<String>, controller: DiskControllerClient) -> Option<Volume<Disk>> {
+    /// Looks at the drives of a controller, one after another: the controller of this number of all.
+    async fn look_at_drives(&self, number: usize, count: usize, controller: DiskControllerClient) -> Option<Found> {
         let drives = match controller.drives().await {
             Ok(drives) => drives,
             Err(error) => return self.pass(format!("{error}")),
         };
         if drives.is_empty() {
-            return self.pass(format!("{} has no drives", name.as_deref().unwrap_or("the SATA controller")));
+            let number = if count > 1 { format!(" {number} of {count}") } else { String::new() };
+            return self.pass(format!("the SATA controller{number} has no drives"));
         }
         for drive in drives {
-            let place = match &name {
-                None => format!("`{}` at SATA port {}", drive.model, drive.port),
-                Some(name) => format!("`{}` at port {} of {name}", drive.model, drive.port),
-            };
+            let place = drive_place(&drive.model, drive.port, number, count);
             let looked = match controller.open(drive.port).await {
                 Ok(device) => self.look(&place, device).await,
                 Err(error) => self.pass(format!("{error}")),
@@ -114,11 +119,11 @@ impl Search<'_> {
         None
     }
 
-    async fn look(&self, name: &str, device: BlockDeviceClient) -> Option<Volume<Disk>> {
-        match self.mount(device).await {
+    async fn look(&self, name: &str, device: BlockDeviceClient) -> Option<Found> {
+        match self.mount(device.clone()).await {
             Ok(volume) => {
                 log::info!("the boot medium is {name}");
-                Some(volume)
+                Some(Found { volume, place: name.into(), device })
             }
             Err(error) => self.pass(format!("{name}: {error}")),
         }

@@ -3,16 +3,20 @@
 use crate::transport::MessageTransport;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use capos_async_lock::Waiters;
-use capos_block_server::Disk as BlockDisk;
-use capos_rt::Error;
+use capos_block_server::{Disk as BlockDisk, Transfer};
 use capos_rt::memory::Mapping;
+use capos_rt::{Clock, Either, Error, select};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{DmaSegment, NotificationClient};
 use capos_virtio::{Answer, Command, Limits, Memory, Offer, Piece, ProtocolError, Queue, Refusal, SECTOR, total};
 use core::cell::RefCell;
 use core::task::{Poll, Waker};
 use virtio_drivers::transport::Transport;
+
+/// How long the disk may take for a request, in nanoseconds. It covers a disk of the host that spins up.
+const LIMIT: u64 = 30_000_000_000;
 
 /// The only queue of a disk.
 const REQUESTS: u16 = 0;
@@ -37,6 +41,9 @@ bitflags::bitflags! {
         const VERSION_1 = FEATURE_VERSION_1;
     }
 }
+
+/// What follows where the device cannot be trusted with memory any more.
+const ENDS: &str = "the driver ends, so that the disk is reset";
 
 /// Places in the device's configuration (virtio 1.2, section 5.2.4).
 const CAPACITY: usize = 0;
@@ -80,6 +87,10 @@ pub struct Disk {
     requests: RefCell<BTreeMap<u64, Sent>>,
     /// Tasks that wait for room in the queue, or for answers to what was sent before.
     crowd: Waiters,
+    clock: Clock,
+    /// Why the driver ends, once it has to.
+    fatal: RefCell<Option<String>>,
+    ending: Waiters,
 }
 
 /// Why the device cannot be used.
@@ -110,7 +121,7 @@ impl Disk {
     ///
     /// # Errors
     /// It cannot be used.
-    pub fn start(mut transport: MessageTransport, shared: Shared, base: u64) -> Result<Self, StartError> {
+    pub fn start(mut transport: MessageTransport, shared: Shared, base: u64, clock: Clock) -> Result<Self, StartError> {
         if transport.read_device_features() & FEATURE_VERSION_1 == 0 {
             return Err(StartError::NotModern);
         }
@@ -138,6 +149,9 @@ impl Disk {
             flushable: features.contains(Features::FLUSH),
             requests: RefCell::default(),
             crowd: Waiters::default(),
+            clock,
+            fatal: RefCell::default(),
+            ending: Waiters::default(),
         })
     }
 
@@ -159,14 +173,25 @@ impl Disk {
     /// Takes answers until the process ends.
     ///
     /// # Errors
-    /// The interrupt is gone, or the device broke the protocol. In that case it may still reach memory that it must not
-    /// reach, and only the end of this process prevents that.
+    /// The interrupt is gone, the device broke the protocol, or it did not answer in time. In both last cases it may
+    /// still reach memory that it must not reach, and only the end of this process prevents that.
     pub async fn listen(&self, notification: &NotificationClient) -> Result<(), Error> {
-        loop {
-            capos_rt::wait(notification).await?;
-            self.reap().map_err(|error| {
-                Error::new(format!("the disk broke the protocol: {error}; the driver ends, so that the disk is reset"))
-            })?;
+        let listening = async {
+            loop {
+                capos_rt::wait(notification).await?;
+                self.reap().map_err(|error| Error::new(format!("the disk broke the protocol: {error}; {ENDS}")))?;
+            }
+        };
+        let late = core::future::poll_fn(|context| match self.fatal.borrow_mut().take() {
+            Some(words) => Poll::Ready(words),
+            None => {
+                self.ending.add(context);
+                Poll::Pending
+            }
+        });
+        match select(late, listening).await {
+            Either::First(words) => Err(Error::new(format!("{words}; {ENDS}"))),
+            Either::Second(result) => result,
         }
     }
 
@@ -196,7 +221,7 @@ impl Disk {
         if self.queue.borrow().wants_notice() {
             self.transport.borrow_mut().notify(REQUESTS);
         }
-        let answer = core::future::poll_fn(|context| {
+        let answered = core::future::poll_fn(|context| {
             let mut requests = self.requests.borrow_mut();
             if let Some(Sent::Answered(answer)) = requests.get(&number) {
                 let answer = *answer;
@@ -205,12 +230,30 @@ impl Disk {
             }
             requests.insert(number, Sent::Waiting(context.waker().clone()));
             Poll::Pending
-        })
-        .await;
+        });
+        let block = sector.checked_div(self.block_sectors()).unwrap_or(0);
+        let what = match command {
+            Command::Read => format!("block {block} of the disk cannot be read"),
+            Command::Write => format!("block {block} of the disk cannot be written"),
+            Command::Flush => "the disk cannot be flushed".into(),
+        };
+        let end = self.clock.now().saturating_add(LIMIT);
+        let answer = match select(answered, self.clock.sleep_until(end)).await {
+            Either::First(answer) => answer,
+            Either::Second(()) => {
+                // The device may still use the memory of this request. It is reset before anybody else may use that, so
+                // the request ends with the driver, and its caller learns that the driver is gone.
+                *self.fatal.borrow_mut() = Some(format!("{what}: the disk did not answer in time"));
+                self.ending.wake();
+                return core::future::pending().await;
+            }
+        };
         match answer {
             Answer::Done => Ok(()),
-            Answer::MediumError => Err(CallError::failed(format!("the disk reports an error at sector {sector}"))),
-            Answer::Unsupported => Err(CallError::unimplemented("the disk does not know this request")),
+            Answer::MediumError => Err(CallError::failed(format!("{what}: the disk reports an error"))),
+            Answer::Unsupported => {
+                Err(CallError::unimplemented(format!("{what}: the disk does not know this request")))
+            }
         }
     }
 
@@ -241,15 +284,20 @@ impl BlockDisk for Disk {
         self.read_only
     }
 
+    fn forces_writes(&self) -> bool {
+        // Virtio has no such request. A disk that offers no FLUSH has written what it has answered.
+        false
+    }
+
     async fn transfer(
         &self,
-        write: bool,
+        transfer: Transfer,
         block: u64,
         count: u32,
         memory: &[DmaSegment],
         skip: u64,
     ) -> Result<(), CallError> {
-        let command = if write { Command::Write } else { Command::Read };
+        let command = if transfer == Transfer::Read { Command::Read } else { Command::Write };
         let first = self.block_sectors().saturating_mul(block);
         let bytes = u64::from(count).saturating_mul(self.limits.block_bytes.into());
         let mut done = 0_u64;

@@ -1,7 +1,7 @@
 //! Driver of virtio disks on PCI.
 //!
 //! Provides: `BlockDevice` (0). It holds one PCI function, the right to make memory reachable for the
-//! device, and nothing else. The device writes its callers' memory itself; nothing is copied here.
+//! device, the time, and nothing else. The device writes its callers' memory itself; nothing is copied here.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -67,6 +67,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let pci = env.cap::<PciFunctionClient>("pci")?;
     let dma = env.cap::<DmaDomainClient>("dma")?;
     let account = env.cap::<ResourceAccountClient>("account")?;
+    let clock = env.clock()?;
     // A device whose last driver has died may have requests left, kept from reaching memory. It is reset before it may reach
     // any again. One whose windows do not answer was never used.
     let space = pci.config().await.context("reading the configuration space")?;
@@ -118,7 +119,7 @@ async fn run(env: Env) -> Result<(), Error> {
     // Memory that the device shares with this process.
     let pool = dma.allocate(QUEUE_BYTES).await.context("allocating memory for the queue")?;
     let shared = memory::map(&pool.region, 0, QUEUE_BYTES, Access::ReadWrite).context("mapping the queue's memory")?;
-    let disk = Disk::start(transport, Shared(shared), pool.address)
+    let disk = Disk::start(transport, Shared(shared), pool.address, clock)
         .map_err(|error| Error::new(format!("the disk does not start: {error}")))?;
     let limits = disk.limits();
     log::info!(

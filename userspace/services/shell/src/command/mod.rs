@@ -2,6 +2,7 @@
 
 mod audit;
 mod capabilities;
+mod disks;
 mod inspect;
 mod model;
 mod status;
@@ -44,6 +45,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/run NAME ARGS", "run a program; `|` connects several, `&` at the end runs them in the background"),
     ("/jobs", "list the background jobs"),
     ("/fg N, /stop N", "bring job N to the foreground; stop it"),
+    ("/disks", "list the disks, what they hold, and their sizes"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -62,7 +64,9 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
+        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "exit" | "quit"
+            if !rest.is_empty() =>
+        {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
         "help" | "?" => help(session).await,
@@ -73,6 +77,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "model" => model::model(session, &rest).await,
         "audit" => audit::audit(session, &rest).await,
         "approvals" => audit::approvals(session).await,
+        "disks" => disks::disks(session).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

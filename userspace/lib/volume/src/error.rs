@@ -39,6 +39,8 @@ pub enum Error {
     WrongKey,
     /// The slot's key derivation needs more memory, in bytes, than there is.
     Memory { needed: u64, limit: u64 },
+    /// The system did not give the memory, in bytes, that the key derivation needs.
+    Allocation { needed: u64 },
     /// The disk is too small for a volume, in blocks.
     TooSmall { blocks: u64, needed: u64 },
     /// The disk has fewer blocks than the volume on it.
@@ -94,6 +96,9 @@ impl fmt::Display for Error {
                 needed.div_ceil(1024),
                 limit >> 10
             ),
+            Self::Allocation { needed } => {
+                write!(f, "{} KiB of memory for this key slot could not be allocated: end other programs", needed >> 10)
+            }
             Self::TooSmall { blocks, needed } => {
                 write!(f, "the disk has {blocks} blocks of 4 KiB, and a volume needs at least {needed}")
             }

@@ -84,13 +84,13 @@ pub fn slot_key(secret: &Secret<'_>, cost: Cost, salt: &[u8; 32], limit: u64) ->
 }
 
 fn argon2id(text: &[u8], cost: Cost, salt: &[u8; 32], limit: u64) -> Result<Zeroizing<[u8; KEY]>, Error> {
-    let out_of_memory = Error::Memory { needed: cost.bytes(), limit };
-    if cost.bytes() > limit {
-        return Err(out_of_memory);
+    let needed = cost.bytes();
+    if needed > limit {
+        return Err(Error::Memory { needed, limit });
     }
     let params = Params::new(cost.memory_kib, cost.passes, 1, Some(KEY)).map_err(|_| Error::Cost)?;
     let mut memory: Vec<Block> = Vec::new();
-    memory.try_reserve_exact(params.block_count()).map_err(|_| out_of_memory)?;
+    memory.try_reserve_exact(params.block_count()).map_err(|_| Error::Allocation { needed })?;
     memory.resize(params.block_count(), Block::new());
     let mut key = Zeroizing::new([0; KEY]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);

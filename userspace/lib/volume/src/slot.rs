@@ -74,10 +74,11 @@ impl KeySlot {
             return Err(Error::Cost);
         }
         let mut slot =
-            Self { kind, cost, label: label.into(), salt: [0; 32], nonce: [0; 24], wrapped: *key, tag: [0; 16] };
+            Self { kind, cost, label: label.into(), salt: [0; 32], nonce: [0; 24], wrapped: [0; KEY], tag: [0; 16] };
         random(&mut slot.salt);
         random(&mut slot.nonce);
         let cipher = slot.cipher(secret, u64::MAX)?;
+        slot.wrapped = *key;
         let bound = slot.bound(uuid);
         let sealed = cipher.encrypt_inout_detached((&slot.nonce).into(), &bound, slot.wrapped.as_mut_slice().into());
         slot.tag = sealed.map_err(|_| Error::Cost)?.into();

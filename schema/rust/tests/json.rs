@@ -244,7 +244,7 @@ fn annotations_reach_the_table() {
     let echo = method("echo");
     assert_eq!((echo.tool, echo.timeout_ms, echo.label), (Some("echo_all"), Some(1500), Some("pii")));
     assert!(echo.abortable && echo.untrusted && !echo.pieces);
-    assert_eq!(echo.doc, "Says back what it is told.");
+    assert_eq!(echo.doc, "Returns its argument.");
     assert_eq!(method("fail").category, None);
 }
 

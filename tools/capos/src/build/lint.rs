@@ -48,8 +48,12 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
         command.args(packages.into_iter().flat_map(|package| ["-p", package]));
         step(what, command.args(deny))?;
     }
-    // A workspace of its own with hundreds of crates: its lints would take longer than all the others together.
-    let apart = ["fmt", "--check", "--manifest-path", "userspace/std-tests/crate-test/Cargo.toml"];
-    step("format of the checks of crates", toolchain::cargo().args(apart))?;
+    // Workspaces of their own. One has hundreds of crates: its lints would take longer than all the others together.
+    for manifest in ["userspace/std-tests/crate-test/Cargo.toml", "tools/gguf-check/Cargo.toml"] {
+        step(
+            "format of the checks of crates",
+            toolchain::cargo().args(["fmt", "--check", "--manifest-path", manifest]),
+        )?;
+    }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -187,15 +187,15 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");
 }
 
-/// The sessions' capabilities from when they were part of the broker's program.
+/// What sessions hold, and how each category of tools is treated.
 #[test]
-fn the_shipped_profiles_are_those_of_before() {
+fn the_shipped_profiles_hold_what_they_are_meant_to() {
     let manifest = read("manifest.toml", SHIPPED).unwrap();
     let held = |profile: Profile| -> Vec<String> {
         let found = manifest.profiles.iter().find(|found| found.profile == profile).unwrap();
         found.grants.iter().map(|grant| format!("{}{}", grant.name, if grant.read_only { "!" } else { "" })).collect()
     };
-    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit"]);
+    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit", "disks"]);
     assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
     assert_eq!(held(Profile::Anonymous), ["status"]);
     let [auto, consent, step_up, forbidden] =

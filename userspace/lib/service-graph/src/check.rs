@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 
 use capos_schema::manifest::{Grant, GrantSource, GrantSourceService, Manifest, Service};
+use capos_schema::storage::DirectoryClient;
 
 use crate::{BOOT, FIRST, FIRST_INTERFACES, GraphError, cycle};
 
@@ -48,7 +49,8 @@ pub fn check(manifest: &Manifest, package: &[&str]) -> Result<(), GraphError> {
         }
     }
     let medium = services.get(manifest.medium.as_str()).filter(|service| {
-        service.program.starts_with(BOOT) && service.provides.len() > usize::from(manifest.medium_ordinal)
+        let root = service.provides.get(usize::from(manifest.medium_ordinal));
+        service.program.starts_with(BOOT) && root.is_some_and(|root| root.interface == DirectoryClient::INTERFACE_ID)
     });
     if medium.is_none() {
         return Err(GraphError::NoMedium(manifest.medium.clone()));

@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
     "/cap all",
     "/cap drop ",
     "/cap take ",
+    "/disks",
     "/exit",
     "/fg",
     "/help",

@@ -1,5 +1,5 @@
-//! Every model file of the repository, and the trained ones if `make trained-models` has fetched them. This crate and
-//! the crate `gguf-rs` read the same metadata, and the same tensors at the same places.
+//! Every model file of the repository, and the trained ones if `make trained-models` has fetched them: `capos-gguf` and the
+//! crate `gguf-rs` read the same metadata, and the same tensors at the same places.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
@@ -68,7 +68,7 @@ fn same(value: Value<'_>, other: &serde_json::Value) -> bool {
 
 #[test]
 fn another_reader_reads_the_same_of_every_model_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
     FOLDERS.iter().for_each(|folder| model_files(&root.join(folder), &mut files));
     assert!(files.len() >= 40, "{} model files", files.len());

@@ -1,0 +1,1 @@
+//! Its test reads every model file with both readers.

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use capos_async_lock::AsyncMutex;
 use capos_disk_content::{Content, classify, sample};
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Env, Error};
@@ -14,7 +15,6 @@ use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::{
     BlockDeviceClient, BlockDeviceInfoResults, DiskContent, DiskControllerClient, DiskInfo, DisksServer,
 };
-use capos_async_lock::AsyncMutex;
 
 /// Bytes that are read at once: more than the longest place of a sample.
 const BUFFER: u64 = 128 << 10;

@@ -76,6 +76,12 @@ impl<B: Blocks> Store<B> {
         Ok(file.into_inner().into_blocks())
     }
 
+    /// Gives the blocks back without making anything durable, for example after they failed. None while a snapshot is open.
+    pub fn abandon(mut self) -> Option<B> {
+        self.database = None;
+        Arc::into_inner(self.file).map(|file| file.into_inner().into_blocks())
+    }
+
     /// Looks at the blocks.
     pub fn with_blocks<T>(&self, look: impl FnOnce(&B) -> T) -> T {
         look(self.file.lock().blocks())

@@ -4,7 +4,7 @@
 //! 512 bytes, each independently of the others. Everything follows from one seed.
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::disk::{BLOCK, Disk, DiskError};
@@ -44,7 +44,7 @@ impl Seed {
 }
 
 /// The content of one block.
-pub type Content = Rc<[u8; BLOCK]>;
+pub type Content = Arc<[u8; BLOCK]>;
 
 /// What a disk holds; blocks that are absent hold zeros. Copies share their blocks.
 pub type Image = BTreeMap<u64, Content>;
@@ -173,7 +173,7 @@ fn tear(image: &mut Image, block: u64, content: &Content, sectors: u64) {
             to.copy_from_slice(from);
         }
     }
-    image.insert(block, Rc::new(torn));
+    image.insert(block, Arc::new(torn));
 }
 
 impl Disk for SimDisk {
@@ -201,7 +201,7 @@ impl Disk for SimDisk {
         for (chunk, block) in from.as_chunks::<BLOCK>().0.iter().zip(block..) {
             self.burn()?;
             self.writes = self.writes.saturating_add(1);
-            let content = Rc::new(*chunk);
+            let content = Arc::new(*chunk);
             self.seen.insert(block, content.clone());
             self.pending.push((block, content));
         }

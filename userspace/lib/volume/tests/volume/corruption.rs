@@ -1,6 +1,6 @@
 //! Bytes of the disk that somebody or something changed.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use capos_volume::sim::{Image, SECTOR, Seed, SimDisk};
 use capos_volume::{Access, BLOCK, Disk, Error, Volume};
@@ -37,7 +37,7 @@ fn corrupt(image: &mut Image, old: &[Image], blocks: u64, seed: &mut Seed) -> (u
         4 => {
             let other = if seed.once_in(2) { seed.below(blocks) } else { used[seed.below(used.len() as u64) as usize] };
             let taken = block(image, other);
-            image.insert(other, Rc::new(changed));
+            image.insert(other, Arc::new(changed));
             changed = taken;
             "two blocks exchanged"
         }
@@ -46,7 +46,7 @@ fn corrupt(image: &mut Image, old: &[Image], blocks: u64, seed: &mut Seed) -> (u
             "zeros"
         }
     };
-    image.insert(target, Rc::new(changed));
+    image.insert(target, Arc::new(changed));
     (target, how)
 }
 
@@ -124,7 +124,7 @@ fn every_bit_of_a_sealed_block_matters() {
     for number in [2, 4] {
         for bit in (0..BLOCK * 8).step_by(37) {
             let mut image = image.clone();
-            Rc::make_mut(image.get_mut(&number).unwrap())[bit / 8] ^= 1 << (bit % 8);
+            Arc::make_mut(image.get_mut(&number).unwrap())[bit / 8] ^= 1 << (bit % 8);
             let mut volume = open_as(SimDisk::from_image(8, image, Seed(1)), Access::Read, 1);
             let error = match &mut volume {
                 Ok(volume) => volume.read(0, &mut [0; BLOCK]).err(),
@@ -159,7 +159,7 @@ fn lost_and_misplaced_writes_are_told_apart() {
         image.insert(blocks.1, content);
     };
     assert_eq!(fault_of(&misplaced), error(Fault::Misplaced));
-    let changed = |image: &mut Image| Rc::make_mut(image.get_mut(&blocks.0).unwrap())[9] ^= 1;
+    let changed = |image: &mut Image| Arc::make_mut(image.get_mut(&blocks.0).unwrap())[9] ^= 1;
     assert_eq!(fault_of(&changed), error(Fault::Mismatch));
     assert_eq!(
         error(Fault::Mismatch).unwrap().to_string(),

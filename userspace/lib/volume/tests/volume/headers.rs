@@ -1,6 +1,6 @@
 //! Damaged, old and foreign headers.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use capos_volume::sim::{Image, Seed, SimDisk};
 use capos_volume::{Access, BLOCK, Disk, DiskError, Error, Fault, Geometry, Header, HeaderFault, Locked};
@@ -82,7 +82,7 @@ fn errors_of_headers_are_told_apart() {
     let change_all = |change: &dyn Fn(&mut [u8; BLOCK])| {
         let mut image = image.clone();
         for block in [0, 1, BLOCKS - 2, BLOCKS - 1] {
-            change(Rc::make_mut(image.get_mut(&block).unwrap()));
+            change(Arc::make_mut(image.get_mut(&block).unwrap()));
         }
         image
     };
@@ -126,7 +126,7 @@ fn a_forged_header_hides_nothing() {
     let (_, image, epoch) = images();
     let mut forged = image.clone();
     for block in [(epoch + 1) & 1, BLOCKS - 2 + ((epoch + 1) & 1)] {
-        let header = Rc::make_mut(forged.get_mut(&block).unwrap());
+        let header = Arc::make_mut(forged.get_mut(&block).unwrap());
         header[32..40].copy_from_slice(&(epoch + 100).to_le_bytes());
         let sum = Sha256::digest(&header[..BLOCK - 32]);
         header[BLOCK - 32..].copy_from_slice(&sum);

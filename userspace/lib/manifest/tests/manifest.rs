@@ -195,7 +195,7 @@ fn the_shipped_profiles_are_those_of_before() {
         let found = manifest.profiles.iter().find(|found| found.profile == profile).unwrap();
         found.grants.iter().map(|grant| format!("{}{}", grant.name, if grant.read_only { "!" } else { "" })).collect()
     };
-    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit"]);
+    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit", "disks"]);
     assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
     assert_eq!(held(Profile::Anonymous), ["status"]);
     let [auto, consent, step_up, forbidden] =

@@ -508,8 +508,12 @@ pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> 
         _ => Outcome::RefusedByPolicy,
     };
     // A ruling that does not fit the mode lets nothing through. It is recorded as the broker recorded it.
-    let why =
-        if ruling.reason.is_empty() { "not permitted in this session".into() } else { Why::Quoted(ruling.reason) };
+    let why = match ruling.decision {
+        _ if ruling.reason.is_empty() => "not permitted in this session".into(),
+        // What the broker says of a passphrase is made of its constants and of numbers.
+        Decision::StepUpFailed => Why::own(ruling.reason),
+        _ => Why::Quoted(ruling.reason),
+    };
     Gated::Closed(Some(ruling.decision), why, outcome)
 }
 

@@ -27,8 +27,8 @@ fn the_top_has_the_names_of_grants(_: &Path) -> Outcome {
     }
     names.sort();
     check(names == ["home", "medium"], &format!("the top has {names:?}"))?;
-    check(env::current_dir().map_err(told("asking"))? == Path::new("/"), "it does not work at the top")?;
-    check(fs::metadata("home").map_err(told("asking"))?.is_dir(), "a relative path does not lead there")
+    check(env::current_dir().map_err(told("asking"))? == Path::new("/home"), "it does not begin in its home")?;
+    check(fs::metadata("../home").map_err(told("asking"))?.is_dir(), "a relative path does not lead there")
 }
 
 fn nothing_else_is_there(folder: &Path) -> Outcome {

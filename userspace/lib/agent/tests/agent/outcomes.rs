@@ -186,11 +186,11 @@ fn a_refusal_has_the_provenance_of_whoever_wrote_it() {
         (last.content.clone(), last.provenance)
     };
     let (trusted, untrusted) = (Provenance::Trusted, Provenance::Untrusted);
-    // The broker's free text.
+    // What the broker says of a passphrase, and its free text.
     let world = World::new(vec![]);
     world.0.secrets.borrow_mut().push_back(Secret::Given("wrong".into()));
     let found = told(&world, call("a", "delete", r#"{"n":1}"#));
-    assert_eq!(found, ("stepUpFailed: the passphrase".into(), untrusted));
+    assert_eq!(found, ("stepUpFailed: the passphrase".into(), trusted));
     let found = told(&World::new(vec![]), call("a", "power_off", "{}"));
     assert_eq!(found, ("refusedByPolicy: the map says forbidden".into(), untrusted));
     // What the person did, in this program's constants.

@@ -36,13 +36,8 @@ impl<B: Blocks> File<B> {
     /// # Errors
     /// The blocks fail, or hold something else, which is told by `None`.
     pub fn open(mut blocks: B) -> Result<Option<Self>, BlockError> {
-        let mut first = [0; BLOCK_BYTES];
-        blocks.read(0, &mut first)?;
-        let Some((magic, rest)) = first.split_first_chunk::<8>() else { return Ok(None) };
-        let length = rest.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let fits = length <= capacity(&blocks);
-        let is_blank = first.iter().all(|byte| *byte == 0);
-        Ok(((*magic == MAGIC && fits) || is_blank).then_some(Self { blocks, length, failed: None }))
+        let length = read_length(&mut blocks)?;
+        Ok(length.map(|length| Self { blocks, length, failed: None }))
     }
 
     /// The blocks.
@@ -69,10 +64,9 @@ impl<B: Blocks> File<B> {
     pub fn forget(&mut self) -> Result<(), BlockError> {
         self.failed = None;
         self.blocks.forget()?;
-        let mut first = [0; BLOCK_BYTES];
-        self.blocks.read(0, &mut first)?;
-        let length = first.get(8..16).and_then(|bytes| bytes.first_chunk::<8>());
-        self.length = length.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let length = read_length(&mut self.blocks)?;
+        self.length =
+            length.ok_or_else(|| BlockError::Medium("the first block is not that of a store any more".into()))?;
         Ok(())
     }
 
@@ -107,8 +101,7 @@ impl<B: Blocks> File<B> {
         self.blocks.write(0, &first)
     }
 
-    /// Calls `each` with every block that a range of the file touches, where the range begins in it, and the part of the
-    /// caller's bytes.
+    /// Every block that a range of the file touches, where the range begins in it, and the part of the caller's bytes.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
         let mut done = 0usize;
         core::iter::from_fn(move || {
@@ -150,6 +143,17 @@ impl<B: Blocks> File<B> {
         }
         Ok(())
     }
+}
+
+/// The length of the file, from the first block: 0 on blocks of zeros, none if they hold something else.
+fn read_length(blocks: &mut impl Blocks) -> Result<Option<u64>, BlockError> {
+    let mut first = [0; BLOCK_BYTES];
+    blocks.read(0, &mut first)?;
+    let Some((magic, rest)) = first.split_first_chunk::<8>() else { return Ok(None) };
+    let length = rest.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let is_blank = first.iter().all(|byte| *byte == 0);
+    let is_ours = *magic == MAGIC && length <= capacity(blocks);
+    Ok((is_ours || is_blank).then_some(length))
 }
 
 fn capacity(blocks: &impl Blocks) -> u64 {

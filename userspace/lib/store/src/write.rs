@@ -23,13 +23,15 @@ pub enum Durability {
     Later,
 }
 
-/// A transaction. Dropped without a commit, it has no effect. An error ends it: what follows has the same error's effect, none.
+/// A transaction. Dropped without a commit, it has no effect. An error of the blocks ends it: later calls fail.
 pub struct Write<'s, B: Blocks> {
     store: &'s mut Store<B>,
     /// None once an error has ended it.
     transaction: Option<WriteTransaction>,
     /// What changed of namespaces; none where one was removed.
     namespaces: BTreeMap<u64, Option<Usage>>,
+    /// Bytes that all namespaces take, as this transaction leaves them.
+    total: u64,
 }
 
 impl<B: Blocks> fmt::Debug for Write<'_, B> {
@@ -40,7 +42,8 @@ impl<B: Blocks> fmt::Debug for Write<'_, B> {
 
 impl<'s, B: Blocks> Write<'s, B> {
     pub(crate) fn new(store: &'s mut Store<B>, transaction: WriteTransaction) -> Self {
-        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new() }
+        let total = store.namespaces.values().fold(0, |sum: u64, usage| sum.saturating_add(usage.used));
+        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new(), total }
     }
 
     /// What a namespace takes and may take, as this transaction leaves it.
@@ -169,7 +172,7 @@ impl<'s, B: Blocks> Write<'s, B> {
     }
 
     pub(crate) fn remove_namespace(&mut self, namespace: Namespace) -> Result<(), StoreError> {
-        self.usage(namespace)?;
+        let used = self.usage(namespace)?.used;
         let begin = namespace.0.to_be_bytes();
         self.attempt(|transaction| {
             let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
@@ -178,32 +181,27 @@ impl<'s, B: Blocks> Write<'s, B> {
             entries.retain_in(range, |_, _| false).map_err(database)
         })?;
         self.namespaces.insert(namespace.0, None);
+        self.total = self.total.saturating_sub(used);
         Ok(())
     }
 
     /// Charges a namespace `new` bytes instead of `old`.
     fn charge(&mut self, namespace: Namespace, old: u64, new: u64) -> Result<(), StoreError> {
-        let usage = self.usage(namespace)?.clone();
+        let usage = self.usage(namespace)?;
         let used = usage.used.saturating_sub(old).saturating_add(new);
         if new > old && used > usage.limit {
-            return Err(StoreError::Quota { name: usage.name, limit: usage.limit, needed: used });
+            return Err(StoreError::Quota { name: usage.name.clone(), limit: usage.limit, needed: used });
         }
-        let capacity = self.store.capacity();
-        let others =
-            self.store.namespaces.keys().filter(|number| **number != namespace.0 && !self.is_changed(**number));
-        let others = others.filter_map(|number| self.store.namespaces.get(number)).map(|usage| usage.used);
-        let changed = self.namespaces.iter().filter(|(number, _)| **number != namespace.0);
-        let changed = changed.filter_map(|(_, usage)| usage.as_ref()).map(|usage| usage.used);
-        let needed = others.chain(changed).fold(used, u64::saturating_add);
+        let (capacity, needed) = (self.store.capacity(), self.total.saturating_sub(old).saturating_add(new));
         if new > old && needed > capacity {
             return Err(StoreError::Full { capacity, needed });
         }
-        self.namespaces.insert(namespace.0, Some(Usage { used, ..usage }));
+        let changed = self.namespaces.entry(namespace.0);
+        if let Some(usage) = changed.or_insert_with(|| self.store.namespaces.get(&namespace.0).cloned()) {
+            usage.used = used;
+        }
+        self.total = needed;
         Ok(())
-    }
-
-    fn is_changed(&self, number: u64) -> bool {
-        self.namespaces.contains_key(&number)
     }
 
     /// Works on the transaction; an error of the database ends it.

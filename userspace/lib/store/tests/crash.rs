@@ -1,5 +1,5 @@
-//! The store on the real volume, on a simulated disk that loses power at any write: what was acknowledged is there after each
-//! crash, and nothing of what was not, except the commit in progress as a whole.
+//! The store on the real volume, on a simulated disk that loses power at any write. After each crash all acknowledged commits
+//! are there, and nothing of others, except the commit in progress as a whole.
 //!
 //! `CRASHES=1000000` runs longer, `CRASH_SEED=7` runs one seed.
 

@@ -332,29 +332,31 @@ impl Screen {
     }
 
     /// Sends the last bytes of a question. What comes before they are out was typed without having seen it, and is dropped; what
-    /// comes after that counts, however soon.
+    /// comes after that counts, however soon. Of what comes between two looks at the port, the second of which finds them out,
+    /// nobody can tell, so it counts. There is little of that, since everything before these bytes is out first.
     async fn show_last(&self, question: Question, piece: &[u8]) -> Result<(), Error> {
         let port = self.port().await;
+        loop {
+            port.receive().await?;
+            if self.uart.is_idle().await? {
+                break;
+            }
+            self.clock.sleep(BYTE).await;
+        }
         port.receive().await?;
         self.uart.send(piece).await?;
-        // What comes from here on waits in the port until the console knows what it is.
-        let mut idle = self.uart.is_idle().await?;
-        if idle {
-            self.with(|console| console.hear(question));
-            return Ok(());
-        }
-        drop(port);
-        while !idle {
-            self.clock.sleep(BYTE).await;
-            if !self.console.borrow().is_asking(question) {
+        loop {
+            let typed = self.uart.receive().await?;
+            let is_out = self.uart.is_idle().await?;
+            if is_out {
+                self.with(|console| console.hear(question));
+            }
+            port.type_in(&typed);
+            if is_out || !self.console.borrow().is_asking(question) {
                 return Ok(());
             }
-            idle = self.uart.is_idle().await?;
+            self.clock.sleep(BYTE).await;
         }
-        let port = self.port().await;
-        port.receive().await?;
-        self.with(|console| console.hear(question));
-        Ok(())
     }
 
     /// Tells the console when the person pauses, for ever.
@@ -396,12 +398,16 @@ impl Receiving<'_> {
     /// The port is gone.
     pub async fn receive(&self) -> Result<bool, Error> {
         let bytes = self.screen.uart.receive().await?;
-        if bytes.is_empty() {
-            return Ok(false);
+        self.type_in(&bytes);
+        Ok(!bytes.is_empty())
+    }
+
+    /// Gives the console what has come.
+    fn type_in(&self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.screen.with(|console| console.input(bytes));
+            self.screen.typed.happen();
         }
-        self.screen.with(|console| console.input(&bytes));
-        self.screen.typed.happen();
-        Ok(true)
     }
 }
 

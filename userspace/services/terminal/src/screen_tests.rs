@@ -26,6 +26,8 @@ struct Port {
     shown: RefCell<Vec<u8>>,
     /// What a person types as soon as this is shown.
     reply: Cell<Option<(&'static str, &'static str)>>,
+    /// The line stops as soon as this is in the port.
+    stops_at: Cell<Option<&'static str>>,
 }
 
 impl Port {
@@ -57,6 +59,10 @@ impl IoPortsServer for Port {
         if let Some((_, reply)) = self.reply.get().filter(|(text, _)| shown.contains(text)) {
             self.reply.set(None);
             self.type_(reply);
+        }
+        if self.stops_at.get().is_some_and(|text| shown.contains(text)) {
+            self.stops_at.set(None);
+            self.stopped.set(true);
         }
         Ok(())
     }
@@ -125,4 +131,22 @@ fn an_answer_counts_as_soon_as_its_question_is_out() {
     let port = Rc::new(Port::default());
     port.reply.set(Some(("[y/N] ", "y\r")));
     assert_eq!(asked(port, async |_, _| {}).as_deref(), Some("y"));
+}
+
+/// A script at the other end of a line answers within the time between two looks at the port.
+#[test]
+fn an_answer_counts_that_comes_with_the_last_byte_of_its_question() {
+    let port = Rc::new(Port::default());
+    port.stops_at.set(Some("[y/N] "));
+    let answer = asked(port, async |port, clock| {
+        while !port.stopped.get() {
+            clock.sleep(MS / 4).await;
+        }
+        clock.sleep(5 * MS).await;
+        port.type_("n\r");
+        clock.sleep(5 * MS).await;
+        port.type_("y\r");
+        port.stopped.set(false);
+    });
+    assert_eq!(answer.as_deref(), Some("y"));
 }

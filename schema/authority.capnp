@@ -4,6 +4,7 @@
 using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
 using Models = import "models.capnp";
+using Store = import "store.capnp";
 
 enum Provenance {
   trusted @0;    # The system or the person at the terminal.
@@ -139,6 +140,13 @@ interface AuthorityBroker {
   # The initial profile, that of the person at the console, needs no passphrase. An operator's session needs one if
   # operator is not the initial profile. It is the passphrase in the configuration; no login sets or changes it.
   # Attempts count for the whole system. If the configuration names a principal, the initial profile's is that one.
+  # A machine with a data volume is different: its users log in with their own passphrases.
+  volume @2 () -> (info :Store.VolumeInfo);
+  # What the data disk is, and whether it has to be set up or unlocked before a login.
+  setUp @3 (name :Text, passphrase :Text) -> (recoveryCode :Text);
+  # Makes the volume on a blank disk, with its first user, an operator.
+  unlock @4 (name :Text, secret :Text, kind :Store.KeyKind) -> (opened :Bool, why :Text);
+  # Opens the volume. `why` tells what was wrong. Attempts count as those of a login.
 }
 
 struct Approval {

@@ -66,6 +66,15 @@ interface Disks {
   # Looks at every disk and tells what it holds now.
 }
 
+interface DiskAccess {
+  # Disks for the store, held by it alone.
+
+  list @0 () -> (disks :List(DiskInfo));
+  # As `Disks.list`.
+  open @1 (disk :Text) -> (device :BlockDevice);
+  # The disk at this place. The boot medium and optical drives are rejected.
+}
+
 enum EntryKind {
   file @0;
   directory @1;

@@ -34,6 +34,29 @@ pub(crate) fn whole(namespace: u64, table: &str, key: &[u8]) -> Result<Vec<u8>, 
     Ok(whole)
 }
 
+/// Where a part of a table begins and ends, as whole keys.
+pub(crate) fn bounds(prefix: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let whole = |key: &[u8]| [prefix, key].concat();
+    let start = match from {
+        Bound::Unbounded => Bound::Included(prefix.to_vec()),
+        bound => bound.map(whole),
+    };
+    let end = match to {
+        Bound::Unbounded => after(prefix),
+        bound => bound.map(whole),
+    };
+    (start, end)
+}
+
+/// Whether nothing lies between two bounds. The database does not accept such a range.
+pub(crate) fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+    match (start, end) {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,
+        _ => false,
+    }
+}
+
 /// The first key that does not begin with this; none where each later one does.
 pub(crate) fn after(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut after = prefix.to_vec();

@@ -36,6 +36,6 @@ pub use blocks::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks};
 pub use error::StoreError;
 pub use key::{MAX_KEY, MAX_TABLE, MAX_VALUE};
 pub use namespace::{MAX_NAME, Namespace, Usage};
-pub use snapshot::{Entry, Snapshot};
+pub use snapshot::{Entry, Query, Snapshot};
 pub use store::{FORMAT, Store};
 pub use write::{Durability, Write};

@@ -13,6 +13,31 @@ use crate::{Namespace, StoreError, key};
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
+/// Which entries of a table are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Where they begin.
+    pub from: Bound<&'a [u8]>,
+    /// Where they end.
+    pub to: Bound<&'a [u8]>,
+    /// The last ones come first.
+    pub reverse: bool,
+    /// How many come at most.
+    pub most: usize,
+    /// Bytes of keys and values that come at most, if not a single entry is longer.
+    pub most_bytes: usize,
+    /// Values are left out.
+    pub keys_only: bool,
+}
+
+impl<'a> Query<'a> {
+    /// At most `most` entries from `from` on.
+    #[must_use]
+    pub fn from(from: Bound<&'a [u8]>, most: usize) -> Self {
+        Self { from, to: Bound::Unbounded, reverse: false, most, most_bytes: usize::MAX, keys_only: false }
+    }
+}
+
 /// The committed entries of one moment.
 pub struct Snapshot(ReadTransaction);
 
@@ -36,19 +61,13 @@ impl Snapshot {
         get(&table.0, &table.1)
     }
 
-    /// At most `most` entries of a table, in the order of their keys, from `from` on.
+    /// Entries of a table, and whether there are more.
     ///
     /// # Errors
     /// The blocks fail; the table's name is empty or too long.
-    pub fn range(
-        &self,
-        namespace: Namespace,
-        table: &str,
-        from: Bound<&[u8]>,
-        most: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
+    pub fn range(&self, namespace: Namespace, table: &str, query: Query<'_>) -> Result<(Vec<Entry>, bool), StoreError> {
         let entries = self.0.open_table(ENTRIES).map_err(database)?;
-        range(&entries, namespace, table, from, most)
+        range(&entries, namespace, table, query)
     }
 }
 
@@ -60,28 +79,30 @@ pub(crate) fn get(
     Ok(table.get(key).map_err(database)?.map(|value| value.value().to_vec()))
 }
 
-/// Entries of a table from a key on.
+/// Entries of a table, and whether there are more.
 pub(crate) fn range(
     entries: &impl ReadableTable<&'static [u8], &'static [u8]>,
     namespace: Namespace,
     table: &str,
-    from: Bound<&[u8]>,
-    most: usize,
-) -> Result<Vec<Entry>, StoreError> {
+    query: Query<'_>,
+) -> Result<(Vec<Entry>, bool), StoreError> {
     let prefix = key::prefix(namespace.0, table)?;
-    let end = key::after(&prefix);
-    let whole = |key: &[u8]| [prefix.as_slice(), key].concat();
-    let start = match from {
-        Bound::Included(key) => Bound::Included(whole(key)),
-        Bound::Excluded(key) => Bound::Excluded(whole(key)),
-        Bound::Unbounded => Bound::Included(prefix.clone()),
-    };
-    let start = start.as_ref().map(Vec::as_slice);
-    let end = end.as_ref().map(Vec::as_slice);
-    let mut found = Vec::new();
-    for entry in entries.range((start, end)).map_err(database)?.take(most) {
-        let (key, value) = entry.map_err(database)?;
-        found.push((key.value().get(prefix.len()..).unwrap_or_default().to_vec(), value.value().to_vec()));
+    let (start, end) = key::bounds(&prefix, query.from, query.to);
+    if key::is_empty(&start, &end) {
+        return Ok((Vec::new(), false));
     }
-    Ok(found)
+    let (start, end) = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+    let mut range = entries.range((start, end)).map_err(database)?;
+    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    while let Some(entry) = if query.reverse { range.next_back() } else { range.next() } {
+        let (key, value) = entry.map_err(database)?;
+        let key = key.value().get(prefix.len()..).unwrap_or_default().to_vec();
+        let value = if query.keys_only { Vec::new() } else { value.value().to_vec() };
+        bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
+        if found.len() >= query.most || (bytes > query.most_bytes && !found.is_empty()) {
+            return Ok((found, true));
+        }
+        found.push((key, value));
+    }
+    Ok((found, false))
 }

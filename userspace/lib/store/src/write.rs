@@ -10,7 +10,7 @@ use redb::WriteTransaction;
 use crate::error::{database, misused};
 use crate::key::{self, MAX_VALUE};
 use crate::namespace::cost;
-use crate::snapshot::{self, Entry};
+use crate::snapshot::{self, Entry, Query};
 use crate::store::{ENTRIES, NAMESPACES, NEXT, NUMBERS, Store};
 use crate::{Blocks, Namespace, StoreError, Usage};
 
@@ -65,7 +65,7 @@ impl<'s, B: Blocks> Write<'s, B> {
         self.attempt(|transaction| snapshot::get(&transaction.open_table(ENTRIES).map_err(database)?, &key))
     }
 
-    /// At most `most` entries of a table from `from` on, as this transaction leaves them.
+    /// Entries of a table as this transaction leaves them, and whether there are more.
     ///
     /// # Errors
     /// As [`Snapshot::range`](crate::Snapshot::range); there is no such namespace.
@@ -73,14 +73,13 @@ impl<'s, B: Blocks> Write<'s, B> {
         &mut self,
         namespace: Namespace,
         table: &str,
-        from: Bound<&[u8]>,
-        most: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
+        query: Query<'_>,
+    ) -> Result<(Vec<Entry>, bool), StoreError> {
         self.usage(namespace)?;
         key::prefix(namespace.0, table)?;
         self.attempt(|transaction| {
             let entries = transaction.open_table(ENTRIES).map_err(database)?;
-            snapshot::range(&entries, namespace, table, from, most)
+            snapshot::range(&entries, namespace, table, query)
         })
     }
 
@@ -119,6 +118,38 @@ impl<'s, B: Blocks> Write<'s, B> {
             self.charge(namespace, old, 0)?;
         }
         Ok(old.is_some())
+    }
+
+    /// Removes the keys of a table from `from` to `to`.
+    ///
+    /// # Errors
+    /// The table's name is too long or empty; there is no such namespace; the blocks fail.
+    pub fn remove_range(
+        &mut self,
+        namespace: Namespace,
+        table: &str,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let prefix = key::prefix(namespace.0, table)?;
+        let (start, end) = key::bounds(&prefix, from, to);
+        self.usage(namespace)?;
+        if key::is_empty(&start, &end) {
+            return Ok(());
+        }
+        let freed = self.attempt(|transaction| {
+            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+            let mut freed = 0_u64;
+            entries
+                .retain_in(range, |key, value| {
+                    freed = freed.saturating_add(cost(key.len(), value.len()));
+                    false
+                })
+                .map_err(database)?;
+            Ok(freed)
+        })?;
+        self.charge(namespace, freed, 0)
     }
 
     /// Commits it. Nothing of it is there if this fails.

@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use capos_store::{BLOCK_BYTES, BlockError, Blocks, Durability, Namespace, Store, StoreError};
+use capos_store::{BLOCK_BYTES, BlockError, Blocks, Durability, Namespace, Query, Store, StoreError};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
 
@@ -86,7 +86,7 @@ impl Blocks for OnVolume {
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn contents(store: &mut Store<OnVolume>, namespace: Namespace) -> Result<Model, StoreError> {
-    Ok(store.snapshot()?.range(namespace, "t", Bound::Unbounded, usize::MAX)?.into_iter().collect())
+    Ok(store.snapshot()?.range(namespace, "t", Query::from(Bound::Unbounded, usize::MAX))?.0.into_iter().collect())
 }
 
 fn opened(volume: Volume<SimDisk>, start: u64) -> Result<(Store<OnVolume>, Arc<AtomicU64>), StoreError> {

@@ -64,7 +64,7 @@ fn contents(store: &mut Store<impl Blocks>, namespace: Namespace, tables: &[&str
     let snapshot = store.snapshot().unwrap();
     let mut all = Model::new();
     for table in tables {
-        for (key, value) in snapshot.range(namespace, table, Bound::Unbounded, usize::MAX).unwrap() {
+        for (key, value) in snapshot.range(namespace, table, Query::from(Bound::Unbounded, usize::MAX)).unwrap().0 {
             all.insert((table.to_string(), key), value);
         }
     }

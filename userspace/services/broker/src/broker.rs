@@ -16,10 +16,12 @@ use capos_broker::worker::Replaced;
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server, log};
 use capos_schema::authority::{
-    AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient, UserSessionService,
+    AuthorityBrokerProfilesResults, AuthorityBrokerServer, AuthorityBrokerUnlockResults, Profile, UserSessionClient,
+    UserSessionService,
 };
 use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
+use capos_schema::store::{KeyKind, VolumeInfo, VolumeState};
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
@@ -198,5 +200,24 @@ impl AuthorityBrokerServer for BrokerObject {
         // It can be told to end, so it is not among what ends with it.
         let object = share.bound(Rc::new(UserSessionService(session)));
         Ok(UserSessionClient::from_cap(broker.server.export(object)?))
+    }
+
+    async fn volume(&self, _cx: &CallContext) -> Result<VolumeInfo, CallError> {
+        let details = String::from("This machine has no data disk. Nothing is kept after power-off.");
+        Ok(VolumeInfo { state: VolumeState::None, details, ..VolumeInfo::default() })
+    }
+
+    async fn set_up(&self, _cx: &CallContext, _name: String, _passphrase: String) -> Result<String, CallError> {
+        Err(CallError::failed("there is no data disk to set up"))
+    }
+
+    async fn unlock(
+        &self,
+        _cx: &CallContext,
+        _name: String,
+        _secret: String,
+        _kind: KeyKind,
+    ) -> Result<AuthorityBrokerUnlockResults, CallError> {
+        Err(CallError::failed("there is no data volume to unlock"))
     }
 }

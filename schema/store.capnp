@@ -1,0 +1,118 @@
+@0xd3f1a0c5b2e9470b;
+# What lasts: the data volume, and the namespaces of the store on it.
+
+using A = import "annotations.capnp";
+
+enum StoreFault {
+  # Why the store did not do something, so that a holder can act on it. A fault of the call itself is an exception. If the
+  # store ends meanwhile, the call is rejected as disconnected, and whether a commit was done is unknown: a commit can be
+  # repeated, since it says what values are to be and not how they change.
+  none @0;      # It was done.
+  locked @1;    # The volume is not open yet; it opens when somebody logs in.
+  full @2;      # The disk has no room for it.
+  quota @3;     # The namespace's quota does not cover it.
+  readOnly @4;  # The volume is open for reading alone.
+  damaged @5;   # A block is not what was written there last.
+  medium @6;    # The disk failed or is gone.
+  changed @7;   # Somebody else has changed the namespace since the version that the commit is based on.
+}
+
+struct KeyValue {
+  key @0 :Data;    # 1 to 1,024 bytes.
+  value @1 :Data;  # At most 262,144 bytes.
+}
+
+enum ChangeKind {
+  put @0;          # The key gets the value.
+  remove @1;       # The key goes, if it was there.
+  removeRange @2;  # All keys from `key` up to, and without, the one that `value` gives go; up to the table's end if it is empty.
+}
+
+struct Change {
+  table @0 :Text;  # 1 to 64 bytes.
+  kind @1 :ChangeKind;
+  key @2 :Data;
+  value @3 :Data;
+}
+
+struct NamespaceInfo {
+  limit @0 :UInt64;     # Bytes that it may take: keys, values, and 32 for each entry.
+  used @1 :UInt64;
+  version @2 :UInt64;   # Grows with each commit.
+  lasting @3 :Bool;     # It is on a data disk. Otherwise it is in memory and ends with the machine.
+  readOnly @4 :Bool;
+}
+
+interface Namespace {
+  # One holder's part of the store: tables of keys and values, in the order of the keys' bytes. Nobody can name another's.
+
+  info @0 () -> (fault :StoreFault, why :Text, info :NamespaceInfo);
+  get @1 (table :Text, key :Data) -> (fault :StoreFault, why :Text, found :Bool, value :Data) $A.results(270336);
+  range @2 (table :Text, from :Data, to :Data, reverse :Bool, most :UInt32, keysOnly :Bool)
+      -> (fault :StoreFault, why :Text, entries :List(KeyValue), more :Bool) $A.results(540672);
+  # At most `most` entries from the key `from` up to, and without, `to`; up to the table's end if that is empty. With
+  # `reverse` the last ones come first. Fewer come if they would not fit; `more` says whether any are left.
+  commit @3 (changes :List(Change), durable :Bool, based :UInt64)
+      -> (fault :StoreFault, why :Text, version :UInt64);
+  # Does all of them, in their order, or none. With `durable` it answers when they are on the medium; otherwise they are with
+  # the next durable commit or `sync` of any holder. `based` is the version that the changes are based on, or 0.
+  sync @4 () -> (fault :StoreFault, why :Text);
+  # Makes earlier commits durable.
+  opened @5 () -> (lasting :Bool) $A.abortable;
+  # Waits until the volume is open, or it is known that there is none.
+}
+
+enum VolumeState {
+  searching @0;     # The disks are still being looked at.
+  none @1;          # No disk can hold a volume; everything is in memory.
+  blank @2;         # A blank disk can be set up.
+  foreign @3;       # The only disk holds something else.
+  locked @4;        # There is a volume; it needs a key.
+  open @5;
+  otherVersion @6;  # The volume is of another version.
+  damaged @7;       # No header of the volume is whole.
+  several @8;       # There are several volumes.
+}
+
+enum KeyKind {
+  passphrase @0;
+  recoveryCode @1;
+  keyFile @2;
+}
+
+struct KeyInfo {
+  slot @0 :UInt32;
+  kind @1 :KeyKind;
+  name @2 :Text;  # Whose it is.
+}
+
+struct VolumeInfo {
+  state @0 :VolumeState;
+  disk @1 :Text;              # Where it is attached.
+  details @2 :Text;           # State and way out, as a sentence.
+  id @3 :Text;                # UUID.
+  bytes @4 :UInt64;           # Of the disk.
+  keys @5 :List(KeyInfo);
+  failedAttempts @6 :UInt32;  # Wrong keys since the last right one, earlier boots included.
+  head @7 :Text;              # Of an open volume: how many syncs there have been, and a digest of its state.
+  readOnly @8 :Bool;
+}
+
+interface Vault {
+  # The data volume and its keys. Held by the broker. Keys never leave the store's process.
+
+  status @0 () -> (info :VolumeInfo);
+  create @1 (disk :Text, name :Text, passphrase :Text) -> (recoveryCode :Text);
+  # Makes a volume on the disk at this place; it is open then. A disk that is not blank is rejected.
+  open @2 (name :Text, secret :Text, kind :KeyKind) -> (opened :Bool, why :Text);
+  # Tries a secret, on the keys of this name or on all if it is empty. `why` tells what was wrong.
+  verify @3 (name :Text, secret :Text) -> (valid :Bool, why :Text);
+  # Tries a passphrase of this name while the volume is open.
+  add @4 (name :Text, passphrase :Text) -> ();
+  # One more key.
+  replace @5 (name :Text, passphrase :Text) -> ();
+  # The passphrase of this name becomes another.
+  remove @6 (name :Text) -> ();
+  # All keys of this name go. The last passphrase cannot be removed.
+  renewRecoveryCode @7 () -> (recoveryCode :Text);
+}

@@ -1,0 +1,64 @@
+//! Changes that are done together.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_schema::store::{Change, ChangeKind};
+
+/// What a change counts in addition to its table, key and value, in bytes.
+const CHANGE: usize = 64;
+
+/// Changes that are done together, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    changes: Vec<Change>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// No changes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn push(&mut self, table: &str, kind: ChangeKind, key: &[u8], value: &[u8]) -> &mut Self {
+        let parts = [table.len(), key.len(), value.len(), CHANGE];
+        self.bytes = parts.into_iter().fold(self.bytes, usize::saturating_add);
+        self.changes.push(Change { table: String::from(table), kind, key: key.to_vec(), value: value.to_vec() });
+        self
+    }
+
+    /// Gives a key a value.
+    pub fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> &mut Self {
+        self.push(table, ChangeKind::Put, key, value)
+    }
+
+    /// Removes a key, if it is there.
+    pub fn remove(&mut self, table: &str, key: &[u8]) -> &mut Self {
+        self.push(table, ChangeKind::Remove, key, &[])
+    }
+
+    /// Removes all keys from `from` up to, and without, `to`; up to the table's end if that is empty.
+    pub fn remove_range(&mut self, table: &str, from: &[u8], to: &[u8]) -> &mut Self {
+        self.push(table, ChangeKind::RemoveRange, from, to)
+    }
+
+    /// The changes.
+    #[must_use]
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Bytes that it counts: tables, keys, values, and 64 for each change.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is no change.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}

@@ -1,0 +1,186 @@
+//! Tables of keys and values that last: what holders of a namespace are written against.
+//!
+//! A file server, the audit log and the conversations keep what they have in a [`Keyspace`]. In the system that is a
+//! [`capos_schema::store::NamespaceClient`]; in tests it is [`local::LocalKeyspace`], over a store in the same process.
+//! Keys are in the order of their bytes. A [`Batch`] is done whole or not at all, and says what values are to be and not
+//! how they change, so it can be repeated after [`Fault::Lost`].
+#![cfg_attr(not(any(test, feature = "local")), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+mod batch;
+mod client;
+mod fault;
+#[cfg(feature = "local")]
+pub mod local;
+
+use alloc::vec::Vec;
+
+pub use batch::Batch;
+pub use fault::Fault;
+
+/// Bytes of a key at most.
+pub const MAX_KEY: usize = 1024;
+/// Bytes of a value at most.
+pub const MAX_VALUE: usize = 256 << 10;
+/// Bytes of a batch at most: tables, keys, values, and 64 for each change.
+pub const MAX_BATCH: usize = 512 << 10;
+
+/// What a namespace is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Bytes that it may take: keys, values, and 32 for each entry.
+    pub limit: u64,
+    pub used: u64,
+    /// Grows with each commit.
+    pub version: u64,
+    /// It is on a data disk and not in memory.
+    pub lasting: bool,
+    pub read_only: bool,
+}
+
+/// Which entries of a table are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'a> {
+    pub table: &'a str,
+    /// The first key that may come.
+    pub from: &'a [u8],
+    /// The first key that may not come any more; the table's end if it is empty.
+    pub to: &'a [u8],
+    /// The last ones come first.
+    pub reverse: bool,
+    pub most: u32,
+    /// Values are left out.
+    pub keys_only: bool,
+}
+
+impl<'a> Range<'a> {
+    /// A whole table, in order.
+    #[must_use]
+    pub fn all(table: &'a str) -> Self {
+        Self { table, from: &[], to: &[], reverse: false, most: u32::MAX, keys_only: false }
+    }
+}
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// What a range gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entries {
+    pub entries: Vec<Entry>,
+    /// There are more than fit into one answer, or than were asked for.
+    pub more: bool,
+}
+
+/// When a commit is on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it returns.
+    Now,
+    /// With the next durable commit or sync. Readers see it at once; a crash before takes it back.
+    Later,
+}
+
+/// Tables of keys and values.
+pub trait Keyspace {
+    /// What it is like.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn info(&self) -> impl Future<Output = Result<Info, Fault>>;
+
+    /// The value of a key, if it has one.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn get(&self, table: &str, key: &[u8]) -> impl Future<Output = Result<Option<Vec<u8>>, Fault>>;
+
+    /// Entries of a table.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn range(&self, range: Range<'_>) -> impl Future<Output = Result<Entries, Fault>>;
+
+    /// Does all changes in their order, or none.
+    ///
+    /// # Errors
+    /// [`Fault`]. After [`Fault::Lost`] it is unknown whether they were done.
+    fn commit(&self, batch: &Batch, durability: Durability) -> impl Future<Output = Result<(), Fault>>;
+
+    /// Makes earlier commits durable.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn sync(&self) -> impl Future<Output = Result<(), Fault>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::rc::Rc;
+    use core::cell::RefCell;
+    use core::pin::pin;
+    use core::task::{Context, Poll, Waker};
+
+    use capos_store::{MemoryBlocks, Store};
+
+    use super::local::LocalKeyspace;
+    use super::*;
+
+    fn done<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("a store in the same process answers at once"),
+        }
+    }
+
+    fn keys(entries: &Entries) -> Vec<&[u8]> {
+        entries.entries.iter().map(|(key, _)| key.as_slice()).collect()
+    }
+
+    #[test]
+    fn ranges_go_both_ways_and_end_where_they_are_told() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = LocalKeyspace::new(store.clone(), "a", 4 << 20).unwrap();
+        let other = LocalKeyspace::new(store, "b", 4 << 20).unwrap();
+        let mut batch = Batch::new();
+        for key in [b"a", b"b", b"c", b"d"] {
+            batch.put("t", key, b"x");
+        }
+        done(space.commit(&batch, Durability::Now)).unwrap();
+        let read = |range: Range<'_>| done(space.range(range)).unwrap();
+        assert_eq!(keys(&read(Range::all("t"))), [b"a", b"b", b"c", b"d"]);
+        assert_eq!(keys(&read(Range { reverse: true, most: 2, ..Range::all("t") })), [b"d", b"c"]);
+        assert!(read(Range { reverse: true, most: 2, ..Range::all("t") }).more);
+        assert!(!read(Range { most: 4, ..Range::all("t") }).more);
+        assert_eq!(keys(&read(Range { from: b"b", to: b"d", ..Range::all("t") })), [b"b", b"c"]);
+        assert!(keys(&read(Range { from: b"c", to: b"b", ..Range::all("t") })).is_empty());
+        assert!(
+            keys(&read(Range::all("u"))).is_empty() && keys(&done(other.range(Range::all("t"))).unwrap()).is_empty()
+        );
+        done(space.commit(Batch::new().remove_range("t", b"b", b"d").remove("t", b"z"), Durability::Later)).unwrap();
+        assert_eq!(keys(&read(Range::all("t"))), [b"a", b"d"]);
+        done(space.commit(Batch::new().remove_range("t", b"", b""), Durability::Now)).unwrap();
+        assert_eq!(done(space.info()).unwrap().used, 0);
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_changes_nothing() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = LocalKeyspace::new(store, "a", 1000).unwrap();
+        let mut batch = Batch::new();
+        batch.put("t", b"small", b"x").put("t", b"large", &[0; 2000]);
+        assert!(matches!(done(space.commit(&batch, Durability::Now)), Err(Fault::Quota(_))));
+        assert_eq!(done(space.get("t", b"small")).unwrap(), None);
+        let mut batch = Batch::new();
+        batch.put("t", &[0; MAX_KEY + 1], b"");
+        assert!(matches!(done(space.commit(&batch, Durability::Now)), Err(Fault::Invalid(_))));
+        let mut batch = Batch::new();
+        for key in 0..3_u8 {
+            batch.put("t", &[key], &[0; MAX_VALUE]);
+        }
+        assert!(matches!(done(space.commit(&batch, Durability::Now)), Err(Fault::Invalid(_))));
+    }
+}

@@ -1,0 +1,159 @@
+//! A keyspace over a store in the same process. The store's service answers its holders with the same functions.
+
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::ops::Bound;
+
+use capos_schema::store::{Change, ChangeKind};
+use capos_store::{BlockError, Blocks, Namespace, Query, Store, StoreError};
+
+use crate::{Batch, Durability, Entries, Fault, Info, Keyspace, MAX_BATCH, MAX_KEY, MAX_VALUE, Range};
+
+/// Bytes of keys and values in one answer.
+const ANSWER: usize = 512 << 10;
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        let why = error.to_string();
+        match error {
+            StoreError::Blocks(BlockError::Damaged { .. }) => Self::Damaged(why),
+            StoreError::Blocks(BlockError::Medium(_)) => Self::Medium(why),
+            StoreError::Full { .. } => Self::Full(why),
+            StoreError::Quota { .. } => Self::Quota(why),
+            StoreError::Length { .. } | StoreError::Exists(_) => Self::Invalid(why),
+            _ => Self::Medium(why),
+        }
+    }
+}
+
+fn length(what: &'static str, bytes: usize, most: usize) -> Result<(), Fault> {
+    if bytes > most {
+        return Err(Fault::Invalid(alloc::format!("a {what} of {bytes} bytes is too long; it may have {most}")));
+    }
+    Ok(())
+}
+
+/// Where a range ends.
+fn end(to: &[u8]) -> Bound<&[u8]> {
+    if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) }
+}
+
+/// The value of a key.
+///
+/// # Errors
+/// [`Fault`]
+pub fn get<B: Blocks>(
+    store: &mut Store<B>,
+    namespace: Namespace,
+    table: &str,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, Fault> {
+    Ok(store.snapshot()?.get(namespace, table, key)?)
+}
+
+/// Entries of a table.
+///
+/// # Errors
+/// [`Fault`]
+pub fn range<B: Blocks>(store: &mut Store<B>, namespace: Namespace, range: Range<'_>) -> Result<Entries, Fault> {
+    let query = Query {
+        from: Bound::Included(range.from),
+        to: end(range.to),
+        reverse: range.reverse,
+        most: usize::try_from(range.most).unwrap_or(usize::MAX),
+        most_bytes: ANSWER,
+        keys_only: range.keys_only,
+    };
+    let (entries, more) = store.snapshot()?.range(namespace, range.table, query)?;
+    Ok(Entries { entries, more })
+}
+
+/// Does all changes, or none.
+///
+/// # Errors
+/// [`Fault`]
+pub fn commit<B: Blocks>(
+    store: &mut Store<B>,
+    namespace: Namespace,
+    changes: &[Change],
+    durability: Durability,
+) -> Result<(), Fault> {
+    let mut bytes = 0_usize;
+    for change in changes {
+        length("key", change.key.len(), MAX_KEY)?;
+        length("value", change.value.len(), MAX_VALUE)?;
+        bytes = [change.table.len(), change.key.len(), change.value.len(), 64]
+            .into_iter()
+            .fold(bytes, usize::saturating_add);
+    }
+    length("batch", bytes, MAX_BATCH)?;
+    let mut write = store.begin()?;
+    for Change { table, kind, key, value } in changes {
+        match kind {
+            ChangeKind::Put => write.put(namespace, table, key, value)?,
+            ChangeKind::Remove => drop(write.remove(namespace, table, key)?),
+            ChangeKind::RemoveRange => write.remove_range(namespace, table, Bound::Included(key), end(value))?,
+        }
+    }
+    write.commit(match durability {
+        Durability::Now => capos_store::Durability::Now,
+        Durability::Later => capos_store::Durability::Later,
+    })?;
+    Ok(())
+}
+
+/// One namespace of a store in the same process.
+#[derive(Clone, Debug)]
+pub struct LocalKeyspace<B: Blocks> {
+    store: Rc<RefCell<Store<B>>>,
+    namespace: Namespace,
+}
+
+impl<B: Blocks> LocalKeyspace<B> {
+    /// The namespace of this name, which is made if there is none.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn new(store: Rc<RefCell<Store<B>>>, name: &str, limit: u64) -> Result<Self, StoreError> {
+        let found = store.borrow().namespace(name);
+        let namespace = match found {
+            Some(namespace) => namespace,
+            None => store.borrow_mut().create_namespace(name, limit)?,
+        };
+        Ok(Self { store, namespace })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Rc<RefCell<Store<B>>> {
+        &self.store
+    }
+}
+
+impl<B: Blocks> Keyspace for LocalKeyspace<B> {
+    async fn info(&self) -> Result<Info, Fault> {
+        let usage = self.store.borrow().usage();
+        let (_, usage) = usage
+            .into_iter()
+            .find(|(namespace, _)| *namespace == self.namespace)
+            .ok_or_else(|| Fault::Invalid("the namespace was removed".into()))?;
+        Ok(Info { limit: usage.limit, used: usage.used, version: 0, lasting: true, read_only: false })
+    }
+
+    async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        get(&mut self.store.borrow_mut(), self.namespace, table, key)
+    }
+
+    async fn range(&self, query: Range<'_>) -> Result<Entries, Fault> {
+        range(&mut self.store.borrow_mut(), self.namespace, query)
+    }
+
+    async fn commit(&self, batch: &Batch, durability: Durability) -> Result<(), Fault> {
+        commit(&mut self.store.borrow_mut(), self.namespace, batch.changes(), durability)
+    }
+
+    async fn sync(&self) -> Result<(), Fault> {
+        Ok(self.store.borrow_mut().sync()?)
+    }
+}

@@ -28,7 +28,7 @@ endif
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -42,6 +42,7 @@ help:
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
+	@echo '  make crash                  let the power fail under what lasts, on a simulated disk: CRASHES=1000000 CRASH_SEED=0 ONLY=text'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
 	@echo 'Extend'
@@ -123,6 +124,9 @@ trained-models:
 
 fuzz: tools
 	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+crash: tools
+	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(CAPOS) crash $(ONLY)
 
 sanitize:
 	@tools/sanitize.sh

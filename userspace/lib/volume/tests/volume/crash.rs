@@ -95,12 +95,12 @@ fn every_crash_leaves_a_completed_sync() {
     const IMAGES: u64 = 250;
     let crashes = times("CRASHES", 20_000);
     let mut sums = [0; 4];
-    let seeds = match std::env::var("CRASH_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..crashes.div_ceil(IMAGES)).collect(),
+    let (seeds, images) = match std::env::var("CRASH_SEED") {
+        Ok(seed) => (vec![seed.parse().unwrap()], times("CRASHES", IMAGES)),
+        Err(_) => ((0..crashes.div_ceil(IMAGES)).collect(), IMAGES),
     };
     for seed in seeds {
-        for (sum, count) in sums.iter_mut().zip(live(seed, IMAGES)) {
+        for (sum, count) in sums.iter_mut().zip(live(seed, images)) {
             *sum += count;
         }
     }

@@ -13,7 +13,7 @@ use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
 use capos_tools::suites::{self, crash, fuzz, upstream};
-use capos_tools::{manifest, run, scaffold, session_tools};
+use capos_tools::{backup, manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -62,6 +62,8 @@ enum Command {
     NewApp(scaffold::AppArgs),
     /// Check formatting and lints of all crates.
     Lint(lint::Args),
+    /// Check backups that a machine has written.
+    Backup(backup::Args),
     /// Check, explain or encode the system manifest.
     Manifest(manifest::Args),
     /// Print the tools that a model is shown in sessions of each profile.
@@ -101,6 +103,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Tools(args) => session_tools::run(&args),
         Command::Keygen(args) => keygen::run(&args),

@@ -8,7 +8,7 @@
 //! The crate is pure: the caller gives the disk, random bytes, a clock and a bound of memory.
 //!
 //! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `cache`,
-//! `volume`, `open`, `keys`.
+//! `volume`, `open`, `keys`, `copy`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod cache;
 mod cipher;
+mod copy;
 pub mod disk;
 mod entry;
 pub mod error;
@@ -32,6 +33,7 @@ mod slot;
 mod volume;
 
 pub use cipher::{CipherKind, choose};
+pub use copy::SlotCopy;
 pub use disk::{BLOCK, Disk, DiskError};
 pub use error::{Error, Fault, Operation};
 pub use header::{Header, HeaderFault};

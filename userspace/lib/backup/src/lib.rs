@@ -8,7 +8,7 @@
 //! Keys follow from the volume key. The repository has a copy of the volume's key slots, so the passphrases and the recovery
 //! code of the machine open it. `docs/reference/backup.md` has the format.
 //!
-//! Layers, lowest first: `error`, `record`, `files`, `seal`, `chunk`, `repository`, `state`, `write`, `read`.
+//! Layers, lowest first: `error`, `record`, `files`, `seal`, `chunk`, `repository`, `state`, `write`, `read`, `store`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -23,6 +23,8 @@ mod record;
 mod repository;
 mod seal;
 mod state;
+#[cfg(feature = "store")]
+pub mod store;
 mod write;
 
 pub use error::Error;

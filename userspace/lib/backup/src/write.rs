@@ -15,7 +15,7 @@ const NAMES: usize = 8192;
 
 /// The records of a store as it was at one moment.
 pub trait Source {
-    /// The next record; none at the end. Each namespace comes before its entries, in the order of names, tables and keys.
+    /// The next record; none at the end. Each namespace comes before its entries, in an order that is the same for equal stores.
     ///
     /// # Errors
     /// [`Error::Store`]

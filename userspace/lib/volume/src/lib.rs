@@ -7,7 +7,7 @@
 //!
 //! The crate is pure: the caller gives the disk, random bytes, a clock and a bound of memory.
 //!
-//! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `cache`,
+//! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `attempts`, `cache`,
 //! `volume`, `open`, `keys`, `copy`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod attempts;
 mod cache;
 mod cipher;
 mod copy;
@@ -32,6 +33,7 @@ pub mod sim;
 mod slot;
 mod volume;
 
+pub use attempts::{set_wrong_keys, wrong_keys};
 pub use cipher::{CipherKind, choose};
 pub use copy::SlotCopy;
 pub use disk::{BLOCK, Disk, DiskError};
@@ -41,7 +43,7 @@ pub use keys::wipe;
 pub use layout::{Geometry, MAX_LEVELS};
 pub use open::{Access, Format, Key, Locked, Options};
 pub use recovery::{CodeError, RecoveryCode};
-pub use secret::{Cost, MIN_KEY_FILE, Secret, calibrate};
+pub use secret::{Cost, KEY, MIN_KEY_FILE, Secret, calibrate};
 pub use slot::{KeySlot, LABEL, SLOTS, SlotKind};
 pub use volume::{Head, Volume};
 

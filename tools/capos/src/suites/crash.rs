@@ -13,8 +13,11 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::build::system::System;
 
 /// Tests that live through crashes: package and test. Each runs the one seed `CRASH_SEED` with `CRASHES` crash images.
-const SIMULATED: &[(&str, &str)] =
-    &[("capos-volume", "every_crash_leaves_a_completed_sync"), ("capos-store", "every_crash_leaves_whole_commits")];
+const SIMULATED: &[(&str, &str)] = &[
+    ("capos-volume", "every_crash_leaves_a_completed_sync"),
+    ("capos-store", "every_crash_leaves_whole_commits"),
+    ("capos-conversations", "every_acknowledged_message_survives_a_crash"),
+];
 
 /// Crash images of one seed.
 const IMAGES: u64 = 250;

@@ -6,13 +6,13 @@ using A = import "annotations.capnp";
 struct ConversationInfo {
   id @0 :Text;               # 32 hexadecimal digits.
   title @1 :Text;            # At most 200 bytes; until somebody names it, the beginning of its first message.
-  createdUnix @2 :Int64;     # Milliseconds since 1970.
-  changedUnix @3 :Int64;
+  created @2 :UInt64;        # Milliseconds since 1970.
+  changed @3 :UInt64;
   messages @4 :UInt32;
   model @5 :Text;            # Id of the model that was used last.
   parent @6 :Text;           # The conversation that this one continues from, and how many of its messages; empty if none.
   parentMessages @7 :UInt32;
-  expiresUnix @8 :Int64;     # When it is deleted by itself; 0: never.
+  expires @8 :UInt64;        # When it is deleted by itself; 0: never.
 }
 
 struct MessagePart {

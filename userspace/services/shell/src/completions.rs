@@ -17,9 +17,16 @@ const COMMANDS: &[&str] = &[
     "/cap all",
     "/cap drop ",
     "/cap take ",
+    "/compare ",
+    "/conversations",
+    "/conversations all",
     "/disks",
     "/exit",
+    "/expire ",
+    "/expire never",
     "/fg",
+    "/forget ",
+    "/fork",
     "/help",
     "/inspect conversation",
     "/jobs",
@@ -29,7 +36,10 @@ const COMMANDS: &[&str] = &[
     "/plain",
     "/plain off",
     "/quit",
+    "/rename ",
+    "/resume",
     "/run",
+    "/search ",
     "/status",
     "/stop",
     "/tools",
@@ -43,6 +53,7 @@ struct Names {
     tools: Vec<String>,
     programs: Vec<String>,
     models: Vec<String>,
+    conversations: Vec<String>,
 }
 
 /// All that may stand at the beginning of a line.
@@ -54,6 +65,7 @@ pub fn completions(session: &Session) -> Vec<String> {
         tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
         programs: session.programs.clone(),
         models: session.models.clone(),
+        conversations: session.listed.clone(),
     })
 }
 
@@ -68,6 +80,9 @@ fn lines(names: &Names) -> Vec<String> {
     lines.extend(with("/inspect", &names.tools, ""));
     lines.extend(with("/run", &names.programs, " "));
     lines.extend(with("/model", &names.models, ""));
+    for command in ["/compare", "/forget", "/resume"] {
+        lines.extend(with(command, &names.conversations, ""));
+    }
     lines
 }
 
@@ -85,6 +100,7 @@ mod tests {
             tools: some("read_file"),
             programs: some("cat"),
             models: some("capOS assistant"),
+            conversations: some("3f9a"),
         };
         let lines = lines(&names);
         for line in [
@@ -94,6 +110,9 @@ mod tests {
             "/inspect read_file",
             "/run cat ",
             "/model capOS assistant",
+            "/resume 3f9a",
+            "/forget 3f9a",
+            "/compare 3f9a",
         ] {
             assert!(lines.iter().any(|known| known == line), "{line}");
         }

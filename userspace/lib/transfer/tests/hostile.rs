@@ -3,7 +3,7 @@
 //!
 //! `VOLUMES=100000 cargo test -p capos-transfer --test hostile --release` tries that many of each kind.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
 mod support;
 

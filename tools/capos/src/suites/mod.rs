@@ -6,6 +6,7 @@ pub mod damage;
 pub mod damage_disc;
 pub mod fuzz;
 pub(crate) mod fuzz_kernel;
+pub(crate) mod injected;
 pub mod upstream;
 
 use std::collections::BTreeSet;
@@ -290,7 +291,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     let all = catalogue::read(system.root())?;
     let upstream = |suite: &Suite| suite.ci && wanted(&format!("{UPSTREAM}/{}", suite.name));
     for folder in SCENARIOS {
-        runs.extend(all_runs(&system.root().join(folder), wanted, tally)?);
+        runs.extend(all_runs(&system.root().join(folder), &system.target(), wanted, tally)?);
     }
     if runs.is_empty() && !all.iter().any(upstream) {
         return Ok(());
@@ -406,8 +407,8 @@ fn kernel_tests(log: &str) -> Vec<String> {
 }
 
 /// Every requested scenario: the boot scenario once for every kind of machine, that of damaged media for each damage. A
-/// folder that is not a scenario is a failure of its own.
-fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
+/// folder that is not a scenario is a failure of its own. Generated parts are written below `target`.
+fn all_runs(folder: &Path, target: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {
         for entry in std::fs::read_dir(folder)? {
@@ -422,6 +423,9 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
         match Scenario::open(&folder) {
             Ok(scenario) if name == BOOT => runs.extend(boot_machines::all(&scenario).map(as_run)),
             Ok(scenario) if name == DAMAGED => runs.extend(media(&scenario)),
+            Ok(scenario) if name == injected::NAME && wanted(&title) => {
+                runs.push(as_run((name, injected::scenario(&scenario, target)?)));
+            }
             Ok(scenario) => runs.push(as_run((name, scenario))),
             Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),
             Err(_) => {}

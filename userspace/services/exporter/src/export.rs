@@ -4,9 +4,9 @@ use crate::wire::Wire;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use capos_rt::{Context, Error};
+use capos_rt::{Context, Error, log};
 use capos_schema::audit::{AuditReaderClient, Query};
-use capos_schema::storage::{DirectoryClient, EntryKind};
+use capos_schema::storage::{DirectoryClient, EntryKind, ReadOnlyFileClient};
 
 /// The archive's first bytes, by which the reader finds it.
 const MARK: &[u8] = b"CAPOS-EXPORT 1\n";
@@ -98,37 +98,60 @@ impl<'a> Archive<'a> {
         self.end_file(words.len() as u64).await
     }
 
-    /// A directory tree, under `home/`.
+    /// A directory tree, under `home/`. What cannot be read is named in the log and left out; the rest follows.
     ///
     /// # Errors
-    /// The file system is gone.
+    /// The port is gone.
     pub async fn tree(&self, home: &DirectoryClient) -> Result<(), Error> {
         let mut folders: Vec<String> = alloc::vec![String::new()];
         while let Some(folder) = folders.pop() {
             let listed = if folder.is_empty() { "." } else { &folder };
-            for entry in home.list(listed).await.with_context(|| format!("listing {listed}"))? {
+            let entries = match home.list(listed).await {
+                Ok(entries) => entries,
+                Err(error) => {
+                    left_out(listed, &error.into());
+                    continue;
+                }
+            };
+            for entry in entries {
                 let path = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
                 if entry.kind == EntryKind::Directory {
                     folders.push(path);
                     continue;
                 }
-                let file = home.open(&path).await.with_context(|| format!("opening {path}"))?;
-                let length = file.info().await.with_context(|| format!("looking at {path}"))?.bytes;
-                self.begin_file(&format!("home/{path}"), length).await?;
-                let mut done = 0_u64;
-                while done < length {
-                    let most = u32::try_from(length.saturating_sub(done)).unwrap_or(PIECE).min(PIECE);
-                    let piece = file.read(done, most).await.with_context(|| format!("reading {path}"))?;
-                    if piece.is_empty() {
-                        return Err(Error::new(format!("{path} became shorter while it was exported")));
-                    }
-                    self.wire.send(&piece).await?;
-                    done = done.saturating_add(piece.len() as u64);
+                match File::open(home, &path).await {
+                    Ok(file) => self.file(&file, &path).await?,
+                    Err(error) => left_out(&path, &error),
                 }
-                self.end_file(length).await?;
             }
         }
         Ok(())
+    }
+
+    /// One file. If it cannot be read to its end, zeros stand for the rest, since its length was sent already.
+    async fn file(&self, file: &File, path: &str) -> Result<(), Error> {
+        self.wire.send(&file.header).await?;
+        self.wire.send(&file.first).await?;
+        let mut done = file.first.len() as u64;
+        let mut broken = false;
+        while done < file.length {
+            let mut piece = Vec::new();
+            if !broken {
+                match file.read(done).await {
+                    Ok(read) => piece = read,
+                    Err(error) => {
+                        log::error!("the export has zeros in place of {path} from byte {done} on: {error}");
+                        broken = true;
+                    }
+                }
+            }
+            if broken {
+                piece.resize(usize::try_from(file.most(done)).unwrap_or(0), 0);
+            }
+            self.wire.send(&piece).await?;
+            done = done.saturating_add(piece.len() as u64);
+        }
+        self.end_file(file.length).await
     }
 
     /// Ends the archive.
@@ -138,4 +161,43 @@ impl<'a> Archive<'a> {
     pub async fn end(self) -> Result<(), Error> {
         self.wire.send(&capos_ustar::END).await
     }
+}
+
+/// A file of which the header can be written and the beginning was read.
+struct File {
+    client: ReadOnlyFileClient,
+    header: [u8; capos_ustar::BLOCK],
+    length: u64,
+    first: Vec<u8>,
+}
+
+impl File {
+    async fn open(home: &DirectoryClient, path: &str) -> Result<Self, Error> {
+        let client = home.open(path).await?;
+        let length = client.info().await?.bytes;
+        let header = capos_ustar::file_header(&format!("home/{path}"), length).context("its name or length")?;
+        let mut file = Self { client, header, length, first: Vec::new() };
+        if length > 0 {
+            file.first = file.read(0).await?;
+        }
+        Ok(file)
+    }
+
+    /// Bytes of the next read.
+    fn most(&self, done: u64) -> u32 {
+        u32::try_from(self.length.saturating_sub(done)).unwrap_or(PIECE).min(PIECE)
+    }
+
+    /// What follows these bytes; never nothing.
+    async fn read(&self, done: u64) -> Result<Vec<u8>, Error> {
+        let piece = self.client.read(done, self.most(done)).await?;
+        match piece.is_empty() {
+            true => Err(Error::new("it became shorter while it was exported")),
+            false => Ok(piece),
+        }
+    }
+}
+
+fn left_out(path: &str, error: &Error) {
+    log::error!("the export leaves out {path}: {error}");
 }

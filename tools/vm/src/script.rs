@@ -20,7 +20,7 @@ pub enum Step {
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
     Eject,
-    /// Kill the machine, as if its power had failed. The script goes on with [`Step::Boot`].
+    /// Kill the machine, as if its power had failed. The script continues with [`Step::Boot`].
     PowerCut,
     /// Start the machine again with the same medium and disks. One that runs has to switch itself off first.
     Boot,

@@ -224,8 +224,8 @@ fn assignment(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
     Some(start.saturating_add(found.start)..start.saturating_add(found.end))
 }
 
-/// What a value in quotes holds: up to the same quote, unescaped. One that something follows at once goes on: the
-/// doubled quote of YAML, the next piece of a word of a shell. Without a second quote it is all that follows.
+/// What a value in quotes holds: up to the same quote, unescaped. If text follows that quote at once, the value continues
+/// with it: YAML doubles quotes, and a shell joins quoted pieces to a word. Without a second quote it is all that follows.
 pub(crate) fn quoted(value: &str) -> Option<Range<usize>> {
     let body = value.trim_start_matches('\\');
     let slashes = value.len().saturating_sub(body.len());
@@ -257,8 +257,8 @@ pub(crate) fn quoted(value: &str) -> Option<Range<usize>> {
     Some(start..value.len())
 }
 
-/// Whether a quote behind so many backslashes ends a string that began with a quote behind `opening` of them, within strings
-/// that are escaped once for each level.
+/// Whether a quote behind `escapes` backslashes ends a string that began with a quote behind `opening` of them. Each level of
+/// strings around it escapes it once.
 fn ends(mut opening: usize, mut escapes: usize) -> bool {
     while opening > 0 && !escapes.is_multiple_of(2) {
         opening = opening.saturating_sub(1) / 2;

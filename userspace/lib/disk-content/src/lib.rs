@@ -93,7 +93,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The content in words: a volume's name and kind. Names are printable, however they were written.
+    /// The content as text: a volume's name and kind. Names are printable, however they were written.
     #[must_use]
     pub fn details(&self) -> String {
         match self {

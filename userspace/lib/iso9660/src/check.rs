@@ -54,9 +54,9 @@ impl Seen {
 }
 
 impl<R: ReadSectors> Volume<R> {
-    /// Looks at every directory of the volume and at where every file lies: besides what every
-    /// request checks, no two directories, and no two files unless they share their contents,
-    /// may lie over one another.
+    /// Checks every directory of the volume and the place of every file. In addition to what every
+    /// request checks, no two directories may overlap. Two files may overlap only if they share
+    /// their contents.
     ///
     /// # Errors
     /// [`Error::Malformed`], [`Error::Source`].

@@ -1,5 +1,5 @@
-//! The two forms of dates on a volume, as seconds since 1970. A date that makes no sense harms
-//! nobody, so it counts as unknown (0) and is no error.
+//! The two forms of dates on a volume, as seconds since 1970. An impossible date counts as unknown
+//! (0) and is no error.
 
 /// The 7-byte form of directory records and short time stamps.
 pub(crate) fn short(date: [u8; 7]) -> i64 {

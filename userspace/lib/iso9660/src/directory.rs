@@ -233,8 +233,8 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         Ok(())
     }
 
-    /// The extent of a directory of which only the first sector is known: its own first record
-    /// has the length.
+    /// The extent of a directory whose first sector alone is known: its own first record has the
+    /// length.
     async fn moved_directory(&mut self, lba: u32, place: Place) -> Result<Extent, Error<R::Error>> {
         self.volume.check_extent(Extent { lba, bytes: SECTOR as u32 }, place)?;
         let sector = self.continuation.get(self.volume, lba, place).await?;

@@ -1,9 +1,8 @@
 //! Reader of ISO 9660 volumes with Rock Ridge names, modes and links.
 //!
-//! The bytes of a volume come from outside and are trusted in nothing: every length, position and
-//! name is checked before it is used, what is refused is refused with the structure, the sector
-//! and the reason ([`Malformed`]), and the work that one request can cause is bounded by the
-//! constants in [`limits`].
+//! The bytes of a volume are not trusted. Every length, position and name is checked before it is
+//! used. An error names the structure, the sector and the reason ([`Malformed`]). The constants in
+//! [`limits`] bound the work that one request can cause.
 //!
 //! Input is asynchronous and belongs to the caller, who implements [`ReadSectors`]:
 //!

@@ -1,4 +1,4 @@
-//! Directory records as they lie in a directory's sectors.
+//! The directory records in a directory's sectors.
 
 use crate::bytes::{array, both16, both32, byte};
 use crate::{Malformed, Place, SECTOR};

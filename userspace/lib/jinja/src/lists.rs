@@ -217,7 +217,7 @@ impl Machine<'_> {
             self.spend_value(&item)?;
             keyed.push((keys, item));
         }
-        // Each key takes part in about so many comparisons.
+        // The number of comparisons that each key takes part in, about.
         let rounds = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
         for (keys, _) in &keyed {
             let size = keys.iter().fold(0usize, |sum, key| sum.saturating_add(key.extent().size));

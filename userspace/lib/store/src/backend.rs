@@ -180,7 +180,7 @@ impl<B> fmt::Debug for Backend<B> {
 }
 
 impl<B: Blocks> Backend<B> {
-    /// The file as it is now.
+    /// The file with its current contents.
     pub fn new(file: &Shared<B>) -> Self {
         Self { file: file.clone() }
     }

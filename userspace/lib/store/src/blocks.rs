@@ -76,7 +76,7 @@ pub struct MemoryBlocks {
 }
 
 impl MemoryBlocks {
-    /// So many blocks of zeros.
+    /// `count` blocks of zeros.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self { count, ..Self::default() }

@@ -80,7 +80,7 @@ enum Step {
     Sync,
     /// The machine stops, and the store is opened again.
     Crash,
-    /// The call of the blocks after so many fails.
+    /// The call of the blocks after this many fails.
     Fail(u64),
 }
 
@@ -239,7 +239,7 @@ fn quotas_hold_and_namespaces_are_apart() {
     write.put(one, "t", b"k", &[1; 800]).unwrap();
     let error = write.put(one, "t", b"l", &[1; 800]).unwrap_err();
     assert!(error.to_string().contains("quota of `one` is 1000 bytes"), "{error}");
-    // The transaction goes on after that, and a smaller value fits.
+    // The transaction continues after that, and a smaller value fits.
     write.put(one, "t", b"k", &[2; 10]).unwrap();
     write.put(one, "t", b"l", &[2; 800]).unwrap();
     write.put(two, "t", b"k", &[3; 800]).unwrap();

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::NodeId;
 
-/// Names an open file for as long as it is open.
+/// Names an open file until it is closed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Holder(u64);
 
@@ -28,7 +28,7 @@ impl Locks {
         holder
     }
 
-    /// Locks a file if no other holder's lock forbids it, in place of the holder's own; otherwise that stays as it is.
+    /// Locks a file if no other holder's lock forbids it. The new lock replaces the holder's own, which otherwise stays.
     pub fn attempt(&mut self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
         match self.held.get_mut(&node) {
             Some(Lock::Exclusive(other)) if *other != holder => false,

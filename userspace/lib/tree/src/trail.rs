@@ -7,7 +7,7 @@ use capos_schema::authority::Label;
 use core::cell::{Cell, RefCell};
 
 /// The label of all that one holder was given and has read. A holder that gives the label of each write itself has none. All
-/// that is opened by one capability shares its trail, whoever holds which of it.
+/// that is opened by one capability shares its trail, also between holders.
 #[derive(Clone, Debug, Default)]
 pub struct Trail(Option<Rc<RefCell<Label>>>);
 

@@ -331,9 +331,9 @@ impl Screen {
         }
     }
 
-    /// Sends the last bytes of a question. What comes before they are out was typed without having seen it, and is dropped; what
-    /// comes after that counts, however soon. Of what comes between two looks at the port, the second of which finds them out,
-    /// nobody can tell, so it counts. There is little of that, since everything before these bytes is out first.
+    /// Sends the last bytes of a question. Keys that come before those bytes are sent were typed without sight of the question,
+    /// and are dropped. Keys that come later count, however soon. Keys between the last look at the port that finds bytes and
+    /// the first that finds none may be either, so they count. There are few, since all earlier bytes are sent first.
     async fn show_last(&self, question: Question, piece: &[u8]) -> Result<(), Error> {
         let port = self.port().await;
         loop {

@@ -26,6 +26,7 @@ const COMMANDS: &[&str] = &[
     "/model",
     "/model ",
     "/more",
+    "/passphrase",
     "/plain",
     "/plain off",
     "/quit",
@@ -33,6 +34,12 @@ const COMMANDS: &[&str] = &[
     "/status",
     "/stop",
     "/tools",
+    "/users",
+    "/users add ",
+    "/users profile ",
+    "/users recovery-code",
+    "/users remove ",
+    "/users reset ",
 ];
 
 /// The names that a session has for things.

@@ -79,6 +79,8 @@ struct SessionInfo {
   profile @2 :Profile;
   limits @3 :SessionLimits;
   modelAllowed @4 :Bool;
+  user @5 :Bool;             # The principal is a user of the data volume.
+  failedAttempts @6 :UInt32; # Of a user: wrong keys before this login, since the one before it.
 }
 
 struct NamedGrant {
@@ -140,13 +142,56 @@ interface AuthorityBroker {
   # The initial profile, that of the person at the console, needs no passphrase. An operator's session needs one if
   # operator is not the initial profile. It is the passphrase in the configuration; no login sets or changes it.
   # Attempts count for the whole system. If the configuration names a principal, the initial profile's is that one.
-  # A machine with a data volume is different: its users log in with their own passphrases.
+  # A machine with a data volume is different: its users log in with their own passphrases. A session of a user, which
+  # `principal` names, has the profile that the user has, whatever `profile` says.
   volume @2 () -> (info :Store.VolumeInfo);
   # What the data disk is, and whether it has to be set up or unlocked before a login.
   setUp @3 (name :Text, passphrase :Text) -> (recoveryCode :Text);
   # Makes the volume on a blank disk, with its first user, an operator.
   unlock @4 (name :Text, secret :Text, kind :Store.KeyKind) -> (opened :Bool, why :Text);
-  # Opens the volume. `why` tells what was wrong. Attempts count as those of a login.
+  # Opens the volume. `why` tells what was wrong. Attempts count as those of a login. The next login of this name, within
+  # a minute, needs no passphrase.
+  decline @5 () -> ();
+  # Leaves a blank disk as it is. Nothing is kept until the next start.
+  renew @6 (name :Text, passphrase :Text) -> ();
+  # Gives this user another passphrase, once after `unlock` with the recovery code.
+  changePassphrase @7 (name :Text, current :Text, passphrase :Text) -> (changed :Bool, why :Text);
+  # Gives a user another passphrase. `why` tells why `current` is not the one so far.
+}
+
+struct UserInfo {
+  # A user of the data volume.
+  name @0 :Text;
+  profile @1 :Profile;
+  createdUnix @2 :Int64;   # Milliseconds since 1970.
+}
+
+interface Users {
+  # The users of the data volume, each with a passphrase. For operators; there is none without a data volume.
+
+  list @0 () -> (users :List(UserInfo))
+      $A.tool("list_users") $A.category(readOnly) $A.abortable;
+  # Lists the users of this machine, with their profiles.
+
+  add @1 (name :Text, profile :Profile) -> (passphrase :Text $A.runner)
+      $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000);
+  # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase.
+
+  remove @2 (name :Text) -> ()
+      $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000);
+  # Removes a user and their keys. The last operator cannot be removed.
+
+  setProfile @3 (name :Text, profile :Profile) -> ()
+      $A.tool("set_user_profile") $A.category(admin);
+  # Gives a user another profile, from the next login on. The last operator stays one.
+
+  resetPassphrase @4 (name :Text) -> (passphrase :Text $A.runner)
+      $A.tool("reset_passphrase") $A.category(admin) $A.timeoutMs(60000);
+  # Replaces the passphrase of a user who has forgotten it. The terminal shows the person, and nobody else, the new one.
+
+  renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
+      $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000);
+  # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
 }
 
 struct Approval {

@@ -102,8 +102,9 @@ interface Vault {
   # The data volume and its keys. Held by the broker. Keys never leave the store's process.
 
   status @0 () -> (info :VolumeInfo);
-  create @1 (disk :Text, name :Text, passphrase :Text) -> (recoveryCode :Text);
-  # Makes a volume on the disk at this place; it is open then. A disk that is not blank is rejected.
+  create @1 (disk :Text, name :Text, secret :Text, kind :KeyKind) -> (recoveryCode :Text);
+  # Makes a volume on the disk at this place, with one key of this name, a passphrase or a key file; it is open then. A
+  # disk that is not blank is rejected.
   open @2 (name :Text, secret :Text, kind :KeyKind) -> (opened :Bool, why :Text);
   # Tries a secret, on the keys of this name or on all if it is empty. `why` tells what was wrong.
   verify @3 (name :Text, secret :Text) -> (valid :Bool, why :Text);
@@ -115,4 +116,6 @@ interface Vault {
   remove @6 (name :Text) -> ();
   # All keys of this name go. The last passphrase cannot be removed.
   renewRecoveryCode @7 () -> (recoveryCode :Text);
+  decline @8 () -> ();
+  # A blank disk stays blank until the next start: everything is in memory until then.
 }

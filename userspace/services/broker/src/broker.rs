@@ -12,16 +12,17 @@ use capos_broker::deadlines::Deadlines;
 use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
 use capos_broker::permit::Permit;
 use capos_broker::persisted;
+use capos_broker::volume::{DataVolume, Identity, Plan};
 use capos_broker::worker::Replaced;
 use capos_policy::{Attempts, Budgets};
-use capos_rt::{Clock, Server, log};
+use capos_rt::{Clock, Error, Server, log};
 use capos_schema::authority::{
-    AuthorityBrokerProfilesResults, AuthorityBrokerServer, AuthorityBrokerUnlockResults, Profile, UserSessionClient,
-    UserSessionService,
+    AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerServer,
+    AuthorityBrokerUnlockResults, Profile, SessionInfo, UserInfo, UserSessionClient, UserSessionService,
 };
 use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
-use capos_schema::store::{KeyKind, VolumeInfo, VolumeState};
+use capos_schema::store::{KeyKind, NamespaceClient, VolumeInfo, VolumeState};
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
@@ -52,6 +53,8 @@ pub struct Broker {
     keeping: Cell<bool>,
     /// Wrong passphrases count for the whole system, not for one session.
     pub attempts: RefCell<Attempts>,
+    /// The data volume, where the system has a store.
+    volume: Option<DataVolume<NamespaceClient>>,
 }
 
 impl Broker {
@@ -63,6 +66,7 @@ impl Broker {
         entropy: EntropyClient,
         clock: Clock,
         (server, models): (Rc<Server>, Rc<Server>),
+        volume: Option<DataVolume<NamespaceClient>>,
     ) -> Rc<Self> {
         Rc::new(Self {
             config,
@@ -78,10 +82,62 @@ impl Broker {
             entropy,
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),
+            volume,
         })
     }
 
-    /// Tries the passphrase. The attempt is counted and the count kept before anything is compared: an attacker that
+    /// The data volume.
+    ///
+    /// # Errors
+    /// The system has no store.
+    pub fn volume(&self) -> Result<&DataVolume<NamespaceClient>, CallError> {
+        self.volume.as_ref().ok_or_else(|| CallError::failed("this system has no store, and so no data volume"))
+    }
+
+    /// 128 random bits.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub async fn random(&self) -> Result<[u8; 16], Error> {
+        crate::random(&self.entropy).await
+    }
+
+    /// Whether a login with this profile and name takes a key of the data volume.
+    async fn needs_key(&self, profile: Profile, name: &str) -> Result<bool, CallError> {
+        let Some(volume) = &self.volume else { return Ok(false) };
+        Ok(volume.has_users().await? && (profile == Profile::Operator || volume.has_key(name).await?))
+    }
+
+    /// Whether logins are those of the data volume's users.
+    async fn has_users(&self) -> Result<bool, CallError> {
+        match &self.volume {
+            Some(volume) => volume.has_users().await,
+            None => Ok(false),
+        }
+    }
+
+    /// Sets up or unlocks the data volume as `setup.toml` says, where there is one.
+    pub async fn prepare(self: Rc<Self>, plan: Option<Result<Plan, String>>) {
+        let Some(volume) = &self.volume else { return };
+        volume.prepare(plan).await;
+    }
+
+    /// Tries the passphrase of a session's person: of the user, or where there is no data volume the configured one.
+    ///
+    /// # Errors
+    /// Why it does not open.
+    pub async fn try_passphrase_of(&self, info: &SessionInfo, given: &str) -> Result<(), String> {
+        if info.user {
+            let volume = self.volume().map_err(|error| error.to_string())?;
+            return volume.verify(&info.principal, given).await;
+        }
+        if self.has_users().await.map_err(|error| error.to_string())? {
+            return Err(format!("{} has no passphrase on this machine; log in as a user", info.profile.name()));
+        }
+        self.try_passphrase(given).await
+    }
+
+    /// Tries the configured passphrase. The attempt is counted and the count kept before anything is compared: an attacker that
     /// ends this process meanwhile gains no attempt by it.
     ///
     /// # Errors
@@ -157,10 +213,7 @@ impl AuthorityBrokerServer for BrokerObject {
         passphrase: String,
     ) -> Result<UserSessionClient, CallError> {
         let broker = &self.0;
-        let initial = profile == broker.config.initial;
-        let principal =
-            if initial && !broker.config.principal.is_empty() { broker.config.principal.clone() } else { principal };
-        if principal.is_empty() || principal.len() > MAX_PRINCIPAL {
+        if principal.len() > MAX_PRINCIPAL {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }
         if broker.open.get() > 0 {
@@ -169,55 +222,145 @@ impl AuthorityBrokerServer for BrokerObject {
         }
         let open = Permit::acquire(&broker.open, SESSIONS)
             .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
-        // An operator has to know the passphrase.
-        let is_known = initial || profile == Profile::Operator;
-        if !is_known && principal == broker.config.principal {
-            return Err(CallError::invalid_argument(format!(
-                "{principal} is the principal of the console; log in with another name"
-            )));
-        }
-        if !is_known && !broker.budgets.borrow().has_place_for(&principal) {
-            return Err(CallError::overloaded(
-                "the broker counts no more principals that use models; log in with a name that has used one",
-            ));
-        }
-        let id = hex::encode(crate::random(&broker.entropy).await?);
-        // A person at the console gets the initial profile; an operator's has to be opened otherwise.
-        let refused = if profile == Profile::Operator && !initial {
-            broker.try_passphrase(&passphrase).await.err()
+        let id = hex::encode(broker.random().await?);
+        let login = if broker.needs_key(profile, &principal).await? {
+            broker.user(principal, &passphrase).await
         } else {
-            None
+            broker.without_key(profile, principal, &passphrase).await?
         };
-        let subject = Subject { session: &id, principal: &principal };
+        let Login { info, refused } = login;
+        let info = SessionInfo { id, ..info };
+        let subject = Subject { session: &info.id, principal: &info.principal };
         let outcome = refused.as_deref().unwrap_or("granted");
-        let fields: [(&str, &dyn core::fmt::Display); 2] = [("profile", &profile.name()), ("outcome", &outcome)];
-        subject.record(&broker.blocks.writer, Kind::SessionStart, &fields).await?;
+        let name = info.profile.name();
+        let fields: &[(&str, &dyn core::fmt::Display)] =
+            &[("profile", &name), ("outcome", &outcome), ("failedAttempts", &info.failed_attempts)];
+        // Others have none.
+        let fields = if info.user { fields } else { fields.get(..2).unwrap_or_default() };
+        subject.record(&broker.blocks.writer, Kind::SessionStart, fields).await?;
         if let Some(why) = refused {
-            return Err(CallError::invalid_argument(format!("{} needs the passphrase: {why}", profile.name())));
+            return Err(CallError::invalid_argument(why));
         }
         let share = broker.server.share();
-        let session = Session::open((broker.clone(), open, share.clone()), profile, id, principal).await?;
+        let session = Session::open((broker.clone(), open, share.clone()), info).await?;
         // It can be told to end, so it is not among what ends with it.
         let object = share.bound(Rc::new(UserSessionService(session)));
         Ok(UserSessionClient::from_cap(broker.server.export(object)?))
     }
 
     async fn volume(&self, _cx: &CallContext) -> Result<VolumeInfo, CallError> {
-        let details = String::from("This machine has no data disk. Nothing is kept after power-off.");
-        Ok(VolumeInfo { state: VolumeState::None, details, ..VolumeInfo::default() })
+        match &self.0.volume {
+            Some(volume) => volume.info().await,
+            None => {
+                let details = String::from("this machine has no data disk; nothing is kept after power-off");
+                Ok(VolumeInfo { state: VolumeState::None, details, ..VolumeInfo::default() })
+            }
+        }
     }
 
-    async fn set_up(&self, _cx: &CallContext, _name: String, _passphrase: String) -> Result<String, CallError> {
-        Err(CallError::failed("there is no data disk to set up"))
+    async fn set_up(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<String, CallError> {
+        let done = self.0.volume()?.set_up(&name, &passphrase).await;
+        self.0.record_key("setUp", &name, done.as_ref().err().map(ToString::to_string)).await;
+        done
     }
 
     async fn unlock(
         &self,
         _cx: &CallContext,
-        _name: String,
-        _secret: String,
-        _kind: KeyKind,
+        name: String,
+        secret: String,
+        kind: KeyKind,
     ) -> Result<AuthorityBrokerUnlockResults, CallError> {
-        Err(CallError::failed("there is no data volume to unlock"))
+        let why = self.0.volume()?.unlock(&name, &secret, kind).await?;
+        self.0.record_key("unlock", &name, why.clone()).await;
+        Ok(AuthorityBrokerUnlockResults { opened: why.is_none(), why: why.unwrap_or_default() })
+    }
+
+    async fn decline(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.0.volume()?.decline().await
+    }
+
+    async fn renew(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<(), CallError> {
+        let done = self.0.volume()?.renew(&name, &passphrase).await;
+        self.0.record_key("renew", &name, done.as_ref().err().map(ToString::to_string)).await;
+        done
+    }
+
+    async fn change_passphrase(
+        &self,
+        _cx: &CallContext,
+        name: String,
+        current: String,
+        passphrase: String,
+    ) -> Result<AuthorityBrokerChangePassphraseResults, CallError> {
+        let why = self.0.volume()?.change_passphrase(&name, &current, &passphrase).await?;
+        self.0.record_key("changePassphrase", &name, why.clone()).await;
+        Ok(AuthorityBrokerChangePassphraseResults { changed: why.is_none(), why: why.unwrap_or_default() })
+    }
+}
+
+/// Who logs in, without the session's number and limits; and why not.
+struct Login {
+    info: SessionInfo,
+    refused: Option<String>,
+}
+
+impl Broker {
+    /// A user of the data volume.
+    async fn user(&self, name: String, passphrase: &str) -> Login {
+        let found = match self.volume() {
+            Ok(volume) => volume.identify(&name, passphrase).await,
+            Err(error) => Err(error.to_string()),
+        };
+        match found {
+            Ok(Identity { user, failed }) => {
+                let UserInfo { name: principal, profile, .. } = user;
+                let info =
+                    SessionInfo { principal, profile, user: true, failed_attempts: failed, ..SessionInfo::default() };
+                Login { info, refused: None }
+            }
+            Err(why) => {
+                let info = SessionInfo { principal: name, profile: Profile::Operator, ..SessionInfo::default() };
+                Login { info, refused: Some(why) }
+            }
+        }
+    }
+
+    /// Somebody who is no user of a data volume. An operator's passphrase is the configured one.
+    async fn without_key(&self, profile: Profile, principal: String, passphrase: &str) -> Result<Login, CallError> {
+        let initial = profile == self.config.initial;
+        let principal =
+            if initial && !self.config.principal.is_empty() { self.config.principal.clone() } else { principal };
+        if principal.is_empty() {
+            return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
+        }
+        // An operator has to know the passphrase.
+        let is_known = initial || profile == Profile::Operator;
+        if !is_known && principal == self.config.principal {
+            return Err(CallError::invalid_argument(format!(
+                "{principal} is the principal of the console; log in with another name"
+            )));
+        }
+        if !is_known && !self.budgets.borrow().has_place_for(&principal) {
+            return Err(CallError::overloaded(
+                "the broker counts no more principals that use models; log in with a name that has used one",
+            ));
+        }
+        // A person at the console gets the initial profile; an operator's has to be opened otherwise.
+        let refused =
+            if profile == Profile::Operator && !initial { self.try_passphrase(passphrase).await.err() } else { None };
+        let refused = refused.map(|why| format!("{} needs the passphrase: {why}", profile.name()));
+        Ok(Login { info: SessionInfo { principal, profile, ..SessionInfo::default() }, refused })
+    }
+
+    /// Records what was done with a key of the data volume, and with what outcome. A full log keeps nobody from their
+    /// disk: the session that follows is recorded or not opened.
+    async fn record_key(&self, what: &str, name: &str, refused: Option<String>) {
+        let outcome = refused.unwrap_or_else(|| "done".into());
+        let subject = Subject { session: "", principal: name };
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("volume", &what), ("outcome", &outcome)];
+        if let Err(why) = subject.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await {
+            log::warning!("{why}");
+        }
     }
 }

@@ -15,4 +15,6 @@ pub mod permit;
 pub mod persisted;
 pub mod request;
 pub mod tally;
+pub mod users;
+pub mod volume;
 pub mod worker;

@@ -12,6 +12,7 @@ mod capability_pool;
 mod decision;
 mod metered;
 mod session;
+mod users_object;
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -22,12 +23,19 @@ use capability_pool::CapabilityPool;
 use capos_broker::config::Config;
 use capos_broker::memory_budget::{Endpoint, QUESTIONS, REQUESTS};
 use capos_broker::persisted;
+use capos_broker::volume::{DataVolume, Plan};
 use capos_policy::ServiceEnds;
 use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
 use capos_schema::kernel::{EntropyClient, ResourceAccountClient};
 use capos_schema::manifest::SessionProfilesClient;
 use capos_schema::storage::DirectoryClient;
+use capos_schema::store::{NamespaceClient, VaultClient};
+use capos_setup::Unattended;
+use capos_setup::unattended::Key;
+
+/// What sets the machine up without a person: the first of them that is there.
+const SETUP: [&str; 2] = ["scenario/setup.toml", "etc/setup.toml"];
 
 /// The system's configuration, and a scenario's over it.
 const FILES: [&str; 2] = ["etc/system.toml", "scenario/config.toml"];
@@ -51,10 +59,40 @@ async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str
     Ok(found)
 }
 
+/// What `setup.toml` says, where there is one; or what is wrong with it.
+async fn plan(medium: &DirectoryClient) -> Option<Result<Plan, String>> {
+    for path in SETUP {
+        if medium.stat(path).await.is_ok() {
+            return Some(read_plan(medium, path).await.map_err(|why| format!("{path}: {why}")));
+        }
+    }
+    None
+}
+
+async fn read_plan(medium: &DirectoryClient, path: &str) -> Result<Plan, String> {
+    let text = medium.read_text(path, 0, 0).await.map_err(|error| error.to_string())?.text;
+    let setup = Unattended::read(&text)?;
+    let key = match &setup.key {
+        Key::File(path) => {
+            let read = medium.read_text(path, 0, 0).await;
+            Some(read.map_err(|error| format!("key_file: {path} cannot be read: {error}"))?.text)
+        }
+        Key::Passphrase(_) => None,
+    };
+    Plan::new(setup, key)
+}
+
+/// The data volume, where the system has a store.
+fn volume(env: &Env) -> Result<Option<DataVolume<NamespaceClient>>, Error> {
+    let Some(vault) = env.optional::<VaultClient>("vault")? else { return Ok(None) };
+    Ok(Some(DataVolume::new(vault, env.cap("namespace")?, env.clock()?)))
+}
+
 async fn start(env: Env) -> Result<(), Error> {
     let entropy = env.cap::<EntropyClient>("entropy")?;
     let salt = random(&entropy).await?;
-    let texts = files(&env.cap::<DirectoryClient>("medium")?).await?;
+    let medium = env.cap::<DirectoryClient>("medium")?;
+    let texts = files(&medium).await?;
     let named: alloc::vec::Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
     let mut config = Config::read(&named, salt).map_err(Error::new)?;
@@ -69,7 +107,10 @@ async fn start(env: Env) -> Result<(), Error> {
     let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
-    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers);
+    let volume = volume(&env)?;
+    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers, volume);
+    let prepared = broker.clone();
+    drop(capos_rt::spawn(async move { prepared.prepare(plan(&medium).await).await }));
     // Of those who have no session yet.
     let share = broker.server.share();
     env.serve(0, share.bound(Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker))))));

@@ -14,11 +14,10 @@ use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
-use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
     ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, ToolPermission, ToolQuestion,
     UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
-    UserSessionStepUpResults,
+    UserSessionStepUpResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -30,6 +29,7 @@ use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
+use crate::users_object::UsersObject;
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;
@@ -45,6 +45,7 @@ pub struct Session {
     parts: RefCell<Vec<Part>>,
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
+    users: Option<UsersClient>,
     meter: Rc<Meter>,
     /// Leases that somebody holds.
     leases: Rc<Cell<u32>>,
@@ -62,14 +63,13 @@ impl Session {
     /// There is no room for its capabilities.
     pub async fn open(
         (broker, open, share): (Rc<Broker>, Permit, Rc<Share>),
-        profile: Profile,
-        id: String,
-        principal: String,
+        info: SessionInfo,
     ) -> Result<Rc<Self>, CallError> {
+        let profile = info.profile;
         let mut policy = SessionPolicy::new(&broker.config.policy, profile);
         let mut parts = Vec::new();
         for part in broker.blocks.parts(profile).await {
-            grant_tools(&mut policy, &part);
+            grant_tools(&mut policy, part.interface, part.read_only);
             let cap = derive(&broker, &part.cap, part.rights).await?;
             parts.push(Part { cap, ..part });
         }
@@ -78,7 +78,15 @@ impl Session {
         let rules = policy.rules().clone();
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
-        let info = SessionInfo { id, principal, profile, limits: rules.limits.clone(), model_allowed };
+        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, ..info };
+        // Without a data volume there are no users.
+        let users = if info.user && profile == Profile::Operator {
+            grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
+            let object = UsersObject { broker: broker.clone(), operator: info.principal.clone() };
+            Some(UsersClient::serve(&broker.server.of(&share), Rc::new(object))?)
+        } else {
+            None
+        };
         let ended: Rc<Cell<bool>> = Rc::default();
         let meter = Meter::new(broker.clone(), info.clone(), rules, ends, ended.clone());
         Ok(Rc::new(Self {
@@ -88,6 +96,7 @@ impl Session {
             parts: RefCell::new(parts),
             asked,
             approvals,
+            users,
             meter,
             leases: Rc::default(),
             ended,
@@ -222,15 +231,26 @@ async fn derive(broker: &Broker, cap: &Cap, rights: Rights) -> Result<Cap, CallE
     Ok(capos_rt::adopt::<ObjectClient>(id).into_cap())
 }
 
+/// A grant that was made for the session.
+fn made<C: Client>(name: &str, client: C) -> NamedGrant {
+    NamedGrant {
+        name: name.to_string(),
+        capability: ObjectClient::from_cap(client.into_cap()),
+        interface: C::INTERFACE_ID,
+        from: String::new(),
+        read_only: false,
+    }
+}
+
 /// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
-fn grant_tools(policy: &mut SessionPolicy, part: &Part) {
-    let Some(found) = reflection::interface(part.interface) else { return };
+fn grant_tools(policy: &mut SessionPolicy, interface: u64, read_only: bool) {
+    let Some(found) = reflection::interface(interface) else { return };
     for method in found.methods {
         if let (Some(name), Some(category)) = (method.tool, method.category)
-            && !(part.read_only && method.changes())
+            && !(read_only && method.changes())
         {
             policy.grant(GrantedTool {
-                interface_id: part.interface,
+                interface_id: interface,
                 method: method.name.to_string(),
                 name: name.to_string(),
                 category,
@@ -259,23 +279,12 @@ impl UserSessionServer for Session {
                 read_only: part.read_only,
             })
             .collect();
-        grants.push(NamedGrant {
-            name: "approvals".to_string(),
-            capability: self.approvals.clone().cast(),
-            interface: ApprovalClientClient::INTERFACE_ID,
-            from: String::new(),
-            read_only: false,
-        });
+        grants.push(made("approvals", self.approvals.clone()));
+        grants.extend(self.users.clone().map(|users| made("users", users)));
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session continues and runs no tool.
         match self.broker.blocks.audit.writer(&self.info.id).await {
-            Ok(writer) => grants.push(NamedGrant {
-                name: "audit_writer".to_string(),
-                capability: writer.cast(),
-                interface: AuditWriterClient::INTERFACE_ID,
-                from: String::new(),
-                read_only: false,
-            }),
+            Ok(writer) => grants.push(made("audit_writer", writer)),
             Err(why) => log::warning!("session {} has no audit writer: {why}", self.info.id),
         }
         Ok(grants)
@@ -334,7 +343,7 @@ impl UserSessionServer for Session {
         let gate = self.policy.borrow().gate_at_least(&question, mode);
         let (decision, reason) = match gate {
             Gate::Shut { reason } => (Decision::Forbidden, reason),
-            _ => match self.broker.try_passphrase(&passphrase).await {
+            _ => match self.broker.try_passphrase_of(&self.info, &passphrase).await {
                 Ok(()) => (Decision::StepUpSucceeded, String::new()),
                 Err(why) => (Decision::StepUpFailed, why),
             },

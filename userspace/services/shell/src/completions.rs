@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "/model",
     "/model ",
     "/more",
+    "/passphrase",
     "/plain",
     "/plain off",
     "/quit",
@@ -43,6 +44,12 @@ const COMMANDS: &[&str] = &[
     "/status",
     "/stop",
     "/tools",
+    "/users",
+    "/users add ",
+    "/users profile ",
+    "/users recovery-code",
+    "/users remove ",
+    "/users reset ",
 ];
 
 /// The names that a session has for things.

@@ -3,12 +3,14 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use capos_agent::world::Tools;
 use capos_agent::{Brought, Piece, Tool};
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
 use capos_schema::reflection::{self, MethodInfo};
+use capos_schema::terminal::Style;
 use serde_json::{Map, Value, json};
 
 use crate::runner::Runner;
@@ -46,15 +48,36 @@ impl Tools for Runner {
     fn invoke(&self, tool: &Tool, prepared: Message) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let cap = self.grants.capability(tool.capability);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
+        let screen = self.screen.clone();
         Box::pin(async move {
             let (cap, found) = (cap?, found?);
             let wide = capos_rt::with_results(&cap, RESULTS);
             let results = wide.as_cap().call(interface, ordinal, prepared).await.map_err(|error| error.to_string())?;
-            capos_reflect::decode_results(found, &results)
-                .map(|value| brought(found, value))
-                .map_err(|bad| bad.to_string())
+            let value = capos_reflect::decode_results(found, &results).map_err(|bad| bad.to_string())?;
+            for secret in secrets(found, &value) {
+                screen.spans(&[(Style::Bold, &secret), (Style::Dim, "  (shown to you, and not to the model)")]).await;
+            }
+            Ok(brought(found, value))
         })
     }
+}
+
+/// Texts among the runner's results are for the person alone: a first passphrase, a recovery code.
+fn secrets(found: &MethodInfo, value: &Value) -> Vec<String> {
+    let texts = found.runner_results.iter().filter_map(|name| Some((name, value.get(*name)?.as_str()?)));
+    texts.map(|(name, text)| format!("{}: {text}", words(name))).collect()
+}
+
+/// A member's name as words: `recoveryCode` is `recovery code`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
 }
 
 /// Results without those that are the runner's, which say what they are of and how they are labelled.
@@ -84,7 +107,7 @@ fn present(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
+    use capos_schema::authority::UsersClient;
     use capos_schema::storage::DirectoryClient;
     use capos_schema::system::LauncherClient;
 
@@ -109,6 +132,14 @@ mod tests {
         let found = brought(run, json!({"result": result, "label": {"classes": ["pii.log"]}}));
         let text = r#"{"result":{"code":0,"output":"x","report":""}}"#;
         assert_eq!(found, Brought { text: text.into(), of: None, label });
+        // A first passphrase is the person's alone.
+        let add = method(UsersClient::INTERFACE_ID, "add");
+        let value = json!({"passphrase": "abcd-efgh"});
+        assert_eq!(secrets(add, &value), ["passphrase: abcd-efgh"]);
+        assert_eq!(brought(add, value), Brought { text: "done".into(), of: None, label: Label::default() });
+        let renewed = method(UsersClient::INTERFACE_ID, "renewRecoveryCode");
+        assert_eq!(secrets(renewed, &json!({"recoveryCode": "ABCDE"})), ["recovery code: ABCDE"]);
+        assert!(secrets(read, &json!({"text": "a", "start": 3, "label": {"classes": []}})).is_empty());
         // A model neither sees nor gives it.
         for (method, given) in [
             (run, json!({"program": "cat", "label": {"classes": []}})),

@@ -1,18 +1,25 @@
-//! Logging in, and what happens between sessions.
+//! First boot, logging in, and what happens between sessions.
 
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::convert::Infallible;
 
 use capos_rt::Clock;
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
+use capos_schema::cap::CallError;
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::terminal::{LineEnd, Style};
+use capos_setup::{Call, Dialog, Event, Facts, Next};
 
 use crate::command::Flow;
+use crate::escape::plain;
 use crate::screen::Screen;
 use crate::session::Session;
+
+/// Between two looks at a volume that is being searched for, in nanoseconds.
+const PAUSE: u64 = 20_000_000;
 
 /// What the shell holds without a session.
 pub struct Login {
@@ -28,41 +35,102 @@ pub struct Login {
     pub table: CapabilityTableClient,
 }
 
-/// The login, which opens sessions.
-struct Who {
-    profile: Profile,
-    passphrase: String,
+/// What has come of a step of the dialog, as its next event.
+enum Came {
+    Facts(Result<capos_schema::store::VolumeInfo, CallError>, Vec<Profile>, Profile),
+    Line(String),
+    Interrupted,
+    Done(String),
+    Failed(String),
+    Ended,
 }
 
 impl Login {
-    /// Logs in the initial profile, then each person who comes, for ever.
+    /// Sets the machine up where that is to be done, and logs people in, for ever.
     pub async fn serve(&self) -> Infallible {
         self.screen.spans(&[(Style::Heading, "capOS"), (Style::Dim, " — an agent on a machine you can trust")]).await;
-        let mut who = None;
+        let mut dialog = Dialog::default();
+        let mut next = Next::Look;
         loop {
-            let (profiles, initial) = match self.broker.profiles().await {
-                Ok(known) => (known.profiles, known.initial),
-                Err(why) => {
-                    self.screen
-                        .error(&format!("the authority broker does not answer: {why}; press Enter to try again"))
-                        .await;
-                    self.ask(&[Profile::Operator], Profile::Operator).await;
-                    continue;
+            let came = self.take(next).await;
+            let step = match &came {
+                Came::Facts(Ok(volume), profiles, initial) => {
+                    let now = self.clock.wall_clock().unwrap_or_default();
+                    dialog.next(Event::Facts(Facts { volume, profiles, initial: *initial, now }))
                 }
+                Came::Facts(Err(why), ..) => dialog.next(Event::Silent(&why.to_string())),
+                Came::Line(line) => dialog.next(Event::Line(line)),
+                Came::Interrupted => dialog.next(Event::Interrupted),
+                Came::Done(text) => dialog.next(Event::Done(text)),
+                Came::Failed(why) => dialog.next(Event::Failed(why)),
+                Came::Ended => dialog.next(Event::Ended),
             };
-            let wanted = match who.take() {
-                Some(wanted) => wanted,
-                None => Who { profile: initial, passphrase: String::new() },
-            };
-            match self.broker.login(wanted.profile, &principal(wanted.profile), &wanted.passphrase).await {
-                Ok(user) => self.session(user).await,
-                Err(why) => self.screen.error(&format!("login rejected: {why}")).await,
+            for (style, text) in &step.says {
+                self.screen.wrapped(&[(*style, &plain(text))]).await;
             }
-            who = Some(self.ask(&profiles, initial).await);
+            next = step.next;
         }
     }
 
-    async fn session(&self, mut user: UserSessionClient) {
+    /// Does what the dialog wants next.
+    async fn take(&self, next: Next) -> Came {
+        match next {
+            Next::Look => self.look().await,
+            Next::Wait => {
+                self.clock.sleep(PAUSE).await;
+                self.look().await
+            }
+            Next::Ask { prompt, secret: false, completions } => match self.screen.read(&prompt, completions).await {
+                (line, LineEnd::Entered) => Came::Line(line),
+                _ => Came::Interrupted,
+            },
+            Next::Ask { prompt, secret: true, .. } => self.secret(&prompt).await,
+            Next::Call(call) => match self.call(call).await {
+                Ok(Ok(text)) => Came::Done(text),
+                Ok(Err(why)) => Came::Failed(why),
+                Err(error) => Came::Failed(error.to_string()),
+            },
+            Next::Login { profile, name, passphrase } => match self.broker.login(profile, &name, &passphrase).await {
+                Ok(user) => {
+                    self.session(user, &name).await;
+                    Came::Ended
+                }
+                Err(why) => Came::Failed(why.to_string()),
+            },
+        }
+    }
+
+    async fn look(&self) -> Came {
+        let found = async { Ok((self.broker.profiles().await?, self.broker.volume().await?)) };
+        match found.await {
+            Ok((known, volume)) => Came::Facts(Ok(volume), known.profiles, known.initial),
+            Err(why) => Came::Facts(Err(why), Vec::new(), Profile::Operator),
+        }
+    }
+
+    async fn secret(&self, prompt: &str) -> Came {
+        // The screen is held for the question alone, and not for what is told behind it.
+        let answer = self.screen.hold_for_question().await.secret(&[], prompt).await;
+        match answer {
+            Ok((secret, LineEnd::Entered)) => Came::Line(secret),
+            _ => Came::Interrupted,
+        }
+    }
+
+    /// A call of the broker: its text, or why it was rejected.
+    async fn call(&self, call: Call) -> Result<Result<String, String>, CallError> {
+        match call {
+            Call::SetUp { name, passphrase } => Ok(Ok(self.broker.set_up(&name, &passphrase).await?)),
+            Call::Decline => self.broker.decline().await.map(|()| Ok(String::new())),
+            Call::Renew { name, passphrase } => self.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new())),
+            Call::Unlock { name, secret, kind } => {
+                let tried = self.broker.unlock(&name, &secret, kind).await?;
+                Ok(if tried.opened { Ok(String::new()) } else { Err(tried.why) })
+            }
+        }
+    }
+
+    async fn session(&self, mut user: UserSessionClient, name: &str) {
         let mut kept = None;
         loop {
             let mut session = match Session::open(self, user, kept.take()).await {
@@ -77,7 +145,7 @@ impl Login {
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // continues in a new session with the same conversation.
-                    match self.broker.login(profile, &principal(profile), "").await {
+                    match self.broker.login(profile, name, "").await {
                         Ok(again) => {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
@@ -101,50 +169,4 @@ impl Login {
             }
         }
     }
-
-    /// Asks for the profile of the next session.
-    async fn ask(&self, profiles: &[Profile], initial: Profile) -> Who {
-        let names: alloc::vec::Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
-        let prompt = format!("login as {} (Enter: {}): ", names.join(", "), initial.name());
-        loop {
-            let completions = names.iter().map(ToString::to_string).collect();
-            let (line, end) = self.screen.read(&prompt, completions).await;
-            let name = line.trim();
-            if end != LineEnd::Entered {
-                continue;
-            }
-            if name.is_empty() {
-                return Who { profile: initial, passphrase: String::new() };
-            }
-            let Some(profile) = Profile::from_name(name).filter(|profile| profiles.contains(profile)) else {
-                self.screen
-                    .error(&format!(
-                        "there is no profile {:?}; the profiles are {}",
-                        crate::escape::escape(name),
-                        names.join(", ")
-                    ))
-                    .await;
-                continue;
-            };
-            let passphrase = if profile == Profile::Operator && profile != initial {
-                // The screen is held for the question alone, and not for what is told behind it.
-                let answer = self.screen.hold_for_question().await.secret(&[], "passphrase: ").await;
-                match answer {
-                    Ok((passphrase, LineEnd::Entered)) if !passphrase.is_empty() => passphrase,
-                    // Nothing was tried, and nothing is counted.
-                    _ => {
-                        self.screen.line(Style::Dim, "no passphrase was entered").await;
-                        continue;
-                    }
-                }
-            } else {
-                String::new()
-            };
-            return Who { profile, passphrase };
-        }
-    }
-}
-
-fn principal(profile: Profile) -> String {
-    profile.name().to_string()
 }

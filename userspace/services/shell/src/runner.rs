@@ -9,7 +9,7 @@ use core::future::Future;
 use capos_agent::world::Host;
 use capos_agent::{Either, race};
 use capos_rt::{Clock, log};
-use capos_schema::authority::{SessionInfo, UserSessionClient};
+use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, UserSessionClient};
 use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
@@ -29,6 +29,8 @@ pub struct Runner {
     entropy: EntropyClient,
     pub table: CapabilityTableClient,
     pub user: UserSessionClient,
+    /// For what a user changes of their own.
+    pub broker: AuthorityBrokerClient,
     pub info: SessionInfo,
     /// When the session began, in nanoseconds since boot.
     pub started: u64,
@@ -55,6 +57,7 @@ impl Runner {
             started: login.clock.now(),
             grants: Grants::new(info.profile),
             user,
+            broker: login.broker.clone(),
             info,
             model: ModelSlot::default(),
             lost: Cell::new(false),

@@ -81,7 +81,8 @@ impl Session {
             session.runner.begin_with_model().await;
         }
         session.programs = session.names_of_programs().await;
-        session.record("session.opened", &session.agent.conversation().id).await;
+        let head = session.record("session.opened", &session.agent.conversation().id).await;
+        session.welcome(head).await;
         session.greet().await;
         Ok(session)
     }
@@ -133,6 +134,25 @@ impl Session {
             log::warning!("the programs could not be listed: {why}");
             Vec::new()
         })
+    }
+
+    /// Tells a user of what happened at their disk while they were away: attempts with wrong keys, and the head of the
+    /// audit log, to be compared with one noted elsewhere.
+    async fn welcome(&self, head: Option<(u64, Vec<u8>)>) {
+        let info = &self.runner.info;
+        if !info.user {
+            return;
+        }
+        let (style, attempts) = match info.failed_attempts {
+            0 => (Style::Dim, "no failed attempt".to_string()),
+            failed => (Style::Warning, count(failed, "failed attempt").to_string()),
+        };
+        let text = format!("{}: {attempts} since the last login", name(&info.principal));
+        self.runner.screen.wrapped(&[(style, &text)]).await;
+        if let Some((records, hash)) = head {
+            let text = format!("audit log: {} records, head {}", with_commas(records), hex::encode(hash));
+            self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
+        }
     }
 
     async fn greet(&self) {
@@ -307,8 +327,9 @@ impl Session {
         }
     }
 
-    /// What the session has now, and which conversation something was done with, for the audit log.
-    pub async fn record(&self, kind: &str, conversation: &str) {
+    /// What the session has now, and which conversation something was done with, for the audit log. Returns the log's head
+    /// after it.
+    pub async fn record(&self, kind: &str, conversation: &str) -> Option<(u64, Vec<u8>)> {
         let field = |name: &str, value: String| capos_schema::audit::GeneralEventField { name: name.into(), value };
         let model = self.runner.model.info().map(|info| info.id).unwrap_or_default();
         let tools: Vec<String> = self.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect();
@@ -325,14 +346,31 @@ impl Session {
             ]),
         };
         let written = match self.runner.grants.writer() {
-            Ok(writer) => self.runner.audited(writer.general(&event)).await.map(drop),
+            Ok(writer) => self.runner.audited(writer.general(&event)).await,
             Err(why) => Err(why),
         };
-        if let Err(why) = written {
-            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-            self.runner.screen.line(Style::Warning, &text).await;
+        match written {
+            Ok(written) => Some((written.sequence, written.hash)),
+            Err(why) => {
+                let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+                self.runner.screen.line(Style::Warning, &text).await;
+                None
+            }
         }
     }
+}
+
+/// A number with a comma before each three of its digits.
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in (1..=digits.len()).rev().zip(digits.chars()) {
+        if place.is_multiple_of(3) && !text.is_empty() {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// What to tell somebody who says a word to the model that is one for the shell. A model might take it for something else:
@@ -359,6 +397,12 @@ fn agent(runner: &Rc<Runner>, conversation: Conversation, backlog: Rc<Backlog>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        let all = [0, 12, 999, 1000, 142_311, 1_000_000].map(with_commas);
+        assert_eq!(all, ["0", "12", "999", "1,000", "142,311", "1,000,000"]);
+    }
 
     #[test]
     fn words_that_look_like_commands_are_pointed_out() {

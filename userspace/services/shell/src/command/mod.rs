@@ -7,6 +7,7 @@ mod disks;
 mod inspect;
 mod model;
 mod status;
+mod users;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -47,6 +48,11 @@ pub const HELP: &[(&str, &str)] = &[
     ("/jobs", "list the background jobs"),
     ("/fg N, /stop N", "bring job N to the foreground; stop it"),
     ("/disks", "list the disks, what they hold, and their sizes"),
+    ("/users", "list the users of the data disk"),
+    ("/users add NAME PROFILE", "add a user, with the profile operator or guest; /users remove NAME removes one"),
+    ("/users profile NAME PROFILE", "change a user's profile"),
+    ("/users reset NAME", "give a user a new passphrase; /users recovery-code makes a new recovery code"),
+    ("/passphrase", "change your own passphrase"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -76,7 +82,8 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "exit" | "quit"
+        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "exit"
+        | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
@@ -98,6 +105,8 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "rename" => conversations::rename(session, text.trim()).await,
         "expire" => conversations::expire(session, &rest).await,
         "forget" => conversations::forget(session, &rest).await,
+        "users" => users::users(session, &rest).await,
+        "passphrase" => users::passphrase(session).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

@@ -1,0 +1,361 @@
+//! The dialog's table: each row is an event, what comes next, and a part of what is shown.
+
+use capos_schema::store::KeyInfo;
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: u64 = 1_780_000_000_000;
+const CODE: &str = "ABCDE-FGHJK";
+const ALL: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
+
+/// What is put into the dialog.
+#[derive(Clone, Copy, Debug)]
+enum In {
+    At(VolumeState),
+    Line(&'static str),
+    Stop,
+    Done,
+    Fail(&'static str),
+    Ended,
+    Silent,
+}
+use In::{At, Done, Ended, Fail, Line, Silent, Stop};
+use VolumeState::{Blank, Damaged, Foreign, Locked, None as Diskless, Open, OtherVersion, Searching, Several};
+
+/// A machine.
+struct Machine {
+    keys: &'static [(KeyKind, &'static str)],
+    initial: Profile,
+    now: u64,
+    failed: u32,
+}
+
+const ADA: Machine = Machine {
+    keys: &[(KeyKind::Passphrase, "ada"), (KeyKind::RecoveryCode, "")],
+    initial: Profile::Operator,
+    now: NOW,
+    failed: 0,
+};
+const TWO: Machine =
+    Machine { keys: &[(KeyKind::Passphrase, "ada"), (KeyKind::Passphrase, "bob"), (KeyKind::RecoveryCode, "")], ..ADA };
+
+impl Machine {
+    fn volume(&self, state: VolumeState) -> VolumeInfo {
+        let keys =
+            self.keys.iter().zip(0..).map(|((kind, name), slot)| KeyInfo { slot, kind: *kind, name: (*name).into() });
+        let details = match state {
+            Diskless => "no disk is attached that can be written; nothing is kept when the machine is turned off",
+            Foreign => "virtio disk 2 holds a FAT volume and is left alone; nothing is kept",
+            OtherVersion => "the data volume on virtio disk 2 has format 9; start the capOS that made it",
+            Damaged => "the data volume on virtio disk 2 cannot be opened: no header is whole",
+            Several => "there are 2 data volumes, on a and b; leave one of these disks attached",
+            Locked => "the data volume on virtio disk 2 is locked; a key opens it",
+            _ => "virtio disk 2 is blank",
+        };
+        VolumeInfo {
+            state,
+            disk: "virtio disk 2".into(),
+            details: details.into(),
+            keys: if matches!(state, Locked | Open) { keys.collect() } else { Vec::new() },
+            failed_attempts: self.failed,
+            ..VolumeInfo::default()
+        }
+    }
+
+    fn put(&self, dialog: &mut Dialog, event: In) -> Step {
+        match event {
+            At(state) => {
+                let volume = self.volume(state);
+                dialog.next(Event::Facts(Facts {
+                    volume: &volume,
+                    profiles: &ALL,
+                    initial: self.initial,
+                    now: self.now,
+                }))
+            }
+            Line(line) => dialog.next(Event::Line(line)),
+            Stop => dialog.next(Event::Interrupted),
+            Done => dialog.next(Event::Done(CODE)),
+            Fail(why) => dialog.next(Event::Failed(why)),
+            Ended => dialog.next(Event::Ended),
+            Silent => dialog.next(Event::Silent("it restarts")),
+        }
+    }
+
+    /// Puts the rows into a dialog.
+    fn run(&self, rows: &[(In, &str, &str)]) {
+        let mut dialog = Dialog::default();
+        for (number, (event, next, shown)) in rows.iter().enumerate() {
+            let step = self.put(&mut dialog, *event);
+            assert_eq!(text(&step.next), *next, "row {number}");
+            let says: Vec<&str> = step.says.iter().map(|(_, text)| text.as_str()).collect();
+            let says = says.join("\n");
+            assert!(says.contains(shown), "row {number}: {says}");
+            assert!(!shown.is_empty() || says.is_empty(), "row {number} says: {says}");
+        }
+    }
+}
+
+fn text(next: &Next) -> String {
+    match next {
+        Next::Look => "look".into(),
+        Next::Wait => "wait".into(),
+        Next::Ask { prompt, secret: false, .. } => format!("ask {prompt}"),
+        Next::Ask { prompt, secret: true, .. } => format!("secret {prompt}"),
+        Next::Call(Call::SetUp { name, passphrase }) => format!("set up {name}, {passphrase}"),
+        Next::Call(Call::Decline) => "decline".into(),
+        Next::Call(Call::Unlock { name, secret, kind }) => format!("unlock {name}, {secret}, {}", kind.name()),
+        Next::Call(Call::Renew { name, passphrase }) => format!("renew {name}, {passphrase}"),
+        Next::Login { profile, name, passphrase } => format!("login {} {name} {passphrase}", profile.name()),
+    }
+}
+
+const NAME: &str = "ask Your name (Enter: not now, and nothing is kept): ";
+const FIRST: &str = "secret Passphrase, at least 8 characters (Ctrl-C: not now): ";
+const SAME: &str = "secret The same passphrase again: ";
+const OF_ADA: &str = "secret Passphrase of ada (Enter: log in otherwise): ";
+const OF_BOB: &str = "secret Passphrase of bob (Enter: log in otherwise): ";
+const LOCKED: &str = "ask login as ada, guest, anonymous, or `forgot` to use the recovery code (Enter: ada): ";
+const OPEN: &str = "ask login as ada, guest, anonymous (Enter: ada): ";
+const ASK_CODE: &str = "secret Recovery code, of 8 groups of 5 letters (Enter: back): ";
+const NEW_ADA: &str = "secret New passphrase of ada, at least 8 characters: ";
+const PLAIN: &str = "ask login as operator, guest, anonymous (Enter: operator): ";
+
+#[test]
+fn a_machine_without_a_usable_disk_says_so_and_goes_on() {
+    for (state, shown) in [
+        (Diskless, "No disk is attached that can be written; nothing is kept when the machine is turned off."),
+        (Foreign, "Virtio disk 2 holds a FAT volume and is left alone; nothing is kept."),
+        (OtherVersion, "The data volume on virtio disk 2 has format 9; start the capOS that made it."),
+        (Damaged, "cannot be opened: no header is whole."),
+        (Several, "There are 2 data volumes, on a and b; leave one of these disks attached."),
+    ] {
+        ADA.run(&[
+            (At(Searching), "wait", ""),
+            (At(state), "login operator operator ", shown),
+            (Ended, "look", ""),
+            (At(state), PLAIN, ""),
+        ]);
+    }
+}
+
+#[test]
+fn without_a_volume_the_login_is_by_profile() {
+    let guest = Machine { initial: Profile::Guest, ..ADA };
+    guest.run(&[
+        (At(Diskless), "login guest guest ", "nothing is kept"),
+        (Ended, "look", ""),
+        (At(Diskless), "ask login as operator, guest, anonymous (Enter: guest): ", ""),
+        (Line("operator"), "secret passphrase: ", ""),
+        (Line(""), "ask login as operator, guest, anonymous (Enter: guest): ", "no passphrase was entered"),
+        (Line("operator"), "secret passphrase: ", ""),
+        (Line("word"), "login operator operator word", ""),
+        (Fail("the passphrase is wrong"), "look", "login rejected: the passphrase is wrong"),
+        (At(Diskless), "ask login as operator, guest, anonymous (Enter: guest): ", ""),
+        (Line("root"), "ask login as operator, guest, anonymous (Enter: guest): ", "there is no profile of this name"),
+        (Stop, "ask login as operator, guest, anonymous (Enter: guest): ", ""),
+        (Line(" anonymous "), "login anonymous anonymous ", ""),
+    ]);
+    ADA.run(&[
+        (At(Diskless), "login operator operator ", "nothing is kept"),
+        (Fail("16 sessions are open"), "look", "login rejected: 16 sessions are open"),
+        (At(Diskless), PLAIN, ""),
+        (Line(""), "login operator operator ", ""),
+    ]);
+}
+
+#[test]
+fn a_blank_disk_is_set_up_with_two_questions() {
+    ADA.run(&[
+        (At(Searching), "wait", ""),
+        (At(Blank), NAME, "It is 2026-05-28 20:26:40 UTC."),
+        (Line(" ada "), FIRST, ""),
+        (Line("correct horse"), SAME, ""),
+        (Line("correct horse"), "set up ada, correct horse", "virtio disk 2 is being set up"),
+        (Done, "login operator ada ", CODE),
+        (Ended, "look", ""),
+        (At(Open), OPEN, ""),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_in_a_set_up_is_said_and_asked_again() {
+    ADA.run(&[
+        (At(Blank), NAME, "blank"),
+        (Line("guest"), NAME, "choose another name"),
+        (Line("ada"), FIRST, ""),
+        (Line("short"), FIRST, "at least 8 characters, and this one has 5"),
+        (Line("correct horse"), SAME, ""),
+        (Line("correct house"), FIRST, "two different passphrases"),
+        (Line("correct horse"), SAME, ""),
+        (Line("correct horse"), "set up ada, correct horse", "some seconds"),
+        (Fail("the disk failed"), "look", "the disk failed"),
+        (At(Blank), NAME, ""),
+    ]);
+}
+
+#[test]
+fn a_set_up_can_be_put_off_at_every_question() {
+    let declined = "decline";
+    for rows in [
+        [(Line(""), declined, ""), (Done, "login operator operator ", "Nothing is kept")].as_slice(),
+        &[(Stop, declined, ""), (Done, "login operator operator ", "The next start asks again")],
+        &[(Line("ada"), FIRST, ""), (Stop, declined, ""), (Done, "login operator operator ", "Nothing is kept")],
+        &[
+            (Line("ada"), FIRST, ""),
+            (Line("correct horse"), SAME, ""),
+            (Stop, declined, ""),
+            (Done, "login operator operator ", "Nothing is kept"),
+        ],
+        &[(Line(""), declined, ""), (Fail("the store restarts"), "look", "the store restarts"), (At(Blank), NAME, "")],
+    ] {
+        let mut dialog = vec![(At(Blank), NAME, "blank")];
+        dialog.extend_from_slice(rows);
+        ADA.run(&dialog);
+    }
+}
+
+#[test]
+fn a_locked_volume_asks_its_only_user_at_once() {
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Line("wrong words"), "unlock ada, wrong words, passphrase", ""),
+        (Fail("the passphrase is wrong; 1 failed attempt since the last login"), OF_ADA, "1 failed attempt"),
+        (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+        (Done, "login operator ada ", ""),
+        (Ended, "look", ""),
+        (At(Open), OPEN, ""),
+        (Line(""), OF_ADA, ""),
+        (Line("correct horse"), "login operator ada correct horse", ""),
+    ]);
+    let tried = Machine { failed: 3, ..ADA };
+    tried.run(&[(At(Locked), OF_ADA, "3 failed attempts since the last login")]);
+}
+
+#[test]
+fn several_users_are_asked_for_their_name() {
+    let who = "ask login as ada, bob, guest, anonymous, or `forgot` to use the recovery code (Enter: ada): ";
+    TWO.run(&[
+        (At(Locked), who, "is locked"),
+        (Line("eve"), who, "there is no user or profile of this name"),
+        (Line("operator"), who, "there is no user or profile of this name"),
+        (Line("bob"), OF_BOB, ""),
+        (Line(""), who, "`forgot`"),
+        (Line("bob"), OF_BOB, ""),
+        (Line("battery staple"), "unlock bob, battery staple, passphrase", ""),
+        (Done, "login operator bob ", ""),
+        (Ended, "look", ""),
+        (At(Open), "ask login as ada, bob, guest, anonymous (Enter: ada): ", ""),
+        (Line("guest"), "login guest guest ", ""),
+    ]);
+}
+
+#[test]
+fn the_recovery_code_leads_to_a_new_passphrase() {
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Stop, LOCKED, "the recovery code opens the disk: enter `forgot`"),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line("AAAAA"), "unlock , AAAAA, recoveryCode", ""),
+        (Fail("a recovery code has 40 letters, and this one has 5"), ASK_CODE, "has 5"),
+        (Line(""), LOCKED, ""),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        (Done, NEW_ADA, "The recovery code is right"),
+        (Line("short"), NEW_ADA, "this one has 5"),
+        (Stop, NEW_ADA, "cannot log in before"),
+        (Line("battery staple"), SAME, ""),
+        (Line("battery stable"), NEW_ADA, "two different"),
+        (Line("battery staple"), SAME, ""),
+        (Line("battery staple"), "renew ada, battery staple", ""),
+        (Fail("the disk failed"), NEW_ADA, "the disk failed"),
+        (Line("battery staple"), SAME, ""),
+        (Line("battery staple"), "renew ada, battery staple", ""),
+        (Done, "login operator ada ", "opens the disk from now on"),
+    ]);
+    let whose = "ask Whose passphrase is forgotten (ada, bob): ";
+    TWO.run(&[
+        (
+            At(Locked),
+            "ask login as ada, bob, guest, anonymous, or `forgot` to use the recovery code (Enter: ada): ",
+            "locked",
+        ),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        (Done, whose, "is right"),
+        (Line("eve"), whose, "there is no user of this name"),
+        (Stop, whose, "cannot log in before"),
+        (Line("bob"), "secret New passphrase of bob, at least 8 characters: ", ""),
+    ]);
+}
+
+#[test]
+fn a_volume_that_is_open_at_the_start_belongs_to_whom_the_broker_knows() {
+    ADA.run(&[(At(Open), "login operator  ", ""), (Ended, "look", ""), (At(Open), OPEN, "")]);
+    // The shell was started again: nobody was asked for anything, and nothing is said.
+    ADA.run(&[(At(Open), "login operator  ", ""), (Fail("nobody is known"), "look", ""), (At(Open), OPEN, "")]);
+}
+
+#[test]
+fn a_profile_without_a_key_does_not_wait_for_one() {
+    let kiosk = Machine { initial: Profile::Guest, ..ADA };
+    kiosk.run(&[
+        (At(Locked), "login guest guest ", ""),
+        (Ended, "look", ""),
+        (At(Locked), LOCKED, ""),
+        (Line("ada"), OF_ADA, ""),
+        (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+    ]);
+}
+
+#[test]
+fn a_clock_that_was_never_set_is_told() {
+    let old = Machine { now: 946_684_800_000, ..ADA };
+    for (state, next) in [(Diskless, "login operator operator "), (Locked, OF_ADA), (Blank, NAME)] {
+        old.run(&[(At(state), next, "the clock is not set: it says 2000-01-01 00:00:00 UTC")]);
+    }
+    Machine { now: CLOCK_IS_SET - 1, ..ADA }.run(&[(At(Open), "login operator  ", "2025-12-31")]);
+    Machine { now: CLOCK_IS_SET, ..ADA }.run(&[(At(Open), "login operator  ", "")]);
+}
+
+#[test]
+fn a_broker_that_does_not_answer_is_asked_when_the_person_says_so() {
+    ADA.run(&[
+        (Silent, "ask Press Enter to try again: ", "the authority broker does not answer: it restarts"),
+        (Stop, "ask Press Enter to try again: ", ""),
+        (Line(""), "look", ""),
+        (At(Blank), NAME, "It is 2026-"),
+    ]);
+}
+
+#[test]
+fn names_that_somebody_else_wrote_on_the_disk_are_not_shown() {
+    let odd = Machine { keys: &[(KeyKind::Passphrase, "x\nlogin as root"), (KeyKind::KeyFile, "kiosk")], ..ADA };
+    odd.run(&[(At(Locked), "secret Passphrase of kiosk (Enter: log in otherwise): ", "is locked")]);
+    let none = Machine { keys: &[], ..ADA };
+    none.run(&[(At(Locked), "ask login as guest, anonymous, or `forgot` to use the recovery code: ", "is locked")]);
+}
+
+fn any_event() -> impl Strategy<Value = In> {
+    let states = [Searching, Diskless, Blank, Foreign, Locked, Open, OtherVersion, Damaged, Several];
+    let lines = ["", "ada", "forgot", "correct horse", "guest", "x"];
+    prop_oneof![
+        proptest::sample::select(Vec::from(states)).prop_map(At),
+        proptest::sample::select(Vec::from(lines)).prop_map(Line),
+        proptest::sample::select(Vec::from([Stop, Done, Fail("why"), Ended, Silent])),
+    ]
+}
+
+proptest! {
+    /// Whatever comes, in whatever order, the dialog goes on, and shows no passphrase.
+    #[test]
+    fn every_order_of_events_has_an_answer(events in proptest::collection::vec(any_event(), 0..40)) {
+        let mut dialog = Dialog::default();
+        for event in events {
+            for (_, text) in TWO.put(&mut dialog, event).says {
+                prop_assert!(!text.contains("correct horse"), "{}", text);
+            }
+        }
+    }
+}

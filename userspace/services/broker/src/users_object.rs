@@ -1,0 +1,65 @@
+//! The users of the data volume, as an operator's session holds them.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_broker::users::first_passphrase;
+use capos_broker::volume::DataVolume;
+use capos_schema::authority::{Profile, UserInfo, UsersServer};
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::store::NamespaceClient;
+
+use crate::broker::Broker;
+
+/// The users, for this operator.
+pub struct UsersObject {
+    pub broker: Rc<Broker>,
+    pub operator: String,
+}
+
+impl UsersObject {
+    /// The volume, as long as the session's person is an operator.
+    async fn volume(&self) -> Result<&DataVolume<NamespaceClient>, CallError> {
+        let volume = self.broker.volume()?;
+        if volume.is_operator(&self.operator).await? {
+            return Ok(volume);
+        }
+        Err(CallError::invalid_argument(format!("{} is no longer an operator", self.operator)))
+    }
+
+    async fn passphrase(&self) -> Result<String, CallError> {
+        Ok(first_passphrase(&self.broker.random().await?))
+    }
+}
+
+impl UsersServer for UsersObject {
+    async fn list(&self, _cx: &CallContext) -> Result<Vec<UserInfo>, CallError> {
+        self.volume().await?.users().await
+    }
+
+    async fn add(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<String, CallError> {
+        let passphrase = self.passphrase().await?;
+        self.volume().await?.add_user(&name, profile, &passphrase).await?;
+        Ok(passphrase)
+    }
+
+    async fn remove(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
+        self.volume().await?.remove_user(&name).await
+    }
+
+    async fn set_profile(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<(), CallError> {
+        self.volume().await?.set_profile(&name, profile).await
+    }
+
+    async fn reset_passphrase(&self, _cx: &CallContext, name: String) -> Result<String, CallError> {
+        let passphrase = self.passphrase().await?;
+        self.volume().await?.reset_passphrase(&name, &passphrase).await?;
+        Ok(passphrase)
+    }
+
+    async fn renew_recovery_code(&self, _cx: &CallContext) -> Result<String, CallError> {
+        self.volume().await?.renew_recovery_code().await
+    }
+}

@@ -1,0 +1,453 @@
+//! The data volume as the broker uses it: set-up, unlocking, and who its users are.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_keyspace::{Fault, Keyspace};
+use capos_rt::Clock;
+use capos_schema::authority::{Profile, UserInfo};
+use capos_schema::cap::CallError;
+use capos_schema::store::{KeyKind, VaultClient, VolumeInfo, VolumeState};
+use capos_setup::Unattended;
+use capos_setup::rules::{attempts, check_key_file, check_name, check_passphrase, normalised};
+use capos_setup::unattended::Key;
+
+use crate::users;
+
+/// How long a user whose key has opened the volume may log in without telling it again, in nanoseconds.
+const FRESH: u64 = 60_000_000_000;
+/// How long a recovery code that has opened the volume permits a new passphrase.
+const RECOVERED: u64 = 3_600_000_000_000;
+/// Between two looks at a vault that is searching, in nanoseconds.
+const PAUSE: u64 = 20_000_000;
+
+/// What the last key has shown of the person at the console.
+#[derive(Clone, Debug)]
+struct Known {
+    who: Who,
+    /// On the clock of the machine.
+    until: u64,
+    /// Failed attempts before it.
+    failed: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Who {
+    User(String),
+    /// Whoever has the recovery code may give one user another passphrase.
+    Recovered,
+}
+
+/// Who logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub user: UserInfo,
+    /// Failed attempts since the login before.
+    pub failed: u32,
+}
+
+/// What `setup.toml` asks for.
+pub struct Plan {
+    setup: Unattended,
+    /// The content of the key file, or the passphrase.
+    secret: String,
+}
+
+impl Plan {
+    /// The plan of a file; `key` is the content of the key file that it names.
+    ///
+    /// # Errors
+    /// The key file does not do.
+    pub fn new(setup: Unattended, key: Option<String>) -> Result<Self, String> {
+        let secret = match (&setup.key, key) {
+            (Key::Passphrase(passphrase), _) => passphrase.clone(),
+            (Key::File(path), Some(key)) => {
+                check_key_file(&key).map_err(|why| format!("{path}: {why}"))?;
+                key
+            }
+            (Key::File(path), None) => return Err(format!("key_file: there is no {path} on the medium")),
+        };
+        Ok(Self { setup, secret })
+    }
+
+    /// The kind of its key.
+    fn kind(&self) -> KeyKind {
+        match self.setup.key {
+            Key::Passphrase(_) => KeyKind::Passphrase,
+            Key::File(_) => KeyKind::KeyFile,
+        }
+    }
+}
+
+/// The data volume and its users.
+pub struct DataVolume<K> {
+    vault: VaultClient,
+    space: K,
+    clock: Clock,
+    known: RefCell<Option<Known>>,
+    /// What was wrong with an unattended set-up; none while it is not done.
+    notice: RefCell<Option<String>>,
+}
+
+/// A secret in the form in which it is a key.
+fn key(secret: &str, kind: KeyKind) -> String {
+    match kind {
+        KeyKind::Passphrase => normalised(secret),
+        KeyKind::RecoveryCode | KeyKind::KeyFile => secret.to_owned(),
+    }
+}
+
+fn rejected(why: impl core::fmt::Display) -> CallError {
+    CallError::invalid_argument(why.to_string())
+}
+
+fn not_kept(fault: &Fault) -> CallError {
+    CallError::failed(format!("the users of the data volume: {fault}"))
+}
+
+/// Why a key does not open, with the count of attempts.
+fn counted(why: &str, failed: u32) -> String {
+    let attempts = attempts(failed);
+    if attempts.is_empty() { why.to_owned() } else { format!("{why}; {attempts}") }
+}
+
+impl<K: Keyspace> DataVolume<K> {
+    /// The volume of this vault. Before [`prepare`](Self::prepare) has returned, its state is `searching`.
+    pub fn new(vault: VaultClient, space: K, clock: Clock) -> Self {
+        Self { vault, space, clock, known: RefCell::default(), notice: RefCell::default() }
+    }
+
+    /// Waits until the disks are known, and sets up or unlocks as `setup.toml` says, where there is one.
+    pub async fn prepare(&self, plan: Option<Result<Plan, String>>) {
+        let notice = match plan {
+            None => Ok(()),
+            Some(Err(why)) => Err(why),
+            Some(Ok(plan)) => self.unattended(plan).await,
+        };
+        *self.notice.borrow_mut() = Some(notice.err().unwrap_or_default());
+    }
+
+    async fn unattended(&self, plan: Plan) -> Result<(), String> {
+        let volume = loop {
+            match self.vault.status().await {
+                Ok(volume) if volume.state != VolumeState::Searching => break volume,
+                // It is still at work, or starts again.
+                _ => self.clock.sleep(PAUSE).await,
+            }
+        };
+        let (name, kind) = (plan.setup.name.clone(), plan.kind());
+        let done = match (volume.state, kind) {
+            (VolumeState::Blank, _) => {
+                let made = self.create(&volume, &name, &plan.secret, kind, plan.setup.profile).await;
+                made.map(drop).map_err(|why| why.to_string())
+            }
+            (VolumeState::Locked, KeyKind::KeyFile) => match self.unlock(&name, &plan.secret, kind).await {
+                Ok(None) => Ok(()),
+                Ok(Some(why)) => Err(why),
+                Err(error) => Err(error.to_string()),
+            },
+            _ => return Ok(()),
+        };
+        if let Some(known) = self.known.borrow_mut().as_mut() {
+            // The console opens a session when it is there.
+            known.until = u64::MAX;
+        }
+        done
+    }
+
+    /// What the volume is, with what was wrong with `setup.toml`.
+    ///
+    /// # Errors
+    /// The vault does not answer.
+    pub async fn info(&self) -> Result<VolumeInfo, CallError> {
+        let Some(notice) = self.notice.borrow().clone() else { return Ok(VolumeInfo::default()) };
+        let mut info = self.vault.status().await?;
+        if !notice.is_empty() && info.state != VolumeState::Open {
+            info.details = format!("{notice}; {}", info.details);
+        }
+        Ok(info)
+    }
+
+    /// Whether logins are those of the volume's users: it is there, and locked or open.
+    ///
+    /// # Errors
+    /// The vault does not answer, or is still searching. A login has to wait.
+    pub async fn has_users(&self) -> Result<bool, CallError> {
+        match self.info().await?.state {
+            VolumeState::Searching => {
+                Err(CallError::failed("the disks are being looked at; log in again when that is done"))
+            }
+            VolumeState::Locked | VolumeState::Open => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a key of this name opens the volume: nobody else may use the name.
+    ///
+    /// # Errors
+    /// The vault does not answer.
+    pub async fn has_key(&self, name: &str) -> Result<bool, CallError> {
+        Ok(!name.is_empty() && self.vault.status().await?.keys.iter().any(|key| key.name == name))
+    }
+
+    /// Makes the volume on the blank disk, with its first user, an operator. Returns the recovery code.
+    ///
+    /// # Errors
+    /// There is no blank disk, the name or the passphrase does not do, or the disk fails.
+    pub async fn set_up(&self, name: &str, passphrase: &str) -> Result<String, CallError> {
+        let volume = self.vault.status().await?;
+        self.create(&volume, name, passphrase, KeyKind::Passphrase, Profile::Operator).await
+    }
+
+    async fn create(
+        &self,
+        volume: &VolumeInfo,
+        name: &str,
+        secret: &str,
+        kind: KeyKind,
+        profile: Profile,
+    ) -> Result<String, CallError> {
+        check_name(name).map_err(rejected)?;
+        match kind {
+            KeyKind::KeyFile => check_key_file(secret),
+            KeyKind::Passphrase | KeyKind::RecoveryCode => check_passphrase(secret),
+        }
+        .map_err(rejected)?;
+        let code = self.vault.create(&volume.disk, name, &key(secret, kind), kind).await?;
+        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now() };
+        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
+        self.know(Who::User(name.to_owned()), FRESH, 0);
+        Ok(code)
+    }
+
+    /// Leaves a blank disk as it is.
+    ///
+    /// # Errors
+    /// The vault does not answer.
+    pub async fn decline(&self) -> Result<(), CallError> {
+        self.vault.decline().await
+    }
+
+    /// Opens the volume; where the key is wrong, returns why.
+    ///
+    /// # Errors
+    /// The volume cannot be opened, whatever the key is.
+    pub async fn unlock(&self, name: &str, secret: &str, kind: KeyKind) -> Result<Option<String>, CallError> {
+        if kind != KeyKind::RecoveryCode && name.is_empty() {
+            return Err(rejected("a name is missing: whose key is it?"));
+        }
+        let failed = self.vault.status().await?.failed_attempts;
+        let tried = self.vault.open(name, &key(secret, kind), kind).await?;
+        if !tried.opened {
+            let failed = self.vault.status().await?.failed_attempts;
+            return Ok(Some(counted(&tried.why, failed)));
+        }
+        match kind {
+            KeyKind::RecoveryCode => self.know(Who::Recovered, RECOVERED, failed),
+            KeyKind::Passphrase | KeyKind::KeyFile => self.know(Who::User(name.to_owned()), FRESH, failed),
+        }
+        Ok(None)
+    }
+
+    fn know(&self, who: Who, nanoseconds: u64, failed: u32) {
+        let until = self.clock.now().saturating_add(nanoseconds);
+        *self.known.borrow_mut() = Some(Known { who, until, failed });
+    }
+
+    /// Milliseconds since 1970; 0 if the clock cannot be read.
+    fn now(&self) -> i64 {
+        self.clock.wall_clock().ok().and_then(|now| i64::try_from(now).ok()).unwrap_or_default()
+    }
+
+    /// What the last key has shown, if it is fresh and is what is wanted: once.
+    fn take_known(&self, wanted: impl Fn(&Known) -> bool) -> Option<Known> {
+        let now = self.clock.now();
+        self.known.borrow_mut().take_if(|known| wanted(known) && now < known.until)
+    }
+
+    /// Gives a user another passphrase, once after the recovery code.
+    ///
+    /// # Errors
+    /// There was no recovery code, the passphrase does not do, or the volume does not allow it.
+    pub async fn renew(&self, name: &str, passphrase: &str) -> Result<(), CallError> {
+        check_passphrase(passphrase).map_err(rejected)?;
+        let known = self.take_known(|known| matches!(known.who, Who::Recovered));
+        let known = known.ok_or_else(|| rejected("the recovery code has not been entered; start the machine again"))?;
+        if let Err(error) = self.set_passphrase(name, passphrase).await {
+            *self.known.borrow_mut() = Some(known);
+            return Err(error);
+        }
+        self.know(Who::User(name.to_owned()), FRESH, known.failed);
+        Ok(())
+    }
+
+    /// Replaces a user's passphrase, or gives the first one to a user who has none.
+    async fn set_passphrase(&self, name: &str, passphrase: &str) -> Result<(), CallError> {
+        let keys = self.vault.status().await?.keys;
+        let passphrase = normalised(passphrase);
+        if keys.iter().any(|key| key.name == name && key.kind == KeyKind::Passphrase) {
+            return self.vault.replace(name, &passphrase).await;
+        }
+        users::find(&self.users().await?, name).map_err(rejected)?;
+        self.vault.add(name, &passphrase).await
+    }
+
+    /// Gives a user another passphrase in place of the one so far; where that is another, returns why.
+    ///
+    /// # Errors
+    /// The new one does not do, or the volume does not allow it.
+    pub async fn change_passphrase(
+        &self,
+        name: &str,
+        current: &str,
+        passphrase: &str,
+    ) -> Result<Option<String>, CallError> {
+        check_passphrase(passphrase).map_err(rejected)?;
+        if let Err(why) = self.verify(name, current).await {
+            return Ok(Some(why));
+        }
+        self.vault.replace(name, &normalised(passphrase)).await?;
+        Ok(None)
+    }
+
+    /// Whether this is the user's passphrase. The vault counts the attempt.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn verify(&self, name: &str, passphrase: &str) -> Result<(), String> {
+        // An empty name would try the keys of everybody.
+        if name.is_empty() || passphrase.is_empty() {
+            return Err("no passphrase was entered".into());
+        }
+        let tried = self.vault.verify(name, &normalised(passphrase)).await.map_err(|error| error.to_string())?;
+        if tried.valid {
+            return Ok(());
+        }
+        let failed = self.vault.status().await.map_err(|error| error.to_string())?.failed_attempts;
+        Err(counted(&tried.why, failed))
+    }
+
+    /// The users.
+    ///
+    /// # Errors
+    /// The store has none to give.
+    pub async fn users(&self) -> Result<Vec<UserInfo>, CallError> {
+        users::list(&self.space).await.map_err(|fault| not_kept(&fault))
+    }
+
+    /// Who logs in with this name and passphrase. The passphrase may be empty if a key of the name has just opened the
+    /// volume, and the name if that was at the start of the machine.
+    ///
+    /// # Errors
+    /// Why nobody does.
+    pub async fn identify(&self, name: &str, passphrase: &str) -> Result<Identity, String> {
+        let volume = self.vault.status().await.map_err(|error| error.to_string())?;
+        if volume.state != VolumeState::Open {
+            return Err(volume.details);
+        }
+        let is_meant = |known: &Known| match &known.who {
+            Who::User(user) => user == name || name.is_empty() && known.until == u64::MAX,
+            Who::Recovered => false,
+        };
+        let fresh = if passphrase.is_empty() { self.take_known(is_meant) } else { None };
+        let (name, failed) = match fresh {
+            Some(Known { who: Who::User(name), failed, .. }) => (name, failed),
+            _ => {
+                self.verify(name, passphrase).await?;
+                (name.to_owned(), volume.failed_attempts)
+            }
+        };
+        let users = self.users().await.map_err(|error| error.to_string())?;
+        if let Some(user) = users.iter().find(|user| user.name == name) {
+            return Ok(Identity { user: user.clone(), failed });
+        }
+        // The power was cut in the middle of the set-up: the volume was there, and its first user not yet.
+        if !users.is_empty() {
+            return Err(format!("{name} has a key and is not a user; an operator can add the name again"));
+        }
+        let user = UserInfo { name, profile: Profile::Operator, created_unix: self.now() };
+        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault).to_string())?;
+        Ok(Identity { user, failed })
+    }
+
+    /// Adds a user with this first passphrase.
+    ///
+    /// # Errors
+    /// The name does not do or is taken, or the volume has no room for one more key.
+    pub async fn add_user(&self, name: &str, profile: Profile, passphrase: &str) -> Result<(), CallError> {
+        check_name(name).map_err(rejected)?;
+        capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
+        if self.users().await?.iter().any(|user| user.name == name) {
+            return Err(rejected(format!("there is a user {name:?} already")));
+        }
+        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now() };
+        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
+        let added = self.set_passphrase(name, passphrase).await;
+        if added.is_err()
+            && let Err(fault) = users::remove(&self.space, name).await
+        {
+            return Err(not_kept(&fault));
+        }
+        added
+    }
+
+    /// Removes a user and their keys.
+    ///
+    /// # Errors
+    /// There is none of this name, it is the last operator, or the volume does not allow it.
+    pub async fn remove_user(&self, name: &str) -> Result<(), CallError> {
+        users::may_lose_operator(&self.users().await?, name).map_err(rejected)?;
+        if self.vault.status().await?.keys.iter().any(|key| key.name == name) {
+            self.vault.remove(name).await?;
+        }
+        users::remove(&self.space, name).await.map_err(|fault| not_kept(&fault))
+    }
+
+    /// Gives a user another profile.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is the last operator.
+    pub async fn set_profile(&self, name: &str, profile: Profile) -> Result<(), CallError> {
+        capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
+        let users = self.users().await?;
+        let user = users::find(&users, name).map_err(rejected)?;
+        if profile != Profile::Operator {
+            users::may_lose_operator(&users, name).map_err(rejected)?;
+        }
+        let user = UserInfo { profile, ..user.clone() };
+        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))
+    }
+
+    /// Gives a user who has forgotten the passphrase another one.
+    ///
+    /// # Errors
+    /// There is none of this name, or the volume does not allow it.
+    pub async fn reset_passphrase(&self, name: &str, passphrase: &str) -> Result<(), CallError> {
+        users::find(&self.users().await?, name).map_err(rejected)?;
+        self.set_passphrase(name, passphrase).await
+    }
+
+    /// Makes a new recovery code.
+    ///
+    /// # Errors
+    /// The volume does not allow it.
+    pub async fn renew_recovery_code(&self) -> Result<String, CallError> {
+        self.vault.renew_recovery_code().await
+    }
+
+    /// Whether a user is an operator now.
+    ///
+    /// # Errors
+    /// The store does not tell.
+    pub async fn is_operator(&self, name: &str) -> Result<bool, CallError> {
+        let users = self.users().await?;
+        Ok(users.iter().any(|user| user.name == name && user.profile == Profile::Operator))
+    }
+}
+
+#[cfg(test)]
+#[path = "volume_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! `/users` and `/passphrase`: who may log in on this machine, and with what.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_agent::world::Tools;
+use capos_schema::authority::{Label, UsersClient};
+use capos_schema::models::Outcome;
+use capos_schema::terminal::{LineEnd, Style};
+use capos_setup::rules::check_passphrase;
+use serde_json::{Value, json};
+
+use super::{Done, refreshed, rows};
+use crate::escape::plain;
+use crate::session::Session;
+
+const USAGE: &str = "usage: /users, /users add NAME [operator|guest], /users remove NAME, /users profile NAME \
+                     operator|guest, /users reset NAME, /users recovery-code";
+
+/// `/users`.
+pub async fn users(session: &mut Session, rest: &[&str]) -> Done {
+    refreshed(session).await?;
+    let users = session.runner.grants.find::<UsersClient>("manage the users of a data disk")?;
+    let (tool, arguments) = match rest {
+        [] => return list(session, &users).await,
+        ["add", name] => ("add_user", json!({ "name": name, "profile": "guest" })),
+        ["add", name, profile] => ("add_user", json!({ "name": name, "profile": profile })),
+        ["remove", name] => ("remove_user", json!({ "name": name })),
+        ["profile", name, profile] => ("set_user_profile", json!({ "name": name, "profile": profile })),
+        ["reset", name] => ("reset_passphrase", json!({ "name": name })),
+        ["recovery-code"] => ("renew_recovery_code", json!({})),
+        _ => return Err(USAGE.to_string()),
+    };
+    call(session, tool, &arguments).await
+}
+
+async fn list(session: &Session, users: &UsersClient) -> Done {
+    let found = session.runner.audited(users.list()).await?;
+    let text: Vec<(String, String)> = found
+        .into_iter()
+        .map(|user| {
+            let created = u64::try_from(user.created_unix).unwrap_or_default().saturating_mul(1_000_000);
+            let own = if user.name == session.runner.info.principal { "; this session" } else { "" };
+            let what = format!("{}, since {}{own}", user.profile.name(), capos_audit::date(created));
+            (user.name, what)
+        })
+        .collect();
+    rows(session, &text).await;
+    Ok(())
+}
+
+/// Calls a tool as the person, at the same gate as a model's call.
+async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
+    let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == name);
+    let tool = tool.ok_or_else(|| format!("this session has no tool {name}; /tools lists those that it has"))?;
+    let runner = &session.runner;
+    let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
+    // Why it may not run has been told.
+    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(()) };
+    match runner.invoke(tool, prepared).await {
+        Ok(brought) => {
+            begun.finish(Outcome::Ok, &brought.text).await;
+            runner.screen.line(Style::Success, &brought.text).await;
+            Ok(())
+        }
+        Err(why) => {
+            begun.finish(Outcome::ExecutionError, &why).await;
+            Err(why)
+        }
+    }
+}
+
+/// `/passphrase`.
+pub async fn passphrase(session: &Session) -> Done {
+    let runner = &session.runner;
+    if !runner.info.user {
+        return Err("only a user of a data disk has a passphrase of their own; /disks lists the disks".to_string());
+    }
+    let Some(current) = secret(session, "Your passphrase: ").await else { return Err(NONE.to_string()) };
+    let Some(new) = secret(session, "New passphrase, at least 8 characters: ").await else {
+        return Err(NONE.to_string());
+    };
+    check_passphrase(&new)?;
+    if secret(session, "The same passphrase again: ").await.as_ref() != Some(&new) {
+        return Err("these are two different passphrases; nothing was changed".to_string());
+    }
+    // Deriving two keys takes longer than other calls.
+    let name = &runner.info.principal;
+    let changed = runner.broker.change_passphrase(name, &current, &new).await;
+    let changed = runner.of_broker(changed).map_err(|why| plain(&why.to_string()))?;
+    if !changed.changed {
+        return Err(changed.why);
+    }
+    runner.screen.line(Style::Success, "your passphrase is changed").await;
+    Ok(())
+}
+
+const NONE: &str = "no passphrase was entered; nothing was changed";
+
+async fn secret(session: &Session, prompt: &str) -> Option<String> {
+    let answer = session.runner.screen.hold_for_question().await.secret(&[], prompt).await;
+    match answer {
+        Ok((secret, LineEnd::Entered)) if !secret.is_empty() => Some(secret),
+        _ => None,
+    }
+}

@@ -22,6 +22,9 @@ pub fn all() -> Result<Vec<(&'static str, End, Vec<u8>)>> {
     let tokens = b"tokenizer.ggml.tokens";
     // Of a list its type, the type of its values, and their number follow; of a text its length.
     let deep: Vec<u8> = [9u32, 9, 9].iter().flat_map(|kind| kind.to_le_bytes()).collect();
+    // Lists of one list each, as deep as the tokens have room for.
+    let one = [9u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec()].concat();
+    let deepest = [9u32.to_le_bytes().to_vec(), one.repeat(200)].concat();
     let tensor = b"blk.0.attn_q.weight";
     Ok(vec![
         ("empty", Refused(""), Vec::new()),
@@ -36,6 +39,9 @@ pub fn all() -> Result<Vec<(&'static str, End, Vec<u8>)>> {
         ("text-no-utf8", Refused("is not UTF-8"), changed(b"general.architecture", 12, b"\xff\xfe")?),
         ("list-length", Refused("at byte"), changed(tokens, 8, &most)?),
         ("list-of-lists", Refused(""), changed(tokens, 0, &deep)?),
+        ("lists-200-deep", Refused("at byte"), changed(tokens, 0, &deepest)?),
+        ("key-length", Refused("at byte"), changed(b"GGUF", 20, &most)?),
+        ("text-in-a-list-length", Refused("at byte"), changed(tokens, 16, &most)?),
         ("value-type", Refused("is not known"), changed(tokens, 0, &99u32.to_le_bytes())?),
         ("dimension-count", Refused(""), changed(tensor, 0, &u32::MAX.to_le_bytes())?),
         ("dimension", Refused("the tensor 'blk.0.attn_q.weight'"), changed(tensor, 4, &most)?),

@@ -14,6 +14,8 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
     let float = |key: &str, value: f32| Parts::talking().with(&format!("llama.{key}"), WriterValue::F32(value));
     let shaped =
         |name: &str, kind: TensorType, dimensions: &[u64]| Parts::talking().with_tensor(name, kind, dimensions);
+    let entry = |key: &str, value: WriterValue| Parts::talking().with(key, value);
+    let alignment = |value: u32| entry("general.alignment", WriterValue::U32(value));
     let query = "blk.0.attn_q.weight";
     let mut lacking = Parts::talking();
     lacking.tensors.retain(|(name, ..)| name != "blk.0.ffn_down.weight");
@@ -36,6 +38,15 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
         ("rotation-base", Refused("'llama.rope.freq_base' is NaN"), float("rope.freq_base", f32::NAN)),
         ("epsilon", Refused("rms_epsilon' is NaN"), float("attention.layer_norm_rms_epsilon", f32::NAN)),
         ("other-architecture", Refused("'mamba' is not known"), mamba),
+        ("alignment-zero", Refused("'general.alignment' is not a power of two"), alignment(0)),
+        ("alignment-odd", Refused("'general.alignment' is not a power of two"), alignment(3)),
+        ("alignment-huge", Refused("'general.alignment' is not a power of two"), alignment(1 << 31)),
+        (
+            "alignment-text",
+            Refused("'general.alignment'"),
+            entry("general.alignment", WriterValue::Text("32".to_owned())),
+        ),
+        ("one-of-parts", Refused("'split.count'"), entry("split.count", WriterValue::U32(3))),
         ("tensor-missing", Refused("'blk.0.ffn_down.weight' is missing"), lacking),
         ("wrong-shape", Refused("where the hyperparameters say"), shaped(query, TensorType::F32, &[WIDTH, INSIDE])),
         ("wrong-type", Refused("of the type I8"), shaped(query, TensorType::I8, &[WIDTH, WIDTH])),

@@ -2,8 +2,8 @@
 //!
 //! The scenario [`NAME`] holds what does not depend on the pairs. The rest is generated into a folder: each task with each
 //! goal, a model that obeys every such text, and what a run must leave. The person agrees to the task's own call and to
-//! nothing else, so an effect without a record of consent, a question too few or too many, and a goal that was reached are
-//! failures.
+//! nothing else. An effect without a record of consent is a failure, as is a question too few or too many, or a goal that was
+//! reached.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

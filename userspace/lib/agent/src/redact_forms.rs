@@ -109,8 +109,8 @@ fn simple(here: &str, name: &str, content: &str, end: &str) -> Option<Range<usiz
     place(here, found).filter(|_| !is_harmless(name, found.trim_start()))
 }
 
-/// The word after an option that takes a secret, as `--password x` or `"--password", "x"`. What stands for a value, or goes
-/// on with a sentence, is none.
+/// The word after an option that takes a secret, as `--password x` or `"--password", "x"`. What stands for a value, or
+/// continues a sentence, is none.
 pub(crate) fn option(text: &str, name: &str) -> Option<Range<usize>> {
     if !is_secret_option(name) {
         return None;

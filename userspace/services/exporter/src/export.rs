@@ -163,7 +163,7 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// A file of which the header can be written and the beginning was read.
+/// A file whose header can be written and whose beginning was read.
 struct File {
     client: ReadOnlyFileClient,
     header: [u8; capos_ustar::BLOCK],

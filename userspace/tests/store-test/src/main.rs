@@ -92,6 +92,31 @@ impl Test {
         Ok((kills, lost))
     }
 
+    /// Durable commits while the driver of the data disk is killed in the middle of three. One that fails is repeated: it says
+    /// what the value is to be.
+    async fn write_over_driver(&self, driver: &str, from: u32, count: u32) -> Result<(u32, u32), Error> {
+        let (mut kills, mut failed) = (0_u32, 0_u32);
+        for number in from..from.saturating_add(count) {
+            let mut batch = Batch::new();
+            batch.put(TABLE, &key(b'd', number), &value(number));
+            let mut commit = if number % 20 == 19 {
+                let commit = Keyspace::commit(&self.space, &batch, Durability::Now);
+                let (done, killed) = join(commit, self.faults.kill(driver)).await;
+                killed?;
+                kills = kills.saturating_add(1);
+                done
+            } else {
+                Keyspace::commit(&self.space, &batch, Durability::Now).await
+            };
+            if let Err(Fault::Medium(_)) = commit {
+                failed = failed.saturating_add(1);
+                commit = Keyspace::commit(&self.space, &batch, Durability::Now).await;
+            }
+            commit.context("a commit over a driver that was killed")?;
+        }
+        Ok((kills, failed))
+    }
+
     /// Whether everything that was acknowledged as durable is there: `later` numbers of both kinds, and durable ones up to `all`.
     async fn verify(&self, later: u32, all: u32) -> Result<(), Error> {
         for number in 0..all {
@@ -168,6 +193,10 @@ impl Test {
             ["write-killed", from, count] => {
                 let (kills, lost) = self.write_killed(number(from)?, number(count)?).await?;
                 format!("killed {kills} times, and {lost} commits were repeated")
+            }
+            ["write-over-driver", driver, from, count] => {
+                let (kills, failed) = self.write_over_driver(driver, number(from)?, number(count)?).await?;
+                format!("killed the driver {kills} times, and {failed} commits were repeated")
             }
             ["verify", later, all] => {
                 self.verify(number(later)?, number(all)?).await?;

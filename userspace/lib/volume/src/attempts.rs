@@ -1,5 +1,5 @@
-//! The count of wrong keys, in two blocks behind the volume. It is not sealed, since it is needed before there is a key:
-//! whoever has the disk in hand can set it.
+//! The count of wrong keys, in two blocks behind the volume. It is not sealed, since it is needed before there is a key: a
+//! person with the disk in hand can set it.
 
 use alloc::vec;
 

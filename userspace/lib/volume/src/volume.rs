@@ -101,7 +101,7 @@ impl<D: Disk> Volume<D> {
         Head { epoch: self.header.epoch, digest: self.header.digest() }
     }
 
-    /// The volume key, for [`Locked::resume`](crate::Locked::resume). Whoever has it has the volume.
+    /// The volume key, for [`Locked::resume`](crate::Locked::resume). Its holder can read and change the volume.
     pub fn key(&self) -> Zeroizing<[u8; KEY]> {
         self.key.clone()
     }

@@ -13,6 +13,7 @@ use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::models::{ChatMessage, InferenceRequest, ModelCatalogClient, Role};
 use capos_schema::storage::{BlockDeviceClient, DirectoryClient, DiskControllerClient};
+use capos_schema::store::{Change, ChangeKind, NamespaceClient, StoreFault};
 use capos_schema::system::{
     LogLevel, LogReaderClient, LoggerClient, PowerClient, SessionObserverClient, SystemStatusClient,
 };
@@ -50,6 +51,7 @@ pub struct Uses {
     broker: AuthorityBrokerClient,
     observer: SessionObserverClient,
     greeter: GreeterClient,
+    namespace: NamespaceClient,
     status: SystemStatusClient,
     account: ResourceAccountClient,
 }
@@ -92,6 +94,7 @@ impl Uses {
             broker: env.cap("broker")?,
             observer: env.cap("observer")?,
             greeter: env.cap("greeter")?,
+            namespace: env.cap("namespace")?,
             status: env.cap("status")?,
             account: env.cap("account")?,
         })
@@ -113,6 +116,7 @@ impl Uses {
                 | "broker"
                 | "exporter"
                 | "hello"
+                | "store"
         )
     }
 
@@ -137,12 +141,26 @@ impl Uses {
             "broker" => self.session(odd).await,
             "exporter" if odd => self.observer.ended("campaign").await,
             "exporter" => refused(self.observer.as_cap(), SessionObserverClient::INTERFACE_ID).await,
+            "store" => self.kept(number, client).await,
             "hello" => {
                 let greeting = self.greeter.greet("campaign").await?;
                 ensure(greeting == "Hello, campaign!", || format!("it greets {greeting:?}"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The machine has no data disk, so a restart of the store forgets what it has.
+    async fn kept(&self, number: usize, client: usize) -> Result<(), CallError> {
+        if number.is_multiple_of(3) {
+            let answer = self.namespace.info().await?;
+            return ensure(answer.fault == StoreFault::None && answer.info.limit > 0, || answer.why);
+        }
+        let key = format!("{client}").into_bytes();
+        let change = Change { table: "t".into(), kind: ChangeKind::Put, key, value: ELF.to_vec() };
+        let durable = number % 3 == 1;
+        let answer = self.namespace.commit(&[change], durable, 0).await?;
+        ensure(answer.fault == StoreFault::None && answer.version > 0, || answer.why)
     }
 
     async fn disk_info(&self, disk: &BlockDeviceClient) -> Result<(), CallError> {

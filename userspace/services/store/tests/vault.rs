@@ -1,0 +1,312 @@
+//! The vault over a simulated disk: made, opened, closed by wrong keys, continued by the next life of the process.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
+use capos_store::MemoryBlocks;
+use capos_store_service::disks::{Decision, Mark};
+use capos_store_service::kept::Kept;
+use capos_store_service::shares::Shares;
+use capos_store_service::spaces::Refusal;
+use capos_store_service::vault::{Means, Place, Tried, Vault};
+use capos_volume::sim::{Seed, SimDisk};
+use capos_volume::{Disk, DiskError};
+
+const BLOCKS: u64 = 2000;
+const SECOND: u64 = 1_000_000_000;
+
+/// A disk that the test and the vault both hold.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<SimDisk>>);
+
+impl Shared {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SimDisk> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Disk for Shared {
+    fn blocks(&self) -> u64 {
+        self.lock().blocks()
+    }
+
+    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.lock().read(block, into)
+    }
+
+    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.lock().write(block, from)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.lock().flush()
+    }
+}
+
+/// A machine: its disk, and its clock.
+struct Machine {
+    disk: Shared,
+    now: Rc<Cell<u64>>,
+    seed: Cell<u64>,
+    memory: u64,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { disk: Shared::new(), now: Rc::default(), seed: Cell::new(1), memory: 64 << 10 }
+    }
+
+    fn place(&self, read_only: bool) -> Place<Shared> {
+        Place { name: "the disk".into(), bytes: BLOCKS * 4096, read_only, disk: self.disk.clone() }
+    }
+
+    fn vault(&self) -> Vault<Shared> {
+        let (now, memory) = (self.now.clone(), self.memory);
+        self.seed.set(self.seed.get() + 1000);
+        let mut next = self.seed.get();
+        Vault::new(
+            Shares::default(),
+            Means {
+                clock: Box::new(move || {
+                    now.set(now.get() + 1000);
+                    now.get()
+                }),
+                random: Box::new(move || {
+                    next += 1;
+                    let mut seed = Seed(next);
+                    Box::new(move |bytes| seed.fill(bytes))
+                }),
+                memory: Box::new(move || memory),
+                target: 1,
+            },
+        )
+    }
+
+    /// What a start of the machine finds.
+    fn start(&self, kept: Option<&Kept>, read_only: bool) -> Vault<Shared> {
+        let mut vault = self.vault();
+        let (mark, locked) = Mark::read(self.disk.clone());
+        let decision = |state| Decision { state, disk: Some(0), details: "told".into() };
+        match locked {
+            Some(locked) => vault.found(&decision(VolumeState::Locked), self.place(read_only), locked, kept),
+            None => {
+                assert_eq!(mark, Mark::None);
+                vault.blank(&decision(VolumeState::Blank), &self.place(read_only));
+            }
+        }
+        vault
+    }
+
+    fn set_up(&self) -> (Vault<Shared>, String) {
+        let mut vault = self.start(None, false);
+        let code = vault.create(self.place(false), "ada", "correct horse").unwrap();
+        (vault, code.to_string())
+    }
+}
+
+fn put(key: &[u8]) -> Vec<Change> {
+    vec![Change { table: "t".into(), kind: ChangeKind::Put, key: key.to_vec(), value: b"x".to_vec() }]
+}
+
+fn has(vault: &mut Vault<Shared>, key: &[u8]) -> bool {
+    vault.spaces().unwrap().get("client", "t", key).unwrap().is_some()
+}
+
+fn wrong(tried: Result<Tried, String>) -> String {
+    match tried {
+        Ok(Tried::Wrong(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_volume_is_made_and_opened_by_each_of_its_keys() {
+    let machine = Machine::new();
+    let mut vault = machine.start(None, false);
+    assert!(vault.spaces().is_none() && vault.status().keys.is_empty());
+    assert!(vault.create(machine.place(false), "ada", "short").unwrap_err().contains("at least 8 characters"));
+    assert!(vault.create(machine.place(false), "", "correct horse").unwrap_err().contains("a name has 1 to 64"));
+    assert!(vault.open("ada", "correct horse", KeyKind::Passphrase).is_err(), "there is no volume yet");
+    let (mut vault, code) = machine.set_up();
+    assert!(vault.create(machine.place(false), "eve", "correct horse").unwrap_err().contains("no volume can be made"));
+    vault.spaces().unwrap().commit("client", &put(b"a"), true, 0).unwrap();
+    vault.add("bob", "second person").unwrap();
+    let status = vault.status();
+    assert_eq!((status.state, status.keys.len(), status.bytes), (VolumeState::Open, 3, BLOCKS * 4096));
+    assert!(!status.head.is_empty() && status.id.len() == 36);
+    drop(vault);
+    for (name, secret, kind) in [
+        ("ada", "correct horse", KeyKind::Passphrase),
+        ("", "correct horse", KeyKind::Passphrase),
+        ("bob", "second person", KeyKind::Passphrase),
+        ("", &code, KeyKind::RecoveryCode),
+        ("ada", &code.to_lowercase(), KeyKind::RecoveryCode),
+    ] {
+        let mut vault = machine.start(None, false);
+        assert_eq!((vault.state(), vault.status().keys.len()), (VolumeState::Locked, 3));
+        assert!(vault.spaces().is_none());
+        assert_eq!(wrong(vault.open("bob", "correct horse", KeyKind::Passphrase)), "the passphrase is wrong");
+        assert_eq!(vault.open(name, secret, kind), Ok(Tried::Right), "{name} {kind:?}");
+        assert!(has(&mut vault, b"a") && vault.status().failed_attempts == 0);
+    }
+}
+
+#[test]
+fn too_many_wrong_keys_close_the_way_and_a_restart_does_not_open_it() {
+    let machine = Machine::new();
+    let (vault, code) = machine.set_up();
+    drop(vault);
+    for count in 1..=5 {
+        // A machine that is turned off between the tries counts on.
+        let mut vault = machine.start(None, false);
+        assert_eq!(vault.status().failed_attempts, count - 1);
+        let why = wrong(vault.open("ada", "correct mouse", KeyKind::Passphrase));
+        assert_eq!(why.contains("try again in 30 seconds"), count == 5, "{why}");
+    }
+    machine.now.set(0);
+    let mut vault = machine.start(None, false);
+    let why = wrong(vault.open("ada", "correct horse", KeyKind::Passphrase));
+    assert!(why.contains("too many wrong passphrases"), "{why}");
+    // A code with a wrong letter is a slip, and no try; the right one has to wait as well.
+    assert!(wrong(vault.open("", "ABCDE", KeyKind::RecoveryCode)).contains("40 letters"));
+    assert!(wrong(vault.open("", &code, KeyKind::RecoveryCode)).contains("too many"));
+    machine.now.set(31 * SECOND);
+    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
+    assert_eq!(machine.start(None, false).status().failed_attempts, 0);
+    // Of an open volume they count as well.
+    for _ in 0..5 {
+        wrong(vault.verify("ada", "correct mouse"));
+    }
+    assert!(wrong(vault.verify("ada", "correct horse")).contains("too many"));
+    assert_eq!(machine.start(None, false).status().failed_attempts, 5);
+}
+
+/// The count is on the disk before anything is compared: no power cut gives a free try.
+#[test]
+fn a_try_is_counted_before_it_is_made() {
+    let machine = Machine::new();
+    drop(machine.set_up());
+    let mut vault = machine.start(None, false);
+    machine.disk.lock().set_fuse(Some(4));
+    // The fuse burns after the count, in the middle of the opening.
+    assert!(vault.open("ada", "correct horse", KeyKind::Passphrase).is_err());
+    let left = machine.disk.lock().clone();
+    assert!(left.is_dead());
+    *machine.disk.lock() = left.crash();
+    assert_eq!(machine.start(None, false).status().failed_attempts, 1);
+    // A count that cannot be written is no count: nothing is tried.
+    let mut vault = machine.start(None, false);
+    machine.disk.lock().set_fuse(Some(0));
+    assert!(vault.open("ada", "correct horse", KeyKind::Passphrase).is_err());
+    assert!(vault.spaces().is_none());
+}
+
+#[test]
+fn the_next_life_continues_with_the_kept_key_and_only_with_it() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    vault.spaces().unwrap().commit("client", &put(b"durable"), true, 0).unwrap();
+    let version = vault.spaces().unwrap().info("client").unwrap().version;
+    let kept = vault.kept().unwrap();
+    drop(vault);
+    let other = Kept { uuid: [9; 16], key: kept.key.clone() };
+    let false_key = Kept { uuid: kept.uuid, key: [7; 32].into() };
+    for not in [&other, &false_key] {
+        assert_eq!(machine.start(Some(not), false).state(), VolumeState::Locked);
+    }
+    let mut vault = machine.start(Some(&kept), false);
+    assert_eq!(vault.state(), VolumeState::Open);
+    assert!(has(&mut vault, b"durable"));
+    // A commit that is based on what an earlier life has told is rejected, also if both have committed as often.
+    vault.spaces().unwrap().commit("client", &put(b"other"), true, 0).unwrap();
+    let based = vault.spaces().unwrap().commit("client", &put(b"b"), true, version);
+    assert!(matches!(based, Err(Refusal::Fault(StoreFault::Changed, _))), "{based:?}");
+}
+
+#[test]
+fn keys_are_replaced_and_removed_and_the_last_one_stays() {
+    let machine = Machine::new();
+    let (mut vault, code) = machine.set_up();
+    assert!(vault.remove("ada").unwrap_err().contains("last passphrase"));
+    assert!(vault.add("ada", "another phrase").unwrap_err().contains("has a passphrase already"));
+    assert!(vault.replace("bob", "another phrase").unwrap_err().contains("no key of `bob`"));
+    vault.add("bob", "second person").unwrap();
+    vault.replace("bob", "another phrase").unwrap();
+    assert_eq!(vault.verify("bob", "another phrase"), Ok(Tried::Right));
+    wrong(vault.verify("bob", "second person"));
+    vault.remove("ada").unwrap();
+    wrong(vault.verify("ada", "correct horse"));
+    let next = vault.renew_recovery_code().unwrap();
+    assert_ne!(code, *next);
+    drop(vault);
+    let mut vault = machine.start(None, false);
+    assert!(wrong(vault.open("", &code, KeyKind::RecoveryCode)).contains("recovery code is wrong"));
+    assert_eq!(vault.open("", &next, KeyKind::RecoveryCode), Ok(Tried::Right));
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_read() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    vault.spaces().unwrap().commit("client", &put(b"a"), true, 0).unwrap();
+    drop(vault);
+    let before = machine.disk.lock().image().clone();
+    let mut vault = machine.start(None, true);
+    wrong(vault.open("ada", "correct mouse", KeyKind::Passphrase));
+    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
+    assert!(has(&mut vault, b"a") && vault.status().read_only);
+    assert!(vault.spaces().unwrap().info("client").unwrap().read_only);
+    for refused in
+        [vault.spaces().unwrap().commit("client", &put(b"b"), false, 0).map(drop), vault.spaces().unwrap().sync()]
+    {
+        assert!(matches!(refused, Err(Refusal::Fault(StoreFault::ReadOnly, _))), "{refused:?}");
+    }
+    assert!(vault.add("bob", "second person").is_err());
+    assert!(*machine.disk.lock().image() == before, "nothing was written");
+}
+
+/// What the volume holds is damaged: it is said, and the right key is no wrong one.
+#[test]
+fn damage_is_told_apart_from_a_wrong_key() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    vault.spaces().unwrap().commit("client", &put(b"a"), true, 0).unwrap();
+    drop(vault);
+    {
+        let mut disk = machine.disk.lock();
+        for block in 2..BLOCKS - 4 {
+            let mut content = [0; 4096];
+            disk.read(block, &mut content).unwrap();
+            if content.iter().any(|byte| *byte != 0) {
+                content[5] ^= 1;
+                disk.write(block, &content).unwrap();
+            }
+        }
+    }
+    let mut vault = machine.start(None, false);
+    let why = vault.open("ada", "correct horse", KeyKind::Passphrase).unwrap_err();
+    assert!(why.contains("the data volume on the disk cannot be used"), "{why}");
+    assert_eq!(vault.state(), VolumeState::Damaged);
+}
+
+#[test]
+fn without_a_disk_the_same_store_is_in_memory() {
+    let machine = Machine::new();
+    let mut vault = machine.vault();
+    let decision = Decision { state: VolumeState::None, disk: None, details: "no disk".into() };
+    vault.in_memory(&decision, None, MemoryBlocks::new(512)).unwrap();
+    let info = vault.spaces().unwrap().info("client").unwrap();
+    assert!(!info.lasting && !info.read_only && vault.kept().is_none());
+    vault.spaces().unwrap().commit("client", &put(b"a"), true, info.version).unwrap();
+    assert!(has(&mut vault, b"a"));
+    assert!(vault.verify("ada", "correct horse").unwrap_err().contains("there is no volume: no disk"));
+    assert!(vault.create(machine.place(false), "ada", "correct horse").is_err());
+}

@@ -263,7 +263,7 @@ pub trait Audit {
 #[allow(async_fn_in_trait)]
 pub trait Keeper {
     /// Saves the messages that are not saved yet. Gives up after a while, and tells the person what could not be saved: the
-    /// turn goes on.
+    /// turn continues.
     async fn save(&self, conversation: &Conversation);
 }
 

@@ -7,6 +7,7 @@ use core::cell::{Cell, RefCell};
 
 use capos_agent::Conversation;
 use capos_agent::world::Keeper;
+use capos_schema::authority::Profile;
 use capos_schema::conversations::{ConversationStoreClient, MessagePart};
 use capos_schema::terminal::Style;
 
@@ -15,6 +16,8 @@ use crate::runner::Runner;
 
 /// Bytes of a part of a message.
 const PART: usize = 64 << 10;
+/// The capability's name in a session.
+const NAME: &str = "conversations";
 /// What a session does with its conversations' store.
 pub const PURPOSE: &str = "save conversations";
 
@@ -77,7 +80,8 @@ impl Runner {
 impl Keeper for Runner {
     async fn save(&self, conversation: &Conversation) {
         // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
-        if self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {
+        let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
+        if meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {
             return;
         }
         let turn = conversation.last_turn();

@@ -281,11 +281,11 @@ impl Session {
     /// Begins a new conversation.
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
-        self.go_on_with(Kept { conversation: Conversation::new(id), saved: 0 });
+        self.continue_with(Kept { conversation: Conversation::new(id), saved: 0 });
     }
 
     /// Continues another conversation.
-    pub fn go_on_with(&mut self, kept: Kept) {
+    pub fn continue_with(&mut self, kept: Kept) {
         let Kept { conversation, saved } = kept;
         self.runner.saving.begin(&conversation.id, saved);
         self.agent = agent(&self.runner, conversation, self.backlog.clone());
@@ -303,7 +303,7 @@ impl Session {
         let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
         let now = self.runner.now();
         kept.conversation.resume(now, |name| find(name).map(|tool| tool.descriptor.handle.clone()));
-        self.go_on_with(kept);
+        self.continue_with(kept);
         self.record("conversation.resumed", &self.agent.conversation().id).await;
         Ok(())
     }

@@ -245,7 +245,7 @@ pub async fn fork(session: &mut Session, rest: &[&str]) -> Done {
     let new = hex::encode(session.runner.random());
     let kept = Kept { conversation: conversation.fork(new.clone(), messages), saved: messages };
     session.runner.audited(store.fork(&id, number, &new, "")).await?;
-    session.go_on_with(kept);
+    session.continue_with(kept);
     session.record("conversation.forked", &new).await;
     let text =
         format!("continues a fork with {}; /resume {} goes back to the other", count(number, "message"), short(&id));
@@ -280,7 +280,7 @@ impl Branch {
 
     fn lines(&self, whose: &str) -> Vec<String> {
         let Some(first) = &self.first else { return Vec::from([format!("{whose} ends there")]) };
-        let mut lines = Vec::from([format!("{whose} goes on with {}:", count(self.messages, "message"))]);
+        let mut lines = Vec::from([format!("{whose} continues with {}:", count(self.messages, "message"))]);
         lines.push(format!("  {}", said(first)));
         if let Some(last) = &self.last {
             lines.push(format!("  … {}", said(last)));
@@ -505,7 +505,7 @@ mod tests {
         for text in ["one", "two", "three"] {
             branch.add(says(text));
         }
-        assert_eq!(branch.lines("this"), ["this goes on with 3 messages:", "  user: \"one\"", "  … user: \"three\""]);
+        assert_eq!(branch.lines("this"), ["this continues with 3 messages:", "  user: \"one\"", "  … user: \"three\""]);
         let mut asks = says("one");
         assert!(same(&asks, &says("one")));
         asks.tool_calls.push(capos_schema::models::ToolCall::default());

@@ -79,7 +79,10 @@ impl<'a> Archive<'a> {
         let mut left = length;
         let mut records = Records { reader, from: Some(0) };
         while left > 0 {
-            let lines = records.next().await?.context("the audit log restarted while it was exported")?;
+            let lines = records
+                .next()
+                .await?
+                .context("the audit log restarted while it was exported; run the scenario again")?;
             // Records after the first reading stay out.
             let most = usize::try_from(left).unwrap_or(usize::MAX);
             let part = lines.as_bytes().get(..most).unwrap_or(lines.as_bytes());
@@ -120,7 +123,9 @@ impl<'a> Archive<'a> {
                     let most = u32::try_from(length.saturating_sub(done)).unwrap_or(PIECE).min(PIECE);
                     let piece = file.read(done, most).await.with_context(|| format!("reading {path}"))?;
                     if piece.is_empty() {
-                        return Err(Error::new(format!("{path} became shorter while it was exported")));
+                        return Err(Error::new(format!(
+                            "{path} became shorter while it was exported; run the scenario again"
+                        )));
                     }
                     self.wire.send(&piece).await?;
                     done = done.saturating_add(piece.len() as u64);

@@ -29,7 +29,7 @@ pub fn all() -> Result<Vec<(&'static str, End, Vec<u8>)>> {
     Ok(vec![
         ("empty", Refused(""), Vec::new()),
         ("magic-alone", Refused("the file ends before"), part(4)?),
-        ("not-gguf", Refused("this is no GGUF file"), b"PK\x03\x04".repeat(64)),
+        ("not-gguf", Refused("this is not a GGUF file"), b"PK\x03\x04".repeat(64)),
         ("version", Refused("GGUF version 77"), changed(b"GGUF", 0, &77u32.to_le_bytes())?),
         ("tensor-count", Refused("at byte"), changed(b"GGUF", 4, &most)?),
         ("entry-count", Refused("at byte"), changed(b"GGUF", 12, &most)?),

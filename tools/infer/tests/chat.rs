@@ -36,9 +36,7 @@ fn what_the_model_reads_is_shown() {
     assert_eq!(shown["text"], "<|im_start|>user\na<|im_end|>b<|im_end|>\n<|im_start|>assistant\n");
     assert!(shown["ids"].as_array().unwrap().len() > 12);
     let wrong = file("wrong.json", r#"[{"role": "user", "content": "a"}, {"role": "king"}]"#);
-    assert!(
-        chat(&["--messages", &wrong, "--prompt-only"]).unwrap_err().contains("message 2: its role is none of system")
-    );
+    assert!(chat(&["--messages", &wrong, "--prompt-only"]).unwrap_err().contains("message 2: its role is not system"));
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn what_cannot_be_is_said_in_words() {
     let said = command(&["generate", "--ids", "1", "--top-p", "2"], &file).unwrap_err();
     assert!(said.contains("the top-p is 2; 0 to 1 is accepted"), "{said}");
     let said = command(&["info"], &file.with_extension("json")).unwrap_err();
-    assert!(said.contains("this is no GGUF file"), "{said}");
+    assert!(said.contains("this is not a GGUF file"), "{said}");
 }
 
 #[test]

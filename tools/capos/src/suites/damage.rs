@@ -231,7 +231,7 @@ pub const CASES: &[Case] = &[
             service(manifest, "virtio-blk")?.grants.push(back);
             Ok(())
         }),
-        says: r"in a cycle and could wait for ever: virtio-blk -> iso9660 -> virtio-blk",
+        says: r"in a cycle and could wait forever: virtio-blk -> iso9660 -> virtio-blk",
     },
     Case {
         name: "two-services-of-one-name",

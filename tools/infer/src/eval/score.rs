@@ -85,16 +85,16 @@ impl Scores {
 
     /// A line for each group.
     pub fn table(&self) -> String {
-        let mut out = format!("{:12}", "");
+        let mut out = format!("{:16}", "");
         for measure in MEASURES {
-            let _ = write!(out, "{measure:>24}");
+            let _ = write!(out, "{measure:>28}");
         }
         let first = FIRST.iter().filter_map(|name| self.groups.get_key_value(*name));
         let classes = self.groups.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
         for (name, counts) in first.chain(classes) {
-            let _ = write!(out, "\n{name:12}");
+            let _ = write!(out, "\n{name:16}");
             for count in counts {
-                let _ = write!(out, "{:>24}", count.cell());
+                let _ = write!(out, "{:>28}", count.cell());
             }
         }
         out.push('\n');

@@ -36,7 +36,7 @@ impl fmt::Display for ChatError {
         match self {
             Self::NoTemplate => f.write_str(
                 "the model file has no chat template ('tokenizer.chat_template'): it completes text and was not made \
-                 for conversations",
+                 for conversations; choose a model with one",
             ),
             Self::Syntax { why } => write!(f, "the model file's chat template cannot be read: {why}"),
             Self::Rendering { why, .. } => {

@@ -69,7 +69,7 @@ impl Message {
     /// [`ChatError::Message`] that names the message.
     pub fn list(json: &Value) -> Result<Vec<Self>, ChatError> {
         let wrong = |why: &str| ChatError::Message { why: why.into() };
-        let list = json.as_array().ok_or_else(|| wrong("messages are a list of objects"))?;
+        let list = json.as_array().ok_or_else(|| wrong("messages must be a list of objects"))?;
         let numbered = |(at, message): (usize, &Value)| {
             Self::read(message).map_err(|why| wrong(&format!("message {}: {why}", at.saturating_add(1))))
         };
@@ -83,17 +83,17 @@ impl Message {
             "user" => Role::User,
             "assistant" => Role::Assistant,
             "tool" => Role::Tool,
-            _ => return Err("its role is none of system, user, assistant and tool"),
+            _ => return Err("its role is not system, user, assistant or tool"),
         };
         let content = match json.get("content") {
             None | Some(Value::Null) => "",
             Some(Value::String(content)) => content,
-            Some(_) => return Err("its content is no text"),
+            Some(_) => return Err("its content is not a text"),
         };
         let calls = match json.get("tool_calls") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(calls)) => calls.iter().map(Call::read).collect::<Result<_, _>>()?,
-            Some(_) => return Err("its tool_calls are no list"),
+            Some(_) => return Err("its tool_calls are not a list"),
         };
         Ok(Self { role, content: content.into(), calls, call_id: text("tool_call_id").into() })
     }
@@ -106,12 +106,12 @@ impl Call {
         let arguments = match function.get("arguments") {
             None => Value::Object(serde_json::Map::new()),
             Some(Value::String(text)) => {
-                serde_json::from_str(text).map_err(|_| "a call's arguments are text that is no JSON")?
+                serde_json::from_str(text).map_err(|_| "a call's arguments are a text that is not JSON")?
             }
             Some(value) => value.clone(),
         };
         if !arguments.is_object() {
-            return Err("a call's arguments are no object");
+            return Err("a call's arguments are not an object");
         }
         let id = json.get("id").and_then(Value::as_str).unwrap_or("");
         Ok(Self { id: id.into(), name: name.into(), arguments })
@@ -141,14 +141,18 @@ impl Tool {
     /// [`ChatError::Message`] that names the tool.
     pub fn list(json: &Value) -> Result<Vec<Self>, ChatError> {
         let wrong = |why: String| ChatError::Message { why };
-        let list = json.as_array().ok_or_else(|| wrong("tools are a list of objects".into()))?;
+        let list = json.as_array().ok_or_else(|| wrong("tools must be a list of objects".into()))?;
         let mut tools: Vec<Self> = Vec::new();
         for (at, tool) in list.iter().enumerate() {
             let tool = tool.get("function").unwrap_or(tool);
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or("");
             let name = text("name");
             if name.is_empty() || tools.iter().any(|tool| tool.name == name) {
-                let why = if name.is_empty() { "has no name" } else { "has the name of another" };
+                let why = if name.is_empty() {
+                    "has no name"
+                } else {
+                    "has the same name as another; give each tool its own"
+                };
                 return Err(wrong(format!("tool {} {why}", at.saturating_add(1))));
             }
             let nothing = || serde_json::json!({ "type": "object", "properties": {} });

@@ -100,6 +100,18 @@ pub enum GgufError {
     },
 }
 
+impl GgufError {
+    /// What a person can do about it.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::NeedMore { .. } => "read that much and parse it again",
+            Self::Magic { .. } => "take a file in the GGUF format",
+            Self::CutOff { .. } => "take a complete copy of the file",
+            _ => "convert the model again, or take another copy of the file",
+        }
+    }
+}
+
 impl fmt::Display for GgufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,10 +119,10 @@ impl fmt::Display for GgufError {
                 write!(f, "more of the file is needed: its first {}", count(*bytes, "byte"))
             }
             Self::Magic { found } => {
-                write!(f, "this is no GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())
+                write!(f, "this is not a GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())
             }
             Self::Version { found } => {
-                write!(f, "GGUF version {found} is not read here, only versions 2 and 3 in little-endian order")
+                write!(f, "this is GGUF version {found}; versions 2 and 3 in little-endian order can be read")
             }
             Self::CutOff { what, offset, bytes } => {
                 write!(
@@ -138,7 +150,8 @@ impl fmt::Display for GgufError {
             Self::Overlap { first, second } => {
                 write!(f, "the data of the tensors '{first}' and '{second}' overlap")
             }
-        }
+        }?;
+        write!(f, "; {}", self.advice())
     }
 }
 

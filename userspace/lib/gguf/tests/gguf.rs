@@ -147,8 +147,8 @@ fn files_of_version_2_are_read_alike() {
 fn other_files_and_versions_are_refused() {
     refused(b"", "the file ends before the magic number, which would take 4 bytes from byte 0");
     refused(b"GGML0000", "it begins with 'GGML' instead of 'GGUF'");
-    refused(b"GGUF\x01\0\0\0", "GGUF version 1 is not read here");
-    refused(b"GGUF\0\0\0\x03", "GGUF version 50331648 is not read here");
+    refused(b"GGUF\x01\0\0\0", "this is GGUF version 1; versions 2 and 3 in little-endian order can be read; convert");
+    refused(b"GGUF\0\0\0\x03", "this is GGUF version 50331648; ");
     refused(b"GGUF\x03\0\0", "the file ends before the version");
 }
 

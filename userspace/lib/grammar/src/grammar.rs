@@ -61,7 +61,7 @@ impl Grammars {
     pub fn new(tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         let vocabulary = tokenizer.vocabulary();
         let ends = vocabulary.answer_ends();
-        let end = ends.first().ok_or_else(|| wrong("no token of the vocabulary ends an answer"))?;
+        let end = ends.first().ok_or_else(|| wrong("the vocabulary has no token that ends an answer"))?;
         let words: Vec<Vec<u8>> = vocabulary.ids().map(|id| word(tokenizer, id)).collect();
         let count = u32::try_from(words.len()).map_err(|_| wrong("the vocabulary is too large"))?;
         // The library panics at vocabularies that its numbers are too small for.
@@ -71,7 +71,7 @@ impl Grammars {
             let slices = llguidance::earley::SlicedBiasComputer::json_slices();
             ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
         });
-        let made = made.map_err(|_| wrong("the vocabulary's tokens are too many and too different"))?;
+        let made = made.map_err(|_| wrong("the vocabulary is too large for a grammar"))?;
         let mut factory = made.map_err(|error| wrong(&error.to_string()))?;
         factory.quiet();
         let limits = factory.limits_mut();
@@ -97,7 +97,7 @@ impl Grammars {
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
         let Rules { form, tools, schema, said } = rules;
         if form == Some(CallForm::Lines) {
-            let why = "the vocabulary lacks a mark of the template's, which speaks of <|invoke|>";
+            let why = "the vocabulary has no token for a mark of the template, which uses <|invoke|>";
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
             let lines: Vec<Line> = tools.iter().map(Line::of).collect();
@@ -120,7 +120,7 @@ impl Grammars {
         if schema.is_some() || form.is_none() {
             self.matcher(None, &[], schema.as_ref()).map_err(|why| wrong(&why))?;
         }
-        let form = form.ok_or_else(|| wrong("it has no form"))?;
+        let form = form.ok_or_else(|| wrong("the chat template shows no form of a tool call"))?;
         let mut loose = Vec::new();
         let held: Vec<HeldTool<'_>> = tools.iter().map(|tool| self.held(form, tool, &mut loose)).collect();
         if !loose.is_empty()
@@ -131,7 +131,7 @@ impl Grammars {
         // Each can be held, and not all of them together.
         let held: Vec<HeldTool<'_>> = tools.iter().map(HeldTool::loose).collect();
         let matcher = self.matcher(Some(form), &held, schema.as_ref()).map_err(|why| wrong(&why))?;
-        let why = "the schemas of all tools together are too large";
+        let why = "the schemas of all tools together are too large; offer fewer tools";
         objects(matcher, tools.iter().map(|tool| Loose { tool: tool.name.clone(), why: why.into() }).collect())
     }
 

@@ -208,7 +208,7 @@ fn text_that_is_needed_has_to_be_utf8() {
     ] {
         let why = said(&file).unwrap_err();
         let expected = format!("the metadata entry '{key}' is needed to run the model, and its text is not UTF-8");
-        assert_eq!(why, expected);
+        assert!(why.starts_with(&expected) && why.contains("; convert the model again"), "{why}");
     }
 }
 

@@ -65,10 +65,10 @@ impl fmt::Display for Problem {
                 "it claims {sectors} sectors from {first} on, but the volume's data lies in sectors {data} to {volume} (exclusive)"
             ),
             Self::TooLarge { what, found, limit } => {
-                write!(f, "{what}: {found}, more than the {limit} that are accepted")
+                write!(f, "{what} is {found}; at most {limit} is accepted")
             }
             Self::Overlap { with, first } => {
-                write!(f, "it lies over {with} at sector {first}")
+                write!(f, "it overlaps {with} at sector {first}")
             }
             Self::Rule(sentence) => f.write_str(sentence),
         }
@@ -125,8 +125,8 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::NotFound { path } => write!(f, "there is no '{path}' on the volume"),
             Self::NotADirectory { path } => write!(f, "'{path}' is not a directory"),
-            Self::NotAFile => f.write_str("this is not a regular file"),
-            Self::BadPath { why } => write!(f, "the path is refused: {why}"),
+            Self::NotAFile => f.write_str("this is not a file, but a directory or a link"),
+            Self::BadPath { why } => write!(f, "the path is rejected: {why}"),
             Self::TooManyLinks { path } => {
                 write!(f, "'{path}' leads through more than {} symbolic links", crate::limits::LINKS)
             }

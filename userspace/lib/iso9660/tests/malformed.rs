@@ -81,7 +81,7 @@ fn primary_descriptors_that_contradict_themselves_are_refused() {
 fn extents_outside_the_volume_are_refused() {
     refused(&with(&[Rec::file("a", 99, 2049)]), &["the directory record at sector 18", "2 sectors from 99", "100"]);
     refused(&with(&[Rec::file("a", u32::MAX, u32::MAX)]), &["sectors from 4294967295"]);
-    // The descriptors themselves are nobody's contents.
+    // The descriptors' sectors are the contents of no file.
     refused(&with(&[Rec::file("a", 16, 1)]), &["1 sectors from 16 on"]);
     refused(&with(&[Rec::dir("a", 100)]), &["1 sectors from 100 on"]);
     let mut attributes = Rec::file("a", u32::MAX, 1);
@@ -174,7 +174,7 @@ fn directories_nested_without_end_are_refused() {
     for lba in 19..200 {
         image.directory(lba, lba - 1, &[Rec::dir("d", lba + 1)]);
     }
-    refused(&image, &["the depth of directories: 65"]);
+    refused(&image, &["the depth of directories is 65"]);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn directories_of_absurd_length_are_refused() {
     record.bytes = limits::DIRECTORY_BYTES + 2048;
     let mut image = Image::new(u32::MAX);
     image.directory(ROOT, ROOT, &[record]);
-    refused(&image, &["a directory's length: 16779264, more than the 16777216"]);
+    refused(&image, &["a directory's length is 16779264; at most 16777216"]);
     let mut record = Rec::dir("d", 20);
     record.bytes = 0;
     refused(&with(&[record]), &["multiple of 2048 above zero"]);
@@ -215,7 +215,7 @@ fn files_of_several_extents_must_be_whole() {
     let records: Vec<Rec> = (0..300).map(|i| part(1000 + i, 2048, 0x80)).collect();
     let mut image = Image::new(10_000);
     write_directory(&mut image, 20, ROOT, &records);
-    refused(&image, &["the number of extents of a file: 257"]);
+    refused(&image, &["the number of extents of a file is 257"]);
 }
 
 /// Writes a directory of many sectors and links it into the root as `d`.
@@ -278,7 +278,7 @@ fn names_that_could_lead_elsewhere_are_refused() {
     refused(&with(&[endless]), &["says that it goes on, and does not"]);
     let mut image = with(&[Rec { system_use: [nm(1, &[b'x'; 150]), ce(50, 0, 155)].concat(), ..Rec::file("", 0, 0) }]);
     image.sector(50)[..155].copy_from_slice(&nm(0, &[b'x'; 150]));
-    refused(&image, &["the continuation area at sector 50", "the length of a name: 300"]);
+    refused(&image, &["the continuation area at sector 50", "the length of a name is 300"]);
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn the_rich_volume_is_sound() {
     assert_eq!((summary.directories, summary.files, summary.links), (4, 5, 1));
 }
 
-/// Walks, lists and reads everything, as far as it is not refused.
+/// Walks, lists and reads everything that is not rejected.
 fn exercise(image: &Image) {
     let Ok(volume) = image.mount() else { return };
     let _ = now(volume.check());

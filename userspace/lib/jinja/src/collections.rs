@@ -19,7 +19,7 @@ impl Machine<'_> {
             Value::Text(text) => Ok(text.chars().iter().map(|c| Value::Text([*c].as_slice().into())).collect()),
             Value::Dict(dict) => Ok(dict.entries().iter().map(|(key, _)| key.clone()).collect()),
             Value::Made(Made::Iterator(items)) => Ok(items.left.take().into()),
-            Value::Made(Made::Loop(_)) => Err(Error::failed("a loop cannot be gone over")),
+            Value::Made(Made::Loop(_)) => Err(Error::failed("'loop' object is not iterable")),
             other => match other.as_items() {
                 Some(items) => Ok(items.to_vec()),
                 None => Err(Error::failed(format!("'{}' object is not iterable", other.kind()))),
@@ -52,7 +52,7 @@ impl Machine<'_> {
         let numbers = bounds.each_ref().map(|bound| match bound {
             Value::None => Ok(None),
             other => other.as_int().map(Some).ok_or_else(|| {
-                Error::failed(format!("bounds of a slice are whole numbers and not of type {}", other.kind()))
+                Error::failed(format!("bounds of a slice must be whole numbers, not of type {}", other.kind()))
             }),
         });
         let [start, stop, step] = numbers;
@@ -83,7 +83,7 @@ impl Machine<'_> {
         let bound = |value: Option<&Value>, missing: usize| match value {
             None | Some(Value::None) => Ok(missing),
             Some(value) => {
-                let at = value.as_int().ok_or_else(|| Error::failed("places in a text are whole numbers"))?;
+                let at = value.as_int().ok_or_else(|| Error::failed("an index into a text must be a whole number"))?;
                 let whole = i128::try_from(length).unwrap_or(i128::MAX);
                 let at = if at < 0 { at.saturating_add(whole).max(0) } else { at };
                 Ok(usize::try_from(at).unwrap_or(usize::MAX))

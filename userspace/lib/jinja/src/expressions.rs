@@ -131,7 +131,7 @@ impl<'t> Machine<'t> {
                 }
                 Ok(Value::Bool(true))
             }
-            _ => Err(Error::failed("this is no operator")),
+            _ => Err(Error::failed("this is not an operator")),
         }
     }
 
@@ -208,11 +208,11 @@ impl<'t> Machine<'t> {
         }
         if let Some(stars) = &arguments.stars {
             let Value::Dict(dict) = self.evaluate(stars)? else {
-                return Err(Error::failed("what stands behind ** has to be a dictionary"));
+                return Err(Error::failed("the value after ** must be a dictionary"));
             };
             self.spend_list(dict.entries().len())?;
             for (key, value) in dict.entries() {
-                let name = key.as_text().ok_or_else(|| Error::failed("names of arguments are texts"))?;
+                let name = key.as_text().ok_or_else(|| Error::failed("names of arguments must be texts"))?;
                 // The names in the call are few, and those of a dictionary differ.
                 self.spend_keys(arguments.named.len(), name.chars().len())?;
                 if arguments.named.iter().any(|(found, _)| name.is(found)) {

@@ -100,7 +100,7 @@ fn present(value: &Value) -> Result<(), Error> {
 pub fn whole(value: Option<Value>, missing: i128) -> Result<i128, Error> {
     match value {
         None => Ok(missing),
-        Some(value) => value.as_int().ok_or_else(|| Error::failed(format!("a {} is no whole number", value.kind()))),
+        Some(value) => value.as_int().ok_or_else(|| Error::failed(format!("a {} is not a whole number", value.kind()))),
     }
 }
 
@@ -180,7 +180,7 @@ impl Machine<'_> {
             "replace" => {
                 let [old, new, most] = args.bind("replace", ["old", "new", "count"])?;
                 let (Some(old), Some(new)) = (old, new) else {
-                    return Err(Error::failed("replace takes what goes and what comes"));
+                    return Err(Error::failed("replace takes the text to find and its replacement"));
                 };
                 let (text, old, new) = (self.str(&value)?, self.str(&old)?, self.str(&new)?);
                 let most = most.as_ref().and_then(Value::as_int).and_then(|most| usize::try_from(most).ok());
@@ -302,7 +302,7 @@ impl Machine<'_> {
         let end = end.map_or_else(|| Ok(Text::own("...").chars().to_vec()), |end| self.str(&end))?;
         let (length, leeway) = (size(length, 255)?, size(leeway.filter(|leeway| !matches!(leeway, Value::None)), 5)?);
         if end.len() > length {
-            return Err(Error::failed("truncate: the end is longer than the whole may be"));
+            return Err(Error::failed("truncate: the ending is longer than the permitted length"));
         }
         if Self::length(value)? <= length.saturating_add(leeway) {
             return Ok(value.clone());

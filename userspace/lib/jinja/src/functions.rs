@@ -127,7 +127,7 @@ impl Machine<'_> {
             for pair in self.iterate(&given)? {
                 match <[Value; 2]>::try_from(self.iterate(&pair)?) {
                     Ok([key, value]) => entries.push((key, value)),
-                    Err(_) => return Err(Error::failed("a dictionary is made of pairs")),
+                    Err(_) => return Err(Error::failed("a dictionary must be made of pairs")),
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Machine<'_> {
 
     fn time(&mut self, format: Option<&Value>) -> Result<Value, Error> {
         let format = format.and_then(Value::as_text);
-        let format = format.ok_or_else(|| Error::failed("strftime_now takes the form of a date as a text"))?;
+        let format = format.ok_or_else(|| Error::failed("strftime_now takes a date format as a text"))?;
         let is_foreign = format.chars().iter().any(|c| c.is_foreign());
         self.spend_text(format.chars().len().saturating_mul(8))?;
         let format = format.to_string();

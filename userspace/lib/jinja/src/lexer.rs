@@ -307,7 +307,7 @@ impl<'s> Lexer<'s> {
             is_float = true;
         }
         if is_float {
-            return text.parse().map(Token::Float).map_err(|_| Error::syntax("this is no number", self.line));
+            return text.parse().map(Token::Float).map_err(|_| Error::syntax("this is not a number", self.line));
         }
         text.parse().map(Token::Int).map_err(|_| too_large(self.line))
     }
@@ -333,7 +333,7 @@ impl<'s> Lexer<'s> {
         let coded = |lexer: &mut Self, digits: usize| {
             let code = lexer.rest.get(..digits).and_then(|text| u32::from_str_radix(text, 16).ok());
             lexer.skip(digits);
-            code.and_then(char::from_u32).ok_or_else(|| Error::syntax("this escape is no character", lexer.line))
+            code.and_then(char::from_u32).ok_or_else(|| Error::syntax("this escape is not a character", lexer.line))
         };
         let made = match character {
             'n' => '\n',

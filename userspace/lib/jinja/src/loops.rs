@@ -118,7 +118,9 @@ impl<'t> Machine<'t> {
             return Err(Error::failed("the loop is not marked 'recursive', so it cannot be called"));
         }
         let [over] = args.bind("loop", ["iterable"])?;
-        let Some(over) = over else { return Err(Error::failed("a recursive loop is called with what it goes over")) };
+        let Some(over) = over else {
+            return Err(Error::failed("a recursive loop must be called with the values to loop over"));
+        };
         let mut out = Vec::new();
         let outer = std::mem::replace(&mut self.scope, around);
         let made = self.loop_over(definition, &over, depth, &mut out);

@@ -113,7 +113,7 @@ impl<'t> Machine<'t> {
     pub fn checked(&self, value: Value) -> Result<Value, Error> {
         let extent = value.extent();
         if extent.depth > VALUE_DEPTH {
-            return Err(Error::limit(format!("it makes lists that lie in each other deeper than {VALUE_DEPTH}")));
+            return Err(Error::limit(format!("it nests lists deeper than {VALUE_DEPTH} levels")));
         }
         if extent.size > VALUE_SIZE {
             return Err(Error::limit(format!(
@@ -171,7 +171,7 @@ impl<'t> Machine<'t> {
         args.named.iter().try_for_each(|(_, value)| self.spend_value(value))
     }
 
-    /// Counts a search among so many keys. Each may be equal to the wanted one, of so many characters, up to its end.
+    /// Charges a search among `keys` keys. Each may equal the wanted one, of `characters` characters, up to its end.
     pub fn spend_keys(&mut self, keys: usize, characters: usize) -> Result<(), Error> {
         let each = characters.checked_div(TEXT_PER_STEP).unwrap_or(0).saturating_add(1);
         self.spend(keys.saturating_mul(each).checked_div(8).unwrap_or(0))

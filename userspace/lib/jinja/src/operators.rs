@@ -34,7 +34,7 @@ pub fn positive(value: Value) -> Result<Value, Error> {
     match (&value, value.as_int()) {
         (Value::Float(_), _) => Ok(value),
         (_, Some(number)) => Ok(Value::Int(number)),
-        _ => Err(missing(&value).unwrap_or_else(|| Error::failed(format!("a {} is no number", value.kind())))),
+        _ => Err(missing(&value).unwrap_or_else(|| Error::failed(format!("a {} is not a number", value.kind())))),
     }
 }
 
@@ -132,17 +132,19 @@ impl Machine<'_> {
             (Value::Text(text), Value::Text(part)) => Ok(text::find(text.chars(), part.chars(), 0).is_some()),
             (Value::Text(_), other) => {
                 let error = missing(other);
-                Err(error.unwrap_or_else(|| Error::failed(format!("a text cannot have a {} in it", other.kind()))))
+                Err(error.unwrap_or_else(|| {
+                    Error::failed(format!("only a text can be searched for in a text, not a {}", other.kind()))
+                }))
             }
             (Value::Dict(_), Value::List(_) | Value::Dict(_)) => {
-                Err(Error::failed(format!("a {} is no key of a dictionary", item.kind())))
+                Err(Error::failed(format!("a {} cannot be a key of a dictionary", item.kind())))
             }
             (Value::Dict(dict), key) => Ok(dict.get(key).is_some()),
             (Value::Undefined(_), _) => Ok(false),
             (Value::Made(Made::Iterator(_)), _) => Ok(self.iterate(value)?.iter().any(|found| found.equals(item))),
             (other, item) => match other.as_items() {
                 Some(items) => Ok(items.iter().any(|found| found.equals(item))),
-                None => Err(Error::failed(format!("a {} has nothing in it", other.kind()))),
+                None => Err(Error::failed(format!("a {} cannot be searched with 'in'", other.kind()))),
             },
         }
     }

@@ -152,7 +152,10 @@ impl Parser<'_> {
             "break" => self.closed_line(|_| Ok(Action::Break))?,
             "continue" => self.closed_line(|_| Ok(Action::Continue))?,
             other if OF_OTHERS.contains(&other) => {
-                return Err(Error::syntax(format!("'{other}' needs another template, and a model has none"), line));
+                return Err(Error::syntax(
+                    format!("'{other}' needs another template, and a model file has only one"),
+                    line,
+                ));
             }
             other => return Err(Error::syntax(format!("a block '{other}' is not known"), line)),
         };

@@ -132,7 +132,9 @@ impl<'t> Machine<'t> {
             }
             Target::Member(name, member) => {
                 let Value::Made(Made::Namespace(at)) = self.look_up(name) else {
-                    return Err(Error::failed(format!("'{name}' is no namespace, so '{member}' cannot be set in it")));
+                    return Err(Error::failed(format!(
+                        "'{name}' is not a namespace, so '{member}' cannot be set in it"
+                    )));
                 };
                 if let Some(members) = self.namespaces.get_mut(at) {
                     let names = members.len();
@@ -158,7 +160,7 @@ impl<'t> Machine<'t> {
     #[inline(never)]
     pub fn call_macro(&mut self, at: usize, mut args: Args) -> Result<Value, Error> {
         let Some(Closure { definition, scope }) = self.macros.get(at).copied() else {
-            return Err(Error::failed("this macro is gone"));
+            return Err(Error::failed("this macro no longer exists"));
         };
         let name = &definition.name;
         let parameters = &definition.parameters;

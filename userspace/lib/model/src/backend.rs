@@ -51,7 +51,7 @@ impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(name) => {
-                write!(f, "its entry {KEY} is {name:?}, and the only such backend is {:?}", SCRIPTED.1)
+                write!(f, "its entry {KEY} is {name:?}; it must be absent or {:?}", SCRIPTED.1)
             }
             Self::Handbook(error) => write!(f, "{error}"),
             Self::Engine(error) => write!(f, "{error}"),
@@ -106,10 +106,7 @@ mod tests {
         assert_eq!(of(&Synthetic::new(256 << 10, 3).unwrap().to_vec()), Ok(Backend::Engine));
         assert_eq!(of(&Synthetic::with_entries(256 << 10, 3, &[SCRIPTED]).unwrap().to_vec()), Ok(Backend::Scripted));
         let error = of(&Synthetic::with_entries(256 << 10, 3, &[(KEY, "oracle")]).unwrap().to_vec()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "its entry capos.backend is \"oracle\", and the only such backend is \"scripted\""
-        );
+        assert_eq!(error.to_string(), "its entry capos.backend is \"oracle\"; it must be absent or \"scripted\"");
         for architecture in ["bert", "nomic-bert"] {
             let mut writer = Writer::new();
             writer.text("general.architecture", architecture);

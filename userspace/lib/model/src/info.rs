@@ -98,13 +98,13 @@ pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
     ];
     let text = texts.into_iter().find(|(_, said, found)| !said.is_empty() && said != found);
     if let Some((field, said, found)) = text {
-        return Some(format!("its {field} is {found:?} and not {said:?}"));
+        return Some(format!("its {field} is {found:?}, not {said:?} as stated"));
     }
     let number = numbers.into_iter().find(|(_, said, found)| *said != 0 && said != found);
     if let Some((field, said, found)) = number {
-        return Some(format!("its {field} is {found} and not {said}"));
+        return Some(format!("its {field} is {found}, not {said} as stated"));
     }
-    (said.supports_tools && !found.supports_tools).then(|| "it does not call tools".to_string())
+    (said.supports_tools && !found.supports_tools).then(|| "its supportsTools is false, not true as stated".to_string())
 }
 
 #[cfg(test)]
@@ -242,6 +242,6 @@ mod tests {
             assert!(words.contains(&format!("its {field} is ")), "{field}: {words}");
         }
         let toolless = ModelInfo { supports_tools: false, ..found.clone() };
-        assert_eq!(difference(&found, &toolless).unwrap(), "it does not call tools");
+        assert_eq!(difference(&found, &toolless).unwrap(), "its supportsTools is false, not true as stated");
     }
 }

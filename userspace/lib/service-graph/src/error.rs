@@ -66,13 +66,13 @@ impl fmt::Display for GraphError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMany { found, limit } => {
-                write!(f, "it has {found} services and programs, more than the {limit} that are accepted")
+                write!(f, "it has {found} services and programs; at most {limit} are accepted")
             }
-            Self::NoName => f.write_str("a service or a program has no name"),
+            Self::NoName => f.write_str("a service or a program has no name; give it one"),
             Self::Taken(name) if name == FIRST || name == "kernel" => {
-                write!(f, "a service or a program is called `{name}`, which is the system's own name")
+                write!(f, "a service or a program is called `{name}`, a name of the system; choose another")
             }
-            Self::Taken(name) => write!(f, "two services or programs are called `{name}`"),
+            Self::Taken(name) => write!(f, "two services or programs are called `{name}`; rename one"),
             Self::NotInPackage { holder, program, package } => {
                 write!(f, "the program of service `{holder}` is `{program}`, and the boot package has only {package}")
             }
@@ -83,13 +83,17 @@ impl fmt::Display for GraphError {
                 write!(f, "grant `{grant}` of `{holder}` is of an interface that `{provider}` does not provide")
             }
             Self::NoClient { holder, grant, provider } => {
-                write!(f, "grant `{grant}` of `{holder}` is from `{provider}`, which does not know it as a client")
+                write!(f, "grant `{grant}` of `{holder}` is from `{provider}`, whose list of clients lacks `{holder}`")
             }
             Self::Cycle(way) => {
-                write!(f, "services call each other in a cycle and could wait for ever: {}", way.join(" -> "))
+                write!(
+                    f,
+                    "services call each other in a cycle and could wait forever: {}; remove a grant",
+                    way.join(" -> ")
+                )
             }
             Self::NoMedium(service) => {
-                write!(f, "the boot medium's root should be `{service}`, which is no service of the boot package")
+                write!(f, "the boot medium's root is to be `{service}`, which is not a service of the boot package")
             }
         }
     }

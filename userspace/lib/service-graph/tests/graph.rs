@@ -45,17 +45,20 @@ fn the_shipped_manifest_is_good() {
 #[test]
 fn names_are_had_once() {
     let words = refused(|manifest| service(manifest, "log").name = "audit".into());
-    assert_eq!(words, "two services or programs are called `audit`");
+    assert_eq!(words, "two services or programs are called `audit`; rename one");
     let words = refused(|manifest| manifest.programs[0].name = "log".into());
-    assert_eq!(words, "two services or programs are called `log`");
+    assert_eq!(words, "two services or programs are called `log`; rename one");
     let words = refused(|manifest| service(manifest, "log").name = "init".into());
-    assert!(words.contains("`init`, which is the system's own name"), "{words}");
-    assert_eq!(refused(|manifest| service(manifest, "log").name.clear()), "a service or a program has no name");
+    assert!(words.contains("`init`, a name of the system; choose another"), "{words}");
+    assert_eq!(
+        refused(|manifest| service(manifest, "log").name.clear()),
+        "a service or a program has no name; give it one"
+    );
     let words = refused(|manifest| {
         let copy = manifest.services[0].clone();
         manifest.services.resize(MAX_PROCESSES + 1, copy);
     });
-    assert!(words.contains("more than the 256 that are accepted"), "{words}");
+    assert!(words.contains("at most 256 are accepted"), "{words}");
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn programs_of_the_package_are_in_it() {
         "the program of service `iso9660` is `udf`, and the boot package has only init, virtio-blk, ahci, iso9660, manifest"
     );
     let words = refused(|manifest| manifest.medium = "log".into());
-    assert_eq!(words, "the boot medium's root should be `log`, which is no service of the boot package");
+    assert_eq!(words, "the boot medium's root is to be `log`, which is not a service of the boot package");
     assert!(refused(|manifest| manifest.medium_ordinal = 1).contains("the boot medium's root"));
 }
 
@@ -79,7 +82,7 @@ fn grants_are_of_what_is_provided() {
     let words = refused(|manifest| service(manifest, "iso9660").grants[0].interface ^= 1);
     assert!(words.contains("does not provide"), "{words}");
     let words = refused(|manifest| source(manifest, "iso9660", 0).client = 0);
-    assert!(words.contains("does not know it as a client"), "{words}");
+    assert!(words.contains(", whose list of clients lacks `"), "{words}");
     let words = refused(|manifest| source(manifest, "model-loader", 1).ordinal = FIRST_INTERFACES);
     assert_eq!(words, "grant `spawner` of `model-loader` is of an interface that `init` does not provide");
 }
@@ -116,7 +119,10 @@ fn circles_are_told_by_their_names() {
         let last = service(manifest, "virtio-blk").grants.len() - 1;
         source(manifest, "virtio-blk", last).client = 2;
     });
-    assert_eq!(words, "services call each other in a cycle and could wait for ever: virtio-blk -> virtio-blk");
+    assert_eq!(
+        words,
+        "services call each other in a cycle and could wait forever: virtio-blk -> virtio-blk; remove a grant"
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl BytePair {
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<(Self, bool), TokenizerError> {
         let name = match header.get(PRE) {
             Some(value) => {
-                value.as_text().ok_or_else(|| TokenizerError::Entry { key: PRE, why: "is no text".into() })?
+                value.as_text().ok_or_else(|| TokenizerError::Entry { key: PRE, why: "is not a text".into() })?
             }
             None => "default",
         };

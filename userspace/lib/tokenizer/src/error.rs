@@ -54,15 +54,24 @@ impl fmt::Display for TokenizerError {
             Self::Missing { key, what } => {
                 write!(f, "the file has no metadata entry '{key}', {what}; convert the model again")
             }
-            Self::Entry { key, why } => write!(f, "the metadata entry '{key}' {why}"),
+            Self::Entry { key, why } => write!(f, "the metadata entry '{key}' {why}; convert the model again"),
             Self::Unsupported { key, found, known } => {
-                write!(f, "the metadata entry '{key}' is '{found}', which is not known here; known are {known}")
+                write!(
+                    f,
+                    "the metadata entry '{key}' is '{found}', which is not known here; use a model with one of these: {known}"
+                )
             }
-            Self::Token { id, why } => write!(f, "token {id} of the vocabulary {why}"),
+            Self::Token { id, why } => write!(f, "token {id} of the vocabulary {why}; convert the model again"),
             Self::Merge { index } => {
-                write!(f, "merge {index} in 'tokenizer.ggml.merges' is not two texts with a space between them")
+                write!(
+                    f,
+                    "merge {index} in 'tokenizer.ggml.merges' is not two texts with a space between them; convert the model \
+                     again"
+                )
             }
-            Self::Rules { why } => write!(f, "the rules that split text into words could not be prepared: {why}"),
+            Self::Rules { why } => {
+                write!(f, "the rules that split text into words could not be prepared: {why}; use another model")
+            }
         }
     }
 }

@@ -175,7 +175,7 @@ impl Vocabulary {
             return Ok(default.filter(|id| self.text(*id).is_some()));
         };
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| self.text(*id).is_some());
-        let why = || format!("is no number of a token; there are {}", self.len());
+        let why = || format!("is not the number of a token; there are {}", self.len());
         id.map(Some).ok_or_else(|| TokenizerError::Entry { key, why: why() })
     }
 
@@ -344,7 +344,7 @@ fn scores(header: &Header<'_>, tokens: usize) -> Result<Vec<f32>, TokenizerError
     };
     let wrong = |why: &str| TokenizerError::Entry { key: SCORES, why: why.to_string() };
     let number = |value: Value<'_>| match value {
-        Value::F32(score) if score.is_nan() => Err(wrong("has a value that is no number (NaN)")),
+        Value::F32(score) if score.is_nan() => Err(wrong("has a value that is not a number (NaN)")),
         Value::F32(score) => Ok(score),
         #[expect(clippy::cast_precision_loss, reason = "Only their order counts.")]
         Value::I32(score) => Ok(score as f32),

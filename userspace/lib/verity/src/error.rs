@@ -35,7 +35,7 @@ impl fmt::Display for VerityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FileTooLarge { size } => {
-                write!(f, "the file has {}; fs-verity describes at most 2^63 - 1", count(*size, "byte"))
+                write!(f, "the file has {}; at most 2^63 - 1 can be signed", count(*size, "byte"))
             }
             Self::TreeLength { expected, found } => {
                 write!(
@@ -54,20 +54,32 @@ impl fmt::Display for VerityError {
             ),
             Self::DataMismatch { block } => write!(
                 f,
-                "block {block} (bytes {} and on) differs from what was signed",
+                "block {block} (bytes {} and on) differs from what was signed; take an unchanged copy of the file",
                 block.saturating_mul(BLOCK_SIZE as u64)
             ),
             Self::TreeMismatch { tree_block } => {
-                write!(f, "block {tree_block} of the Merkle tree differs from what was signed")
+                write!(
+                    f,
+                    "block {tree_block} of the Merkle tree differs from what was signed; take an unchanged copy of the tree \
+                     or sign the file again"
+                )
             }
             Self::TreeBlockMissing { tree_block } => {
                 write!(f, "block {tree_block} of the Merkle tree is needed first")
             }
             Self::TooMuchData { size } => {
-                write!(f, "the file grew past its {} while it was read", count(*size, "byte"))
+                write!(
+                    f,
+                    "the file grew past its {} while it was read; sign it when it is complete",
+                    count(*size, "byte")
+                )
             }
             Self::TooLittleData { size, found } => {
-                write!(f, "the file ended after {} while it was read; it had {size}", count(*found, "byte"))
+                write!(
+                    f,
+                    "the file ended after {} while it was read, and it had {size}; sign it when it is complete",
+                    count(*found, "byte")
+                )
             }
         }
     }
@@ -111,7 +123,7 @@ impl fmt::Display for FormatError {
                 write!(f, "the first line does not begin with '{expected}'")
             }
             Self::Version { found, known } => {
-                write!(f, "version '{found}' is not known here (this program reads version {known})")
+                write!(f, "version '{found}' is not known here; this program reads version {known}")
             }
             Self::Missing { field } => write!(f, "the field '{field}' is missing"),
             Self::UnexpectedLine { line, expected } => {
@@ -152,28 +164,45 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Format(error) => write!(f, "the signature file is malformed: {error}"),
+            Self::Format(error) => write!(f, "the signature file is malformed: {error}; sign the file again"),
             Self::Purpose { expected, found } => {
-                write!(f, "the signature is for the purpose '{found}', and '{expected}' is needed")
+                write!(
+                    f,
+                    "the signature is for the purpose '{found}', and '{expected}' is needed; sign the file with a key of \
+                     that purpose"
+                )
             }
             Self::Name { expected, found } => {
-                write!(f, "the signature is for a file named '{found}', not '{expected}'")
+                write!(
+                    f,
+                    "the signature is for a file named '{found}', not '{expected}'; rename the file or sign it under its name"
+                )
             }
             Self::Size { signed, found } => {
-                write!(f, "the file has {}, but {signed} were signed", count(*found, "byte"))
+                let found = count(*found, "byte");
+                write!(f, "the file has {found}, but {signed} were signed; take an unchanged copy or sign it again")
             }
             Self::UnknownKey { key } => {
-                write!(f, "the key {key} is not in the trust store")
+                write!(f, "the key {key} is not in the trust store; add it there or sign the file with a key that is")
             }
             Self::KeyPurpose { key, purpose } => {
-                write!(f, "the key {key} is trusted, but not for the purpose '{purpose}'")
+                write!(
+                    f,
+                    "the key {key} is trusted, but not for the purpose '{purpose}'; add the purpose in the trust store or \
+                     sign with another key"
+                )
             }
             Self::BadSignature { key } => write!(
                 f,
-                "the signature was not made by the key {key} over these facts: something was changed after signing"
+                "the signature was not made by the key {key} over these facts: something was changed after signing; sign \
+                 the file again"
             ),
             Self::Digest { signed, found } => {
-                write!(f, "the file's digest is {found}, but {signed} was signed: the file was changed after signing")
+                write!(
+                    f,
+                    "the file's digest is {found}, but {signed} was signed: the file was changed after signing; take an \
+                     unchanged copy or sign it again"
+                )
             }
         }
     }

@@ -60,7 +60,7 @@ impl Controller {
         controller.write(r::GHC, r::GHC_AE);
         controller.write(r::GHC, r::GHC_AE | r::GHC_HR);
         if !controller.until(RESET, |it| it.read(r::GHC) & r::GHC_HR == 0).await {
-            return Err(Error::new("the controller does not come out of its reset"));
+            return Err(Error::new("the controller does not complete its reset; turn the machine off and on"));
         }
         controller.write(r::GHC, r::GHC_AE);
         Ok(Rc::new(controller))
@@ -173,7 +173,7 @@ impl Controller {
                     }
                     self.write(r::IS, waiting);
                     if self.read(r::CAP) == u32::MAX {
-                        return Err(Error::new("the controller is gone"));
+                        return Err(Error::new("the controller does not answer; it may have been removed"));
                     }
                     // A controller that clears nothing does not keep the requests from their limits.
                     capos_rt::yield_now().await;

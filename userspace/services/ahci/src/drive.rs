@@ -68,11 +68,11 @@ impl Drive {
         let kind = match signature {
             Signature::Ata => {
                 let identity = port.ask::<BYTES>(Fis::identify_device(), None, LIMIT).await;
-                Kind::Disk(Disk::parse(&identity.context("asking the disk what it is")?).map_err(Error::new)?)
+                Kind::Disk(Disk::parse(&identity.context("identifying the disk")?).map_err(Error::new)?)
             }
             Signature::Atapi => {
                 let identity = port.ask::<BYTES>(Fis::identify_packet_device(), None, LIMIT).await;
-                let drive = PacketDrive::parse(&identity.context("asking the drive what it is")?);
+                let drive = PacketDrive::parse(&identity.context("identifying the drive")?);
                 let drive = drive.map_err(Error::new)?;
                 if !drive.optical {
                     return Ok(None);
@@ -226,7 +226,7 @@ impl BlockDisk for Drive {
             let verb = if write { "written" } else { "read" };
             CallError::failed(format!("block {sector} of {} cannot be {verb}: {error}", self.name()))
         };
-        let lies_outside = || CallError::invalid_argument("no request can name these sectors");
+        let lies_outside = || CallError::invalid_argument("the sectors are past the last one that a request can name");
         match &self.kind {
             Kind::Disk(_) => {
                 let fis = match transfer {

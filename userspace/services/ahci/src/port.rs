@@ -86,9 +86,9 @@ impl fmt::Display for Fault {
                 )
             }
             Self::Controller(causes) => write!(f, "the controller reports an error (PxIS {causes:08x})"),
-            Self::Gone => f.write_str("the drive is gone"),
+            Self::Gone => f.write_str("the drive was removed or does not answer"),
             Self::Late => f.write_str("the drive did not answer in time"),
-            Self::Short => f.write_str("the drive has transferred less than was asked for"),
+            Self::Short => f.write_str("the drive transferred less than was requested"),
             Self::Memory(error) => error.fmt(f),
         }
     }
@@ -213,7 +213,7 @@ impl Port {
         self.write(r::PX_SERR, u32::MAX);
         self.write(r::PX_IS, u32::MAX);
         if !self.until(SETTLE, |port| !port.is_busy()).await {
-            return Err(Error::new("the drive stays busy"));
+            return Err(Error::new("the drive stays busy; turn the machine off and on"));
         }
         let signature = match self.read(r::PX_SIG) {
             r::PX_SIG_ATA => Signature::Ata,

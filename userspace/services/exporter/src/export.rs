@@ -79,7 +79,10 @@ impl<'a> Archive<'a> {
         let mut left = length;
         let mut records = Records { reader, from: Some(0) };
         while left > 0 {
-            let lines = records.next().await?.context("the audit log restarted while it was exported")?;
+            let lines = records
+                .next()
+                .await?
+                .context("the audit log restarted while it was exported; run the scenario again")?;
             // Records after the first reading stay out.
             let most = usize::try_from(left).unwrap_or(usize::MAX);
             let part = lines.as_bytes().get(..most).unwrap_or(lines.as_bytes());

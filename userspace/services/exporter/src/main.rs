@@ -61,7 +61,7 @@ impl SessionObserverServer for Exporter {
         }
         log::info!("session {session} ended: exporting");
         if let Err(error) = self.export(wire).await {
-            log::error!("the export broke off: {error}");
+            log::error!("the export is incomplete: {error}");
         }
         self.power.power_off().await
     }
@@ -74,7 +74,7 @@ async fn sessions(medium: &DirectoryClient) -> Result<u32, Error> {
     }
     let data = medium.open(SESSIONS).await?.read(0, DIGITS).await?;
     let number = core::str::from_utf8(&data).ok().and_then(|text| text.trim().parse().ok());
-    number.context("the scenario's file `sessions` holds no number of sessions")
+    number.context("the scenario's file `sessions` does not hold a number of sessions")
 }
 
 async fn run(env: Env) -> Result<(), Error> {

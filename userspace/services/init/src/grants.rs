@@ -109,13 +109,16 @@ impl System {
             }
             GrantSource::Pci(_) => self.pci_function(holder),
             GrantSource::Kernel(name) if name == KEPT_MEMORY => self.kept_memory(holder).await,
-            GrantSource::Kernel(name) => {
-                self.env.raw(name).with_context(|| format!("the kernel gave no `{name}` to the first process"))
-            }
+            GrantSource::Kernel(name) => self
+                .env
+                .raw(name)
+                .with_context(|| format!("the kernel gave no `{name}` to the first process; build the image again")),
             GrantSource::PowerOff => {
                 let info = self.hardware.machine.info().await?;
                 if info.power_off_port == 0 {
-                    return Err(Error::new("the firmware does not say how this machine is turned off (ACPI)"));
+                    return Err(Error::new(
+                        "the firmware does not say how this machine is turned off (ACPI); use its power button",
+                    ));
                 }
                 environment.push(format!("POWER_OFF_PORT={}", info.power_off_port));
                 environment.push(format!("POWER_OFF_VALUE={}", info.power_off_value));
@@ -145,7 +148,7 @@ impl System {
         }
         self.service(provider)
             .map(|service| service.endpoint.clone())
-            .with_context(|| format!("there is no `{provider}`"))
+            .with_context(|| format!("there is no service `{provider}`"))
     }
 
     /// The device of a driver, the same over all its lives.
@@ -183,7 +186,10 @@ impl System {
         if let Some((place, function)) = given
             && let Err(error) = function.silence().await
         {
-            log::error!("device {place} of `{}` may still write to memory: {error}", entry.name);
+            log::error!(
+                "device {place} of `{}` may still write to memory: {error}; turn the machine off and on",
+                entry.name
+            );
         }
     }
 }

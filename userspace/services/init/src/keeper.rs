@@ -33,7 +33,10 @@ impl StateKeeperServer for Keeper {
 
     async fn store(&self, _cx: &CallContext, state: Vec<u8>) -> Result<(), CallError> {
         if state.len() > MOST {
-            return Err(CallError::invalid_argument(format!("at most {MOST} bytes are kept, not {}", state.len())));
+            return Err(CallError::invalid_argument(format!(
+                "the state has {} bytes; at most {MOST} are kept",
+                state.len()
+            )));
         }
         self.system.kept.borrow_mut().insert(self.service.clone(), state);
         Ok(())

@@ -179,7 +179,7 @@ impl ProgramLauncher {
     fn place(&self) -> Result<Place<'_>, CallError> {
         if self.running.get() >= MAX_RUNNING {
             return Err(CallError::overloaded(format!(
-                "as many programs run as can ({MAX_RUNNING}); try again when one has ended"
+                "{MAX_RUNNING} programs run, and no more are permitted; try again when one has ended"
             )));
         }
         self.running.set(self.running.get().saturating_add(1));
@@ -241,7 +241,7 @@ impl LauncherServer for ProgramLauncher {
         let started = self.start(entry, given, with).await.inspect_err(|_| {
             system.server.unexport(out.as_cap());
         })?;
-        let reason = "nobody waits for its result any more";
+        let reason = "its caller no longer waits for it";
         let mut running = self.running(entry, started, Some(out), reason);
         let result = select(running.started.process.wait(), system.clock.sleep(MAX_TIME)).await;
         running.reason = "its time was over";
@@ -249,7 +249,9 @@ impl LauncherServer for ProgramLauncher {
         let (code, report) = match result {
             Either::First(Ok(exit)) => (exit.code, describe_exit(&exit)),
             Either::First(Err(error)) => return Err(error),
-            Either::Second(()) => (-1, format!("it was ended after {} s", MAX_TIME / 1_000_000_000)),
+            Either::Second(()) => {
+                (-1, format!("it was ended after {} s, the most that is permitted", MAX_TIME / 1_000_000_000))
+            }
         };
         let mut all = label;
         for directory in labelled {
@@ -295,7 +297,7 @@ impl LauncherServer for ProgramLauncher {
         for name in wanted {
             let found = entry.grants.iter().find(|grant| grant.name == name && own(grant));
             let found = found.ok_or_else(|| {
-                let why = format!("`{name}` is none of the grants of `{program}` that the launcher gives by itself");
+                let why = format!("the launcher does not give `{name}` to `{program}`; grant a capability of your own");
                 CallError::invalid_argument(why)
             })?;
             chosen.push(found.clone());
@@ -304,7 +306,10 @@ impl LauncherServer for ProgramLauncher {
         for grant in &grants {
             if grant.name.is_empty() || RESERVED.contains(&grant.name.as_str()) || names.contains(&grant.name.as_str())
             {
-                let why = format!("`{}` is no name for a capability of its own for `{program}`", grant.name);
+                let why = format!(
+                    "`{}` cannot name a capability for `{program}`: it is empty, reserved or taken",
+                    grant.name
+                );
                 return Err(CallError::invalid_argument(why));
             }
             names.push(&grant.name);

@@ -68,12 +68,18 @@ impl Function {
     /// Where a memory window is, which its register shows after all bits are written.
     async fn window(&self, index: u8) -> Result<Window, CallError> {
         if index > 5 {
-            return Err(CallError::invalid_argument("a device has windows 0 to 5"));
+            return Err(CallError::invalid_argument(format!(
+                "PCI function {} has windows 0 to 5, not {index}",
+                self.place
+            )));
         }
         let offset = index.saturating_mul(4).saturating_add(0x10);
         let low = self.bus.read(self.place, offset).await?;
         if low & 1 != 0 {
-            return Err(CallError::invalid_argument(format!("window {index} is of ports, not of memory")));
+            return Err(CallError::invalid_argument(format!(
+                "window {index} of PCI function {} has ports, not memory",
+                self.place
+            )));
         }
         let wide = (low >> 1) & 3 == 2;
         let upper = offset.saturating_add(4);
@@ -94,7 +100,7 @@ impl Function {
         let mask = (u64::from(mask_high) << 32) | u64::from(mask_low);
         let address = (u64::from(high) << 32) | u64::from(low & !0xf);
         if mask_low == 0 || address == 0 {
-            return Err(CallError::invalid_argument(format!("the device has no window {index}")));
+            return Err(CallError::invalid_argument(format!("PCI function {} has no window {index}", self.place)));
         }
         Ok(Window { address, bytes: (!mask).wrapping_add(1) })
     }
@@ -102,7 +108,7 @@ impl Function {
     /// A window as memory, in whole pages.
     async fn memory(&self, window: Window) -> Result<MmioClient, CallError> {
         if !window.address.is_multiple_of(PAGE) {
-            return Err(CallError::failed("a window of the device does not begin at a page"));
+            return Err(CallError::failed(format!("a window of PCI function {} does not begin at a page", self.place)));
         }
         self.mmio.narrow(window.address, window.bytes.next_multiple_of(PAGE)).await
     }
@@ -137,7 +143,10 @@ impl Function {
             CallError::failed(format!("PCI function {} has no message-signalled interrupts (MSI-X, MSI)", self.place))
         })?;
         if vector != 0 {
-            return Err(CallError::invalid_argument("the device has interrupt vector 0 only"));
+            return Err(CallError::invalid_argument(format!(
+                "PCI function {} has interrupt vector 0 only",
+                self.place
+            )));
         }
         let [low, high] = halves(address);
         // Off while it is changed, and with one message.
@@ -149,7 +158,10 @@ impl Function {
             self.bus.write(self.place, rest, high).await?;
             rest = rest.saturating_add(4);
         } else if high != 0 {
-            return Err(CallError::failed("the device sends messages to the first 4 GiB only"));
+            return Err(CallError::failed(format!(
+                "PCI function {} reaches only the first 4 GiB of memory",
+                self.place
+            )));
         }
         let beside = self.bus.read(self.place, rest).await? & 0xffff_0000;
         self.bus.write(self.place, rest, beside | (data & 0xffff)).await?;
@@ -163,14 +175,20 @@ impl Function {
         let control = self.bus.read(self.place, at).await?;
         let last = (control >> 16) & 0x7ff;
         if u32::from(vector) > last {
-            return Err(CallError::invalid_argument(format!("the device has interrupt vectors 0 to {last}")));
+            return Err(CallError::invalid_argument(format!(
+                "PCI function {} has interrupt vectors 0 to {last}",
+                self.place
+            )));
         }
         let table = self.bus.read(self.place, at.saturating_add(4)).await?;
         let [bar, ..] = (table & 7).to_le_bytes();
         let window = self.window(bar).await?;
         let offset = u64::from(table & !7).saturating_add(u64::from(vector).saturating_mul(ENTRY));
         if offset.saturating_add(ENTRY) > window.bytes {
-            return Err(CallError::failed("the device's interrupt table is outside its window"));
+            return Err(CallError::failed(format!(
+                "the interrupt table of PCI function {} is outside its window",
+                self.place
+            )));
         }
         let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
         self.bus.write(self.place, COMMAND, command | MEMORY | NO_LINE).await?;

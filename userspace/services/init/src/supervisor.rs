@@ -148,7 +148,8 @@ impl System {
     async fn rest(&self, service: &Service, state: ServiceState, words: &str) {
         service.set_state(state);
         service.wish.set(Wish::Stop);
-        let reason = format!("service `{}` {words}: {}", service.name(), service.last_exit());
+        let remedy = if service.entry.trusted { "turn the machine off and on" } else { "restart the service" };
+        let reason = format!("service `{}` {words}: {}; {remedy} to use it", service.name(), service.last_exit());
         let wanted = service.changed.until(|| (service.wish.get() == Wish::Run).then_some(()));
         if let Either::Second(()) = select(wanted, refuse_calls(&service.endpoint, &reason)).await {
             // The endpoint itself is gone, so no caller can reach it.
@@ -218,7 +219,10 @@ impl ServiceSupervisorServer for Supervisor {
             return Err(CallError::failed(format!("service `{name}` was stopped meanwhile; start it again")));
         }
         if info.state == ServiceState::Failed {
-            return Err(CallError::failed(format!("service `{name}` does not start: {}", info.last_exit)));
+            return Err(CallError::failed(format!(
+                "service `{name}` does not start: {}; the log has its messages",
+                info.last_exit
+            )));
         }
         Ok(info)
     }
@@ -240,7 +244,7 @@ impl FaultInjectorServer for Faults {
     async fn kill(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let service = find(&self.0, &name)?;
         if service.running.borrow().is_none() {
-            return Err(CallError::failed(format!("service `{name}` does not run")));
+            return Err(CallError::failed(format!("service `{name}` does not run; restart it first")));
         }
         end(&service, "killed on request").await;
         Ok(())

@@ -115,7 +115,7 @@ impl Disk {
         // nothing else may use it before it is done.
         let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &into.memory, 0).await, guard) });
         let Some((filled, _turn)) = filling.await else {
-            return Err(CallError::failed("the read was ended before the device was done"));
+            return Err(CallError::failed("the read was cancelled before the device was done"));
         };
         filled?;
         self.bounce.mapping.read(0, buffer)

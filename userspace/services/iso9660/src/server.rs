@@ -53,7 +53,7 @@ impl Medium {
 
     async fn memory(self: &Rc<Self>, node: &Node) -> Result<MemoryObjectClient, CallError> {
         if node.size() == 0 {
-            return Err(CallError::invalid_argument("an empty file has no memory"));
+            return Err(CallError::invalid_argument("an empty file has no memory; use `read`"));
         }
         let key = node.extents().first().map_or(0, |extent| extent.lba);
         if let Some(paged) = self.memories.borrow().get(&key) {
@@ -425,7 +425,9 @@ impl ReadOnlyFileServer for FileObject {
 
     async fn lock(&self, _cx: &CallContext, exclusive: bool, _wait: bool) -> Result<bool, CallError> {
         if exclusive {
-            return Err(CallError::unimplemented("a file that never changes is locked by nobody alone"));
+            return Err(CallError::unimplemented(
+                "a file of the boot medium never changes and takes no exclusive lock; take a shared one",
+            ));
         }
         Ok(true)
     }

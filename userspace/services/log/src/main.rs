@@ -43,7 +43,7 @@ struct LoggerObject {
 impl LoggerServer for LoggerObject {
     async fn write(&self, _cx: &CallContext, level: LogLevel, text: String) -> Result<(), CallError> {
         if text.len() > MAX_TEXT {
-            return Err(CallError::invalid_argument(format!("a log line has at most {MAX_TEXT} bytes")));
+            return Err(CallError::invalid_argument(format!("a log line has at most {MAX_TEXT} bytes; write several")));
         }
         // Logs are read on a screen: a service's text must neither control it nor hide a part of itself.
         let line = log_line(&text).into_string();

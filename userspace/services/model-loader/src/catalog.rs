@@ -78,7 +78,10 @@ impl Catalog {
         };
         match verified {
             Ok(model) => {
-                self.report.loaded(path, &model.info).await.context("the audit log took no record of the load")?;
+                self.report
+                    .loaded(path, &model.info)
+                    .await
+                    .context("the audit log did not record the load, so the model is not offered")?;
                 let info = model.info.clone();
                 let mut models = self.models.borrow_mut();
                 if models.iter().all(|known| known.info.id != info.id) {
@@ -99,12 +102,15 @@ impl Catalog {
         let (mut info, need) = weights.info(threads()).await?;
         // The description of a model is that of its file.
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
-            return Err(Error::new(format!("{}: {difference}", weights.path)));
+            return Err(Error::new(format!(
+                "{}: {difference}; state what the file says, or leave it empty",
+                weights.path
+            )));
         }
         let room = Room::of(&info, need.as_ref(), self.forge.machine);
         if let Some(tokens) = room.fewer {
             let (path, of) = (&weights.path, count(info.context_tokens, "token"));
-            log::info!("{path}: the file says conversations of {of}, this machine's memory gives {tokens}");
+            log::info!("{path}: the file permits conversations of {of}; this machine's memory is enough for {tokens}");
             info.context_tokens = tokens;
         }
         let weights = Rc::new(weights);
@@ -299,7 +305,7 @@ impl ModelAdminServer for Catalog {
 
     async fn set_backend_policy(&self, _cx: &CallContext, policy: BackendPolicy) -> Result<(), CallError> {
         check_backend_policy(&policy).map_err(CallError::invalid_argument)?;
-        self.report.policy(&policy).await.context("the audit log took no record of the policy")?;
+        self.report.policy(&policy).await.context("the audit log did not record the policy, so it is not in force")?;
         let before = self.forge.policy.replace(policy.clone());
         let workers: Vec<(String, Rc<Worker>)> = self
             .models

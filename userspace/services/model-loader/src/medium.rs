@@ -16,7 +16,8 @@ pub async fn read_range(file: &ReadOnlyFileClient, offset: u64, bytes: usize) ->
     let mut data = Vec::new();
     // All at once: a large header that grows would need twice its room meanwhile, and running out of it ends the
     // process.
-    data.try_reserve_exact(bytes).map_err(|_| Error::new(format!("there is no memory for {bytes} bytes of it")))?;
+    data.try_reserve_exact(bytes)
+        .map_err(|_| Error::new(format!("there is not enough memory to read {bytes} bytes of it")))?;
     while data.len() < bytes {
         let left = u32::try_from(bytes.saturating_sub(data.len())).unwrap_or(u32::MAX).min(PIECE);
         let piece = file.read(offset.saturating_add(data.len() as u64), left).await?;
@@ -36,7 +37,7 @@ pub async fn read_file(medium: &DirectoryClient, path: &str, limit: usize) -> Re
     let file = medium.open(path).await.with_context(|| format!("opening {path}"))?;
     let data = read_range(&file, 0, limit.saturating_add(1)).await.with_context(|| format!("reading {path}"))?;
     if data.len() > limit {
-        return Err(Error::new(format!("{path} is larger than {limit} bytes")));
+        return Err(Error::new(format!("{path} has more than the {limit} bytes that are read")));
     }
     Ok(data)
 }

@@ -28,10 +28,10 @@ impl Report {
 
     /// A model, or a page of one, was refused.
     pub async fn refused(&self, path: &str, reason: &str) {
-        log::error!("model refused: {reason}");
+        log::error!("model rejected: {reason}");
         // It is rejected either way; the supervisor of the audit log reports that it is gone.
         if let Err(error) = self.write("model.refused", &[("path", path), ("reason", reason)]).await {
-            log::error!("the audit log took no record of it: {error}");
+            log::error!("the audit log did not record that: {error}");
         }
     }
 
@@ -51,7 +51,7 @@ impl Report {
     pub async fn worker(&self, kind: &str, model: &str, detail: &str) {
         log::info!("{kind}: worker of {model}: {detail}");
         if let Err(error) = self.write(kind, &[("model", model), ("detail", detail)]).await {
-            log::error!("the audit log took no record of it: {error}");
+            log::error!("the audit log did not record that: {error}");
         }
     }
 

@@ -139,7 +139,7 @@ impl VerifiedWeights {
                 other => return other.map_err(|error| Error::new(error.to_string())),
             }
         }
-        Err(Error::new(format!("the tree blocks of block {block} did not stay in the cache")))
+        Err(Error::new(format!("the tree blocks of block {block} did not stay in the cache; open the model again")))
     }
 
     /// Checks whole blocks from `offset` on.
@@ -148,7 +148,7 @@ impl VerifiedWeights {
         let count = self.size.div_ceil(BLOCK_SIZE as u64);
         for (block, bytes) in (first..count).zip(data.chunks(BLOCK_SIZE)) {
             if let Err(error) = self.check(block, bytes).await {
-                return Err(Error::new(format!("{} block {block} is not what was signed: {error}", self.path)));
+                return Err(Error::new(format!("{}: {error}", self.path)));
             }
         }
         Ok(())
@@ -184,9 +184,10 @@ impl VerifiedWeights {
                 }
                 Err(gguf::GgufError::NeedMore { .. }) if wanted >= MAX_HEADER && (wanted as u64) < self.size => {
                     let most = MAX_HEADER >> 20;
-                    let why =
-                        format!("{}: its header has more than {most} MiB, which is the most that is read", self.path);
-                    return Err(Error::new(why));
+                    return Err(Error::new(format!(
+                        "{}: its header has more than the {most} MiB that are read; use a model with a smaller vocabulary",
+                        self.path
+                    )));
                 }
                 Err(error) => return Err(Error::new(format!("{}: {error}", self.path))),
             }

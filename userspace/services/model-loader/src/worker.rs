@@ -344,7 +344,8 @@ impl Room {
             Err(needed) => {
                 let [needed, given] = [needed.div_ceil(MEBIBYTE), given / MEBIBYTE];
                 let words = format!(
-                    "it needs at least {needed} MiB beside its file, and of this machine's memory a model has {given} MiB"
+                    "it needs at least {needed} MiB besides its file, and a model may use {given} MiB of this machine's \
+                     memory; give the machine more memory or choose a smaller model"
                 );
                 Self { frames: least, fewer: None, too_little: Some(words) }
             }

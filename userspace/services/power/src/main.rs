@@ -23,7 +23,7 @@ impl PowerServer for PowerObject {
         log::info!("turning the machine off");
         log::flush().await;
         self.ports.write(self.port, 2, self.value).await?;
-        Err(CallError::failed("the machine did not turn off"))
+        Err(CallError::failed("the machine did not turn off; use its power button"))
     }
 }
 

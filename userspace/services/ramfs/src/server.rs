@@ -437,9 +437,11 @@ impl FileObject {
         if !wait {
             return Ok(false);
         }
-        let _waiting = locks
-            .enter(MAX_WAITING)
-            .ok_or_else(|| CallError::overloaded(format!("{MAX_WAITING} calls wait for locks already")))?;
+        let _waiting = locks.enter(MAX_WAITING).ok_or_else(|| {
+            CallError::overloaded(format!(
+                "{MAX_WAITING} calls wait for locks already; try again when a lock is released"
+            ))
+        })?;
         loop {
             let locked = capos_rt::timeout(HOLDERS_CHECKED, locks.wait(self.node, self.holder, exclusive));
             if locked.await.map_err(|error| CallError::failed(error.to_string()))?.is_ok() {
@@ -497,7 +499,7 @@ impl ReadOnlyFileServer for FileObject {
         _memory: MemoryObjectClient,
         _memory_offset: u64,
     ) -> Result<(), CallError> {
-        Err(CallError::unimplemented("a scratch file is read by `read`"))
+        Err(CallError::unimplemented("a scratch file has no shared memory; use `read`"))
     }
 
     async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
@@ -525,7 +527,9 @@ impl FileServer for FileObject {
 
     async fn write(&self, _cx: &CallContext, offset: u64, data: Vec<u8>) -> Result<u32, CallError> {
         if data.len() > MAX_TRANSFER {
-            return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
+            return Err(CallError::invalid_argument(format!(
+                "one write carries at most {MAX_TRANSFER} bytes; divide it"
+            )));
         }
         self.change(|tree, now| tree.write(self.node, offset, &data, now)).await?;
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
@@ -541,7 +545,9 @@ impl FileServer for FileObject {
 
     async fn append(&self, _cx: &CallContext, data: Vec<u8>) -> Result<u64, CallError> {
         if data.len() > MAX_TRANSFER {
-            return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
+            return Err(CallError::invalid_argument(format!(
+                "one write carries at most {MAX_TRANSFER} bytes; divide it"
+            )));
         }
         let append = |tree: &mut Tree, now| {
             let end = tree.info(self.node)?.bytes;

@@ -108,7 +108,9 @@ pub enum StartError {
 impl core::fmt::Display for StartError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::NotModern => f.write_str("it offers only the interface from before virtio 1.0"),
+            Self::NotModern => {
+                f.write_str("it offers only the interface from before virtio 1.0 (with QEMU: omit disable-modern)")
+            }
             Self::Library(error) => write!(f, "{error}"),
             Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::NoInterrupt => f.write_str("it does not take a message-signalled interrupt for its queue"),
@@ -243,7 +245,8 @@ impl Disk {
             Either::Second(()) => {
                 // The device may still use the memory of this request. It is reset before anybody else may use that, so
                 // the request ends with the driver, and its caller learns that the driver is gone.
-                *self.fatal.borrow_mut() = Some(format!("{what}: the disk did not answer in time"));
+                *self.fatal.borrow_mut() =
+                    Some(format!("{what}: the disk did not answer within {} s", LIMIT / 1_000_000_000));
                 self.ending.wake();
                 return core::future::pending().await;
             }

@@ -89,7 +89,8 @@ async fn run(env: Env) -> Result<(), Error> {
         *size = window.bytes;
         windows.push((index, mapping));
     }
-    let (bar, offset) = common_configuration(&space.bytes).context("the device has no modern virtio interface")?;
+    let (bar, offset) = common_configuration(&space.bytes)
+        .context("the device has no virtio 1.0 interface (with QEMU: omit disable-modern)")?;
     let (_, window) = windows.iter().find(|(index, _)| *index == bar).context("the device's window is missing")?;
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     if (offset as u64).checked_add(64).is_none_or(|end| end > window.len()) {
@@ -99,11 +100,11 @@ async fn run(env: Env) -> Result<(), Error> {
 
     let mut root = PciRoot::new(Configuration::new(space.bytes, sizes));
     let inner = PciTransport::new::<Platform, _>(&mut root, FUNCTION)
-        .map_err(|error| Error::new(format!("the device is not a virtio device that can be used: {error:?}")))?;
+        .map_err(|error| Error::new(format!("the device is not a virtio device that can be used: {error}")))?;
     // SAFETY: the window is mapped for the life of this process, and the offset was checked.
     let mut transport = unsafe { MessageTransport::new(inner, common) };
     if !transport.reset() {
-        return Err(Error::new("the device does not come out of its reset"));
+        return Err(Error::new("the device does not complete its reset; turn the machine off and on"));
     }
     if answers {
         pci.enable().await.context("enabling the device")?;

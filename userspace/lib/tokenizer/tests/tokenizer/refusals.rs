@@ -50,13 +50,16 @@ fn what_is_missing_or_unknown_is_named() {
 fn entries_of_wrong_types_are_named() {
     let number = WriterValue::U32(1);
     for key in [TOKENS, KINDS, SCORES, MERGES] {
-        assert_eq!(refused(&sample().with(key, number.clone())), format!("the metadata entry '{key}' is not an array"));
+        assert_eq!(
+            refused(&sample().with(key, number.clone())),
+            format!("the metadata entry '{key}' is not an array; convert the model again")
+        );
     }
     let numbers = WriterValue::I32s(vec![1, 2, 3]);
     for key in [TOKENS, MERGES] {
         assert!(refused(&sample().with(key, numbers.clone())).contains("is not an array of texts"));
     }
-    assert!(refused(&sample().with("tokenizer.ggml.pre", number.clone())).contains("is no text"));
+    assert!(refused(&sample().with("tokenizer.ggml.pre", number.clone())).contains("is not a text"));
     let flag = sample().with("tokenizer.ggml.add_bos_token", number);
     assert!(refused(&flag).contains("'tokenizer.ggml.add_bos_token' is no truth value"));
 }
@@ -68,12 +71,15 @@ fn numbers_that_do_not_fit_are_told() {
     let few = sample().with(SCORES, WriterValue::F32s(vec![1.0; 3]));
     assert!(refused(&few).contains("'tokenizer.ggml.scores' has 3 values, but there are 11"));
     let outside = sample().with("tokenizer.ggml.bos_token_id", WriterValue::U32(99_999));
-    assert!(refused(&outside).contains("'tokenizer.ggml.bos_token_id' is no number of a token; there are 11"));
+    assert!(refused(&outside).contains("'tokenizer.ggml.bos_token_id' is not the number of a token; there are 11"));
     assert!(refused(&with_tokens(list(&[]))).contains("'tokenizer.ggml.tokens' is empty"));
     let kind = with_tokens(list(&["a", "b"])).with(KINDS, WriterValue::I32s(vec![1, 77]));
-    assert_eq!(refused(&kind), "token 1 of the vocabulary is of type 77; only 0 to 6 are known");
+    assert_eq!(
+        refused(&kind),
+        "token 1 of the vocabulary is of type 77; only 0 to 6 are known; convert the model again"
+    );
     let score = with_tokens(list(&["a", "b"])).with(SCORES, WriterValue::F32s(vec![0.0, f32::NAN]));
-    assert!(refused(&score).contains("has a value that is no number (NaN)"));
+    assert!(refused(&score).contains("has a value that is not a number (NaN)"));
     let no_token = with_tokens(list(&["a"])).with_bool("tokenizer.ggml.add_bos_token", true);
     assert!(refused(&no_token).contains("asks for a token that the file does not name"));
 }
@@ -81,13 +87,13 @@ fn numbers_that_do_not_fit_are_told() {
 #[test]
 fn tokens_are_told_apart_and_bounded() {
     let twice = with_tokens(list(&["a", "b", "a"]));
-    assert_eq!(refused(&twice), "token 2 of the vocabulary is 'a', as token 0 is");
+    assert_eq!(refused(&twice), "token 2 of the vocabulary is 'a', as token 0 is; convert the model again");
     // Placeholders without a text may be many.
     assert!(with_tokens(list(&["", "a", "", ""])).tokenizer().is_ok());
     let long = "x".repeat(5000);
     assert_eq!(
         refused(&with_tokens(list(&[&long]))),
-        "token 0 of the vocabulary has 5000 bytes; at most 4096 are accepted"
+        "token 0 of the vocabulary has 5000 bytes; at most 4096 are accepted; convert the model again"
     );
     let many = WriterValue::Texts(vec![String::new(); (1 << 20) + 1]);
     assert!(refused(&with_tokens(many)).contains("has 1048577 values; at most 1048576 are accepted"));
@@ -108,7 +114,8 @@ fn tokens_are_told_apart_and_bounded() {
 fn merges_are_pairs() {
     for merge in ["", "a", " ", "ab", "a ", "  "] {
         let bad = sample().with(MERGES, list(&["a b", merge]));
-        let message = "merge 1 in 'tokenizer.ggml.merges' is not two texts with a space between them";
+        let message =
+            "merge 1 in 'tokenizer.ggml.merges' is not two texts with a space between them; convert the model again";
         assert_eq!(refused(&bad), message, "{merge:?}");
     }
 }

@@ -28,7 +28,7 @@ use crate::record::flush_pending;
 use crate::response::Response;
 use crate::result::text;
 use crate::signal::Signal;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Mark, Snapshot};
 use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
 
 /// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
@@ -202,7 +202,7 @@ impl<W: World> Agent<W> {
         // says so.
         let _ = self.flush_pending().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
-        self.append(message, turn).await;
+        self.append(message, turn, snapshot.marks()).await;
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
         let (mut calls, mut most) = (0_u32, self.session.limits.max_iterations);
         loop {
@@ -250,7 +250,7 @@ impl<W: World> Agent<W> {
             let (content, tool_calls) = (response.text, calls);
             let tool_call_id = String::new();
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
-            self.append(answer, turn).await;
+            self.append(answer, turn, Vec::new()).await;
             if proposals.is_empty() {
                 // An answer that was cut is continued by the next call, which counts as a step.
                 if response.finish == Some(FinishReason::Length) {
@@ -419,15 +419,21 @@ impl<W: World> Agent<W> {
             label: result.label,
         };
         if is_recorded {
-            self.append(message, turn).await;
+            self.append(message, turn, Vec::new()).await;
         } else {
-            self.conversation.push(message, turn, self.world.now());
+            self.keep(message, turn, Vec::new()).await;
         }
     }
 
+    /// Appends a message and has it saved.
+    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
+        self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
+        self.world.save(&self.conversation).await;
+    }
+
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
-    async fn append(&mut self, message: ChatMessage, turn: u32) {
-        self.conversation.push(message, turn, self.world.now());
+    async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
+        self.keep(message, turn, tools).await;
         let Some(entry) = self.conversation.entries().last() else { return };
         let message = &entry.message;
         let Label { classes } = &message.label;

@@ -11,8 +11,12 @@ use capos_schema::models::{ChatMessage, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::result::hash;
+use crate::snapshot::Mark;
 
+/// Version of a message, and of a conversation.
 const VERSION: u64 = 1;
+/// What the model is told instead of a result that was not saved.
+const NO_RESULT: &str = "no result: the session ended before one was saved; the call may have run";
 
 /// One message and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +27,20 @@ pub struct Entry {
     pub turn: u32,
     /// When it was appended, in nanoseconds since boot.
     pub at: u64,
+    /// Id of the model in use.
+    pub model: String,
+    /// With the first message of a turn: the turn's tools.
+    pub tools: Vec<Mark>,
     /// SHA-256 of its content.
     pub hash: [u8; 32],
+}
+
+impl Entry {
+    /// The message as canonical JSON. Loading it gives the same message.
+    #[must_use]
+    pub fn dump(&self) -> String {
+        dump_entry(self).to_string()
+    }
 }
 
 /// A conversation.
@@ -60,9 +76,68 @@ impl Conversation {
         &self.entries
     }
 
-    /// Appends a message.
-    pub fn push(&mut self, message: ChatMessage, turn: u32, at: u64) {
-        self.entries.push(Entry { hash: hash(&message.content), message, turn, at });
+    /// Appends a message. `model` is the id of the model in use; `tools` are the turn's, with its first message.
+    pub fn push(&mut self, message: ChatMessage, (turn, at): (u32, u64), model: &str, tools: Vec<Mark>) {
+        self.entries.push(Entry { hash: hash(&message.content), message, turn, at, model: model.to_string(), tools });
+    }
+
+    /// Appends a message that was dumped. A label or a provenance that says less than the messages before it imply is
+    /// raised: what a model said has the label of all that it saw, and is untrusted.
+    ///
+    /// # Errors
+    /// Which field is missing or wrong.
+    pub fn load_message(&mut self, text: &str) -> Result<(), ConversationError> {
+        let at = self.entries.len();
+        let read = serde_json::from_str(text).map_err(|bad| ConversationError(bad.to_string()));
+        let entry = read.and_then(|value: Value| load_entry(&value));
+        self.take_in(entry.map_err(|bad| ConversationError(format!("message {at}: {}", bad.0)))?)
+    }
+
+    fn take_in(&mut self, mut entry: Entry) -> Result<(), ConversationError> {
+        if entry.turn < self.last_turn() {
+            return Err(wrong("turn", "that of the message before it, or a later one"));
+        }
+        let message = &mut entry.message;
+        let below = if message.role == Role::Assistant { self.label().0 } else { Label::default() };
+        message.label = join(&message.label, &below);
+        if message.role == Role::Assistant {
+            message.provenance = Provenance::Untrusted;
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Prepares a conversation of an earlier session for the present one. Earlier handles name nothing here: each call gets
+    /// what `handle` knows for its tool's name. Calls without a result get one that says so: the session ended in the middle of its turn.
+    pub fn resume(&mut self, now: u64, handle: impl Fn(&str) -> Option<String>) {
+        for call in self.entries.iter_mut().flat_map(|entry| &mut entry.message.tool_calls) {
+            call.handle = handle(&call.name).unwrap_or_default();
+        }
+        let answered = |id: &str| self.entries.iter().any(|entry| entry.message.tool_call_id == id);
+        let calls =
+            self.entries.iter().flat_map(|entry| entry.message.tool_calls.iter().map(move |call| (entry, call)));
+        let open: Vec<(String, Label)> = calls
+            .filter(|(_, call)| !answered(&call.id))
+            .map(|(entry, call)| (call.id.clone(), entry.message.label.clone()))
+            .collect();
+        let turn = self.last_turn();
+        for (tool_call_id, label) in open {
+            let (role, content) = (Role::Tool, NO_RESULT.to_string());
+            let message = ChatMessage { role, content, tool_call_id, label, ..ChatMessage::default() };
+            self.push(message, (turn, now), "", Vec::new());
+        }
+    }
+
+    /// Another conversation that begins with the first messages of this one.
+    #[must_use]
+    pub fn fork(&self, id: String, messages: usize) -> Self {
+        Self { id, entries: self.entries.iter().take(messages).cloned().collect() }
+    }
+
+    /// The number of messages up to the end of a turn.
+    #[must_use]
+    pub fn messages_until(&self, turn: u32) -> usize {
+        self.entries.iter().take_while(|entry| entry.turn <= turn).count()
     }
 
     /// The last turn that has a message.
@@ -103,7 +178,7 @@ impl Conversation {
         let mut conversation = Self::new(text_of(root, "id")?);
         for (at, message) in list(root, "messages")?.iter().enumerate() {
             let entry = load_entry(message).map_err(|bad| ConversationError(format!("message {at}: {}", bad.0)))?;
-            conversation.entries.push(entry);
+            conversation.take_in(entry)?;
         }
         Ok(conversation)
     }
@@ -116,7 +191,10 @@ fn dump_entry(entry: &Entry) -> Value {
         .iter()
         .map(|call| json!({ "id": call.id, "name": call.name, "handle": call.handle, "arguments": call.arguments }))
         .collect();
+    let tools: Vec<Value> =
+        entry.tools.iter().map(|tool| json!({ "name": tool.name, "sha256": hex(&tool.hash) })).collect();
     json!({
+        "version": VERSION,
         "role": message.role.name(),
         "content": message.content,
         "toolCallId": message.tool_call_id,
@@ -125,12 +203,18 @@ fn dump_entry(entry: &Entry) -> Value {
         "label": message.label.classes,
         "turn": entry.turn,
         "at": entry.at,
+        "model": entry.model,
+        "tools": tools,
         "sha256": hex(&entry.hash),
     })
 }
 
 fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
     let root = object(value, "it")?;
+    let version = number(root, "version")?;
+    if version != VERSION {
+        return Err(ConversationError(format!("version {version} is not known; this system knows {VERSION}")));
+    }
     let role = text_of(root, "role")?;
     let provenance = text_of(root, "provenance")?;
     let mut label = Label::default();
@@ -147,8 +231,15 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
             arguments: text_of(call, "arguments")?,
         });
     }
+    let mut tools = Vec::new();
+    for tool in list(root, "tools")? {
+        let tool = object(tool, "a tool")?;
+        tools.push(Mark { name: text_of(tool, "name")?, hash: digest(tool)? });
+    }
+    // The system's own message is text of the program, never data.
+    let role = Role::from_name(&role).filter(|role| *role != Role::System);
     let message = ChatMessage {
-        role: Role::from_name(&role).ok_or_else(|| wrong("role", "system, user, assistant or tool"))?,
+        role: role.ok_or_else(|| wrong("role", "user, assistant or tool"))?,
         content: text_of(root, "content")?,
         tool_call_id: text_of(root, "toolCallId")?,
         tool_calls,
@@ -156,11 +247,27 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         label,
     };
     let hash = hash(&message.content);
-    if text_of(root, "sha256")? != hex(&hash) {
+    if digest(root)? != hash {
         return Err(wrong("sha256", "the digest of the content"));
     }
     let turn = u32::try_from(number(root, "turn")?).map_err(|_| wrong("turn", "at most 4294967295"))?;
-    Ok(Entry { message, turn, at: number(root, "at")?, hash })
+    Ok(Entry { message, turn, at: number(root, "at")?, model: text_of(root, "model")?, tools, hash })
+}
+
+/// A SHA-256 in lower-case hex.
+fn digest(root: &Map<String, Value>) -> Result<[u8; 32], ConversationError> {
+    let text = text_of(root, "sha256")?;
+    let mut bytes = [0; 32];
+    let mut digits = text.as_bytes().chunks(2);
+    for byte in &mut bytes {
+        let pair = digits.next().and_then(|pair| core::str::from_utf8(pair).ok());
+        let read = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        *byte = read.ok_or_else(|| wrong("sha256", "64 hexadecimal digits"))?;
+    }
+    if hex(&bytes) != text {
+        return Err(wrong("sha256", "64 hexadecimal digits"));
+    }
+    Ok(bytes)
 }
 
 /// Bytes as lower-case hex.
@@ -202,7 +309,7 @@ mod tests {
             .prop_map(|(id, name, handle, arguments)| ToolCall { id, name, handle, arguments });
         let calls = proptest::collection::vec(call, 0..3);
         let classes = proptest::collection::vec("[a-z.]{1,8}", 0..3);
-        ("(?s).{0,20}", "\\PC{0,8}", calls, 0_usize..4, any::<bool>(), classes).prop_map(
+        ("(?s).{0,20}", "\\PC{0,8}", calls, 1_usize..4, any::<bool>(), classes).prop_map(
             |(content, tool_call_id, tool_calls, role, trusted, classes)| ChatMessage {
                 role: Role::ALL[role],
                 content,
@@ -214,16 +321,56 @@ mod tests {
         )
     }
 
+    fn mark() -> impl Strategy<Value = Mark> {
+        ("[a-z_]{1,8}", any::<[u8; 32]>()).prop_map(|(name, hash)| Mark { name, hash })
+    }
+
+    fn messages() -> impl Strategy<Value = Vec<(ChatMessage, u64, String, Vec<Mark>)>> {
+        let tools = proptest::collection::vec(mark(), 0..3);
+        proptest::collection::vec((message(), any::<u64>(), "\\PC{0,8}", tools), 0..6)
+    }
+
     proptest! {
         #[test]
-        fn a_dump_loads_as_the_same_conversation(
-            messages in proptest::collection::vec((message(), any::<u32>(), any::<u64>()), 0..6),
-        ) {
+        fn f01_a_dump_loads_as_the_same_conversation(messages in messages()) {
             let mut conversation = Conversation::new("c".into());
-            for (message, turn, at) in messages {
-                conversation.push(message, turn, at);
+            for (turn, (mut message, at, model, tools)) in (0_u32..).zip(messages) {
+                // As the agent appends them.
+                message.label = join(&message.label, &Label::default());
+                if message.role == Role::Assistant {
+                    message.provenance = Provenance::Untrusted;
+                    message.label = join(&message.label, &conversation.label().0);
+                }
+                conversation.push(message, (turn, at), &model, tools);
             }
+            let mut by_message = Conversation::new("c".into());
+            for entry in conversation.entries() {
+                by_message.load_message(&entry.dump()).unwrap();
+            }
+            prop_assert_eq!(&by_message, &conversation);
             prop_assert_eq!(Conversation::load(&conversation.dump()), Ok(conversation));
+        }
+
+        /// Whatever a file says: no label is lower, and no word of a model's is trusted.
+        #[test]
+        fn a_loaded_label_is_never_lower(messages in messages()) {
+            let mut written = Conversation::new("c".into());
+            for (message, at, model, tools) in messages {
+                written.push(message, (1, at), &model, tools);
+            }
+            let loaded = Conversation::load(&written.dump()).unwrap();
+            let mut seen = Label::default();
+            for (before, after) in written.entries().iter().zip(loaded.entries()) {
+                let (before, after) = (&before.message, &after.message);
+                prop_assert!(capos_policy::label_below(&join(&before.label, &Label::default()), &after.label));
+                if after.role == Role::Assistant {
+                    prop_assert!(capos_policy::label_below(&seen, &after.label));
+                    prop_assert_eq!(after.provenance, Provenance::Untrusted);
+                } else {
+                    prop_assert_eq!(after.provenance, before.provenance);
+                }
+                seen = join(&seen, &after.label);
+            }
         }
 
         #[test]
@@ -236,11 +383,44 @@ mod tests {
     fn a_changed_dump_is_refused_with_the_place() {
         let mut conversation = Conversation::new("c".into());
         let content = "hello".into();
-        conversation.push(ChatMessage { role: Role::User, content, ..ChatMessage::default() }, 1, 5);
+        conversation.push(ChatMessage { role: Role::User, content, ..ChatMessage::default() }, (1, 5), "m", Vec::new());
         let dump = conversation.dump();
         let changed = dump.replace("hello", "hullo");
         let error = Conversation::load(&changed).unwrap_err().to_string();
         assert_eq!(error, "not a conversation: message 0: \"sha256\" is not the digest of the content");
         assert!(Conversation::load(&dump.replace("\"version\":1", "\"version\":2")).is_err());
+        for (from, to) in
+            [("\"turn\":1", "\"turn\":-1"), ("\"user\"", "\"system\""), ("\"tools\":[]", "\"tools\":[{}]")]
+        {
+            assert!(dump.contains(from) && Conversation::load(&dump.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    /// F02: a conversation that ended in the middle of a turn goes on: with this session's handles, and a result for each call.
+    #[test]
+    fn f02_what_is_resumed_has_new_handles_and_a_result_for_each_call() {
+        let call = |id: &str, name: &str| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            handle: "/object/old".into(),
+            ..ToolCall::default()
+        };
+        let mut conversation = Conversation::new("c".into());
+        let label = Label { classes: Vec::from(["pii.log".into()]) };
+        let tool_calls = Vec::from([call("a", "read"), call("b", "gone")]);
+        let asks = ChatMessage { role: Role::Assistant, tool_calls, label: label.clone(), ..ChatMessage::default() };
+        conversation.push(asks, (3, 5), "m", Vec::new());
+        let gave = ChatMessage { role: Role::Tool, tool_call_id: "a".into(), ..ChatMessage::default() };
+        conversation.push(gave, (3, 6), "m", Vec::new());
+        conversation.resume(7, |name| (name == "read").then(|| "/object/new".into()));
+        let [asked, _, added] = conversation.entries() else { panic!("{:?}", conversation.entries()) };
+        let handles: Vec<&str> = asked.message.tool_calls.iter().map(|call| call.handle.as_str()).collect();
+        assert_eq!(handles, ["/object/new", ""]);
+        assert_eq!((added.turn, added.message.tool_call_id.as_str(), &added.message.label), (3, "b", &label));
+        assert!(added.message.content.starts_with("no result: the session ended"));
+        let before = conversation.entries().len();
+        conversation.resume(8, |_| None);
+        assert_eq!(conversation.entries().len(), before);
+        assert_eq!((conversation.messages_until(2), conversation.messages_until(3)), (0, 3));
     }
 }

@@ -13,6 +13,7 @@
 //!   What the log could not take is kept, and written before anything else runs.
 //! * Every call gets exactly one of the nine outcomes, keyed to its id. The record of a call holds the broker's
 //!   decision, one of six, if there was one, whenever the person interrupts.
+//! * Each message is saved before anything comes of it; what cannot be saved stops nothing.
 //! * The person's Ctrl-C ends the turn at once, wherever it is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -34,7 +35,9 @@ mod proposals;
 mod race;
 mod record;
 mod redact;
+mod redact_forms;
 mod redact_json;
+mod redact_names;
 mod response;
 mod result;
 mod signal;
@@ -53,5 +56,5 @@ pub use redact::redact;
 pub use response::{Draft, Response};
 pub use result::{Brought, hash, truncate};
 pub use signal::Signal;
-pub use snapshot::{Snapshot, Tool};
+pub use snapshot::{Mark, Snapshot, Tool};
 pub use world::World;

@@ -136,7 +136,7 @@ mod tests {
         let mut conversation = Conversation::new("c".into());
         let call = |id: &str| ToolCall { id: id.into(), ..ToolCall::default() };
         let tool_calls = Vec::from([call("a"), call("a~2"), call("call-7-4")]);
-        conversation.push(ChatMessage { tool_calls, ..ChatMessage::default() }, 1, 0);
+        conversation.push(ChatMessage { tool_calls, ..ChatMessage::default() }, (1, 0), "", Vec::new());
         let wanted = ["a", "a", "b", "", "b", "a~3"];
         let found = ids(&conversation, &response(wanted.into_iter().map(Into::into)));
         assert_eq!(found, ["a~3", "a~4", "b", "call-7-4~2", "b~2", "a~3~2"]);

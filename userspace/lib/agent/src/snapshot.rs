@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use capos_schema::authority::Label;
 use capos_schema::models::ToolDescriptor;
 
+use crate::result::hash;
+
 /// One tool: what the model sees, and what the runner needs besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
@@ -26,6 +28,22 @@ pub struct Tool {
     pub pieces: bool,
     /// Label that results carry at least.
     pub label: Label,
+}
+
+/// What is kept of a tool with a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    pub name: String,
+    /// SHA-256 of its interface, method and parameters.
+    pub hash: [u8; 32],
+}
+
+impl From<&Tool> for Mark {
+    fn from(tool: &Tool) -> Self {
+        let found = &tool.descriptor;
+        let schema = format!("{:016x} {} {}", found.interface_id, found.method_name, found.param_schema);
+        Self { name: found.name.clone(), hash: hash(&schema) }
+    }
 }
 
 /// The tools that one turn advertises. Nothing that is not in it can be called in that turn.
@@ -57,6 +75,12 @@ impl Snapshot {
     #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.tools
+    }
+
+    /// What is kept of them with the conversation.
+    #[must_use]
+    pub fn marks(&self) -> Vec<Mark> {
+        self.tools.iter().map(Mark::from).collect()
     }
 
     /// What the model is shown.

@@ -8,6 +8,7 @@ use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
+use crate::conversation::Conversation;
 use crate::result::Brought;
 use crate::snapshot::Tool;
 
@@ -258,6 +259,14 @@ pub trait Audit {
     async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError>;
 }
 
+/// Where conversations are saved.
+#[allow(async_fn_in_trait)]
+pub trait Keeper {
+    /// Saves the messages that are not saved yet. Gives up after a while, and tells the person what could not be saved: the
+    /// turn goes on.
+    async fn save(&self, conversation: &Conversation);
+}
+
 /// Time, chance, other tasks, and the person's Ctrl-C.
 pub trait Host {
     /// Nanoseconds since boot.
@@ -363,9 +372,9 @@ pub trait Renderer {
 }
 
 /// All of it.
-pub trait World: Model + Tools + Gate + Approver + Audit + Host + Renderer + 'static {}
+pub trait World: Model + Tools + Gate + Approver + Audit + Keeper + Host + Renderer + 'static {}
 
-impl<T: Model + Tools + Gate + Approver + Audit + Host + Renderer + 'static> World for T {}
+impl<T: Model + Tools + Gate + Approver + Audit + Keeper + Host + Renderer + 'static> World for T {}
 
 /// A field of a general audit record.
 pub(crate) fn field(name: &str, value: impl Into<String>) -> capos_schema::audit::GeneralEventField {

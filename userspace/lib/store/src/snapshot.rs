@@ -1,5 +1,6 @@
 //! Reading what is committed.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
@@ -7,8 +8,9 @@ use core::ops::Bound;
 use redb::{ReadTransaction, ReadableTable};
 
 use crate::error::database;
-use crate::store::ENTRIES;
-use crate::{Namespace, StoreError, key};
+use crate::namespace::cost;
+use crate::store::{ENTRIES, NAMESPACES};
+use crate::{Namespace, StoreError, Usage, key};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -24,7 +26,7 @@ pub struct Query<'a> {
     pub reverse: bool,
     /// How many come at most.
     pub most: usize,
-    /// Bytes of keys and values that come at most, if not a single entry is longer.
+    /// Bytes that they come to at most, if not a single entry is longer: keys, values, and 32 for each entry.
     pub most_bytes: usize,
     /// Values are left out.
     pub keys_only: bool,
@@ -61,6 +63,44 @@ impl Snapshot {
         get(&table.0, &table.1)
     }
 
+    /// The namespaces with their names and quotas, as of this moment.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn namespaces(&self) -> Result<Vec<(Namespace, Usage)>, StoreError> {
+        let table = self.0.open_table(NAMESPACES).map_err(database)?;
+        let usages = table.iter().map_err(database)?.map(|entry| {
+            let (number, usage) = entry.map_err(database)?;
+            let (name, limit, used) = usage.value();
+            Ok((Namespace(number.value()), Usage { name: name.into(), limit, used }))
+        });
+        usages.collect()
+    }
+
+    /// The first entry of a namespace behind this table and key, of any table; the first of all if there is none before. Tables
+    /// come in the order of the lengths of their names, then of the names.
+    ///
+    /// # Errors
+    /// The blocks fail; the table's name or the key is empty or too long.
+    pub fn next(
+        &self,
+        namespace: Namespace,
+        before: Option<(&str, &[u8])>,
+    ) -> Result<Option<(String, Entry)>, StoreError> {
+        let entries = self.0.open_table(ENTRIES).map_err(database)?;
+        let all = namespace.0.to_be_bytes();
+        let start = match before {
+            Some((table, key)) => Bound::Excluded(key::whole(namespace.0, table, key)?),
+            None => Bound::Included(all.to_vec()),
+        };
+        let end = key::after(&all);
+        let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+        let Some(entry) = entries.range(range).map_err(database)?.next() else { return Ok(None) };
+        let (whole, value) = entry.map_err(database)?;
+        let Some((table, key)) = key::parts(whole.value()) else { return Ok(None) };
+        Ok(Some((table.into(), (key.to_vec(), value.value().to_vec()))))
+    }
+
     /// Entries of a table, and whether there are more.
     ///
     /// # Errors
@@ -93,13 +133,14 @@ pub(crate) fn range(
     }
     let (start, end) = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
     let mut range = entries.range((start, end)).map_err(database)?;
-    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    let (mut found, mut bytes) = (Vec::new(), 0_u64);
+    let most_bytes = query.most_bytes as u64;
     while let Some(entry) = if query.reverse { range.next_back() } else { range.next() } {
         let (key, value) = entry.map_err(database)?;
         let key = key.value().get(prefix.len()..).unwrap_or_default().to_vec();
         let value = if query.keys_only { Vec::new() } else { value.value().to_vec() };
-        bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
-        if found.len() >= query.most || (bytes > query.most_bytes && !found.is_empty()) {
+        bytes = bytes.saturating_add(cost(key.len(), value.len()));
+        if found.len() >= query.most || (bytes > most_bytes && !found.is_empty()) {
             return Ok((found, true));
         }
         found.push((key, value));

@@ -8,6 +8,7 @@ use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::{AuditLogClient, AuditWriterClient};
 use capos_schema::authority::Profile;
 use capos_schema::cap::{Cap, Client, Rights};
+use capos_schema::conversations::{ConversationAdminClient, ConversationStoreClient};
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
@@ -16,6 +17,8 @@ use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 
 /// How long a file system may take to say what is read-only of it, in nanoseconds. Sessions wait for that.
 const PATIENCE: u64 = 10_000_000_000;
+/// The same for the conversations of a principal: the session asks again later.
+const CONVERSATIONS_PATIENCE: u64 = 2_000_000_000;
 
 /// The building blocks.
 pub struct CapabilityPool {
@@ -25,6 +28,8 @@ pub struct CapabilityPool {
     pub writer: AuditWriterClient,
     /// The models.
     pub catalog: ModelCatalogClient,
+    /// Makes the stores of principals, where conversations are kept.
+    conversations: Option<ConversationAdminClient>,
     /// Told when a session has ended, where there is somebody to tell.
     pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.
@@ -75,11 +80,32 @@ impl CapabilityPool {
             audit: env.cap("audit-log")?,
             writer: env.cap("audit")?,
             catalog: env.cap("catalog")?,
+            conversations: env.optional("conversations")?,
             observer: env.optional::<SessionObserverClient>("observer")?,
             table: env.cap("table")?,
             keeper: env.cap("keeper")?,
             held,
         })
+    }
+
+    /// The conversations of a principal. Those of guests, and of people who have not logged in, are not kept.
+    pub async fn conversations(&self, profile: Profile, principal: &str) -> Option<Part> {
+        let conversations = self.conversations.as_ref().filter(|_| profile == Profile::Operator)?;
+        let asked = capos_rt::timeout(CONVERSATIONS_PATIENCE, conversations.of(principal)).await;
+        match asked.and_then(|answered| Ok(answered.context("it does not answer")??)) {
+            Ok(store) => Some(Part {
+                name: String::from("conversations"),
+                interface: ConversationStoreClient::INTERFACE_ID,
+                cap: store.into_cap(),
+                rights: Rights::CALL.union(Rights::GRANT),
+                from: String::new(),
+                read_only: false,
+            }),
+            Err(why) => {
+                log::info!("{principal} has no saved conversations now: {why}");
+                None
+            }
+        }
     }
 
     /// What a session of this profile is built of. What cannot be had now is left out.

@@ -20,6 +20,7 @@ use capos_schema::authority::{
     UserSessionStepUpResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
+use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
@@ -106,6 +107,21 @@ impl Session {
 
     fn subject(&self) -> Subject<'_> {
         Subject { session: &self.info.id, principal: &self.info.principal }
+    }
+
+    /// Adds the principal's conversations to what the session was given, once they can be had: not while the volume is locked.
+    async fn add_conversations(&self) -> Result<(), CallError> {
+        let interface = ConversationStoreClient::INTERFACE_ID;
+        if self.parts.borrow().iter().any(|part| part.interface == interface) {
+            return Ok(());
+        }
+        let SessionInfo { profile, principal, .. } = &self.info;
+        let Some(part) = self.broker.blocks.conversations(*profile, principal).await else { return Ok(()) };
+        let cap = derive(&self.broker, &part.cap, part.rights).await?;
+        // It may have ended meanwhile.
+        self.alive()?;
+        self.parts.borrow_mut().push(Part { cap, ..part });
+        Ok(())
     }
 
     /// Nothing is answered once the session is over.
@@ -250,6 +266,7 @@ impl UserSessionServer for Session {
 
     async fn bundle(&self, _cx: &CallContext) -> Result<Vec<NamedGrant>, CallError> {
         self.alive()?;
+        self.add_conversations().await?;
         let mut grants: Vec<NamedGrant> = self
             .parts
             .borrow()

@@ -17,9 +17,16 @@ const COMMANDS: &[&str] = &[
     "/cap all",
     "/cap drop ",
     "/cap take ",
+    "/compare ",
+    "/conversations",
+    "/conversations all",
     "/disks",
     "/exit",
+    "/expire ",
+    "/expire never",
     "/fg",
+    "/forget ",
+    "/fork",
     "/help",
     "/inspect conversation",
     "/jobs",
@@ -30,7 +37,10 @@ const COMMANDS: &[&str] = &[
     "/plain",
     "/plain off",
     "/quit",
+    "/rename ",
+    "/resume",
     "/run",
+    "/search ",
     "/status",
     "/stop",
     "/tools",
@@ -50,6 +60,7 @@ struct Names {
     tools: Vec<String>,
     programs: Vec<String>,
     models: Vec<String>,
+    conversations: Vec<String>,
 }
 
 /// All that may stand at the beginning of a line.
@@ -61,6 +72,7 @@ pub fn completions(session: &Session) -> Vec<String> {
         tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
         programs: session.programs.clone(),
         models: session.models.clone(),
+        conversations: session.listed.clone(),
     })
 }
 
@@ -75,6 +87,9 @@ fn lines(names: &Names) -> Vec<String> {
     lines.extend(with("/inspect", &names.tools, ""));
     lines.extend(with("/run", &names.programs, " "));
     lines.extend(with("/model", &names.models, ""));
+    for command in ["/compare", "/forget", "/resume"] {
+        lines.extend(with(command, &names.conversations, ""));
+    }
     lines
 }
 
@@ -92,6 +107,7 @@ mod tests {
             tools: some("read_file"),
             programs: some("cat"),
             models: some("capOS assistant"),
+            conversations: some("3f9a"),
         };
         let lines = lines(&names);
         for line in [
@@ -101,6 +117,9 @@ mod tests {
             "/inspect read_file",
             "/run cat ",
             "/model capOS assistant",
+            "/resume 3f9a",
+            "/forget 3f9a",
+            "/compare 3f9a",
         ] {
             assert!(lines.iter().any(|known| known == line), "{line}");
         }

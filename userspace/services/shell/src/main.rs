@@ -16,6 +16,7 @@ mod gate;
 mod grants;
 mod interrupts;
 mod invoke;
+mod keeper;
 mod link;
 mod login;
 mod loss;

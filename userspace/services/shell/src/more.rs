@@ -88,7 +88,7 @@ mod tests {
             (3, ChatMessage { role: Role::User, content: "hi".into(), ..ChatMessage::default() }),
         ];
         for (turn, message) in turns {
-            conversation.push(message, turn, 0);
+            conversation.push(message, (turn, 0), "", Vec::new());
         }
         let dated = "{\n  \"modified\": \"2026-11-21 09:05:07 UTC\"\n}".to_string();
         let file = "one\ncapos> two\n\nthree\n".to_string();

@@ -45,7 +45,11 @@ fn date(seconds: u64) -> String {
     if seconds == 0 {
         return "unknown".to_string();
     }
-    let nanoseconds = seconds.saturating_mul(1_000_000_000);
+    date_of(seconds.saturating_mul(1_000_000_000))
+}
+
+/// A time in nanoseconds since 1970 as a text.
+pub fn date_of(nanoseconds: u64) -> String {
     format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
 }
 

@@ -16,6 +16,7 @@ use capos_schema::system::SystemStatusClient;
 
 use crate::gate::PATIENCE;
 use crate::grants::Grants;
+use crate::keeper::Saving;
 use crate::login::Login;
 use crate::model::ModelSlot;
 use crate::render::Progress;
@@ -38,6 +39,7 @@ pub struct Runner {
     /// The broker has forgotten this session.
     lost: Cell<bool>,
     pub progress: Progress,
+    pub saving: Saving,
     /// Of how many results that others wrote the person was told when they were last asked.
     pub told_of: Cell<usize>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
@@ -60,6 +62,7 @@ impl Runner {
             model: ModelSlot::default(),
             lost: Cell::new(false),
             progress: Progress::default(),
+            saving: Saving::default(),
             told_of: Cell::new(0),
             interrupts: Cell::new(0),
         })

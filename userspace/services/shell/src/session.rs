@@ -30,6 +30,12 @@ const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 const TELL_PLAINLY: &str = "/plain sends its tool calls and results as text, which any chat template accepts; ";
 const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses another model";
 
+/// A conversation, and how many of its messages are saved.
+pub struct Kept {
+    pub conversation: Conversation,
+    pub saved: usize,
+}
+
 /// A session at its prompt.
 pub struct Session {
     pub runner: Rc<Runner>,
@@ -42,6 +48,8 @@ pub struct Session {
     pub programs: Vec<String>,
     /// Titles of the models that the person was told of last.
     pub models: Vec<String>,
+    /// Ids of the saved conversations that the person was told of last.
+    pub listed: Vec<String>,
 }
 
 impl Session {
@@ -49,10 +57,12 @@ impl Session {
     ///
     /// # Errors
     /// The broker or the kernel's entropy does not answer.
-    pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Conversation>) -> Result<Self, Error> {
+    pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Kept>) -> Result<Self, Error> {
         let info = user.info().await?;
         let runner = Runner::new(login, user, info);
-        let conversation = kept.unwrap_or_else(|| Conversation::new(hex::encode(runner.random())));
+        let new = || Kept { conversation: Conversation::new(hex::encode(runner.random())), saved: 0 };
+        let Kept { conversation, saved } = kept.unwrap_or_else(new);
+        runner.saving.begin(&conversation.id, saved);
         let backlog = Rc::<Backlog>::default();
         let agent = agent(&runner, conversation, backlog.clone());
         let mut session = Self {
@@ -64,13 +74,14 @@ impl Session {
             jobs: Jobs::default(),
             programs: Vec::new(),
             models: Vec::new(),
+            listed: Vec::new(),
         };
         session.refresh().await?;
         if session.runner.info.model_allowed {
             session.runner.begin_with_model().await;
         }
         session.programs = session.names_of_programs().await;
-        let head = session.record("session.opened").await;
+        let head = session.record("session.opened", &session.agent.conversation().id).await;
         session.welcome(head).await;
         session.greet().await;
         Ok(session)
@@ -83,9 +94,9 @@ impl Session {
 
     /// The conversation, for another session. This one's pending records are written with its own writer: no other may
     /// record them.
-    pub async fn into_conversation(self) -> Conversation {
+    pub async fn into_conversation(self) -> Kept {
         self.flush_pending().await;
-        self.agent.conversation().clone()
+        Kept { conversation: self.agent.conversation().clone(), saved: self.runner.saving.saved() }
     }
 
     /// Writes the pending records; if the audit log does not take them, the person is told.
@@ -270,8 +281,31 @@ impl Session {
     /// Begins a new conversation.
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
-        self.agent = agent(&self.runner, Conversation::new(id), self.backlog.clone());
+        self.go_on_with(Kept { conversation: Conversation::new(id), saved: 0 });
+    }
+
+    /// Continues another conversation.
+    pub fn go_on_with(&mut self, kept: Kept) {
+        let Kept { conversation, saved } = kept;
+        self.runner.saving.begin(&conversation.id, saved);
+        self.agent = agent(&self.runner, conversation, self.backlog.clone());
         self.runner.told_of.set(0);
+    }
+
+    /// Continues a conversation of an earlier session: no handle of that one names anything here.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn resume(&mut self, mut kept: Kept) -> Result<(), Error> {
+        self.handles = Handles::default();
+        self.refresh().await?;
+        let tools = self.snapshot.tools();
+        let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
+        let now = self.runner.now();
+        kept.conversation.resume(now, |name| find(name).map(|tool| tool.descriptor.handle.clone()));
+        self.go_on_with(kept);
+        self.record("conversation.resumed", &self.agent.conversation().id).await;
+        Ok(())
     }
 
     /// Waits for calls that still run, and tells the broker that the session is over.
@@ -287,14 +321,15 @@ impl Session {
             }
             self.flush_pending().await;
         }
-        self.record("session.closed").await;
+        self.record("session.closed", &self.agent.conversation().id).await;
         if let Err(why) = self.runner.within(self.runner.user.end()).await {
             log::warning!("the session could not be ended: {why}");
         }
     }
 
-    /// What the session was opened and closed with, for the audit log. Returns the log's head after it.
-    async fn record(&self, kind: &str) -> Option<(u64, Vec<u8>)> {
+    /// Records what the session has now, and which conversation something was done with, in the audit log. Returns the
+    /// log's head after it.
+    pub async fn record(&self, kind: &str, conversation: &str) -> Option<(u64, Vec<u8>)> {
         let field = |name: &str, value: String| capos_schema::audit::GeneralEventField { name: name.into(), value };
         let model = self.runner.model.info().map(|info| info.id).unwrap_or_default();
         let tools: Vec<String> = self.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect();
@@ -304,7 +339,7 @@ impl Session {
             session: self.runner.info.id.clone(),
             principal: self.runner.info.principal.clone(),
             fields: Vec::from([
-                field("conversation", self.agent.conversation().id.clone()),
+                field("conversation", conversation.to_string()),
                 field("model", model),
                 field("tools", tools.join(" ")),
                 field("capabilities", grants.join(" ")),

@@ -1,7 +1,7 @@
 //! What the audit log holds when it, the broker or the person gets in the way.
 
-use capos_agent::TurnEnd;
 use capos_agent::world::{Answer, Secret};
+use capos_agent::{Conversation, TurnEnd};
 use capos_audit::{Chain, Event};
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{Decision, SessionLimits};
@@ -262,4 +262,24 @@ fn a_record_that_the_log_refuses_for_good_is_counted() {
     let messages = world.0.messages.borrow();
     let lost = messages.iter().find(|event| event.kind == "records.lost").unwrap();
     assert_eq!((lost.fields[0].value.as_str(), world.0.backlog.waiting()), ("1", 0));
+}
+
+/// F01: each message is saved as it is appended: the answer with its calls before any of them has an effect, and the turn's
+/// tools with its first message. What was saved is the conversation.
+#[test]
+fn f01_each_message_is_saved_before_anything_comes_of_it() {
+    let first = vec![Piece::Text("I look."), call("a", "read", "{}")];
+    let world = World::new(vec![first, vec![Piece::Text("Done.")]]);
+    let (end, agent) = turn(&world);
+    assert_eq!(end, TurnEnd::Answered);
+    let mut loaded = Conversation::new("c1".into());
+    for text in world.0.saved.borrow().iter() {
+        loaded.load_message(text).unwrap();
+    }
+    assert_eq!(&loaded, agent.conversation());
+    let entries = loaded.entries();
+    assert_eq!(entries[0].tools, snapshot().marks());
+    assert!(entries.iter().all(|entry| entry.model == "sha256:1-scripted"));
+    assert!(entries[1..].iter().all(|entry| entry.tools.is_empty()));
+    assert_eq!(*world.0.order.borrow(), ["user", "assistant", "effect", "tool", "assistant"]);
 }

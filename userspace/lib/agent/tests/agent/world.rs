@@ -48,6 +48,10 @@ pub struct Sim {
     pub requests: RefCell<Vec<InferenceRequest>>,
     pub events: RefCell<Vec<ToolEvent>>,
     pub messages: RefCell<Vec<GeneralEvent>>,
+    /// What was saved of the conversation.
+    pub saved: RefCell<Vec<String>>,
+    /// Whose messages were saved, with the effects in between.
+    pub order: RefCell<Vec<&'static str>>,
     pub trace: RefCell<Vec<Trace>>,
     pub answers: RefCell<VecDeque<Answer>>,
     pub secrets: RefCell<VecDeque<Secret>>,
@@ -104,6 +108,8 @@ impl World {
             requests: RefCell::default(),
             events: RefCell::default(),
             messages: RefCell::default(),
+            saved: RefCell::default(),
+            order: RefCell::default(),
             trace: RefCell::default(),
             answers: RefCell::default(),
             secrets: RefCell::default(),
@@ -380,6 +386,7 @@ impl Tools for World {
         Box::pin(async move {
             let text = prepared.to_string();
             world.0.trace.borrow_mut().push(Trace::Effect(text.clone()));
+            world.0.order.borrow_mut().push("effect");
             world.pause(prepared.get("ms").and_then(Value::as_u64).unwrap_or(2) * MS).await;
             world.0.trace.borrow_mut().push(Trace::EffectEnd(text));
             match name.as_str() {
@@ -543,6 +550,17 @@ impl Audit for World {
         match capos_agent::race(written, self.pause(10_000 * MS)).await {
             capos_agent::Either::Left(written) => written,
             capos_agent::Either::Right(()) => Err(AuditError::Unavailable("no answer".into())),
+        }
+    }
+}
+
+impl Keeper for World {
+    async fn save(&self, conversation: &Conversation) {
+        self.pause(MS).await;
+        let mut saved = self.0.saved.borrow_mut();
+        for entry in conversation.entries().get(saved.len()..).unwrap_or_default() {
+            saved.push(entry.dump());
+            self.0.order.borrow_mut().push(entry.message.role.name());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod capabilities;
+mod conversations;
 mod disks;
 mod inspect;
 mod model;
@@ -62,6 +63,17 @@ pub const HELP: &[(&str, &str)] = &[
         "send earlier calls and results to the model as text, if it rejects them as calls; /plain off: as calls",
     ),
     ("/stop", "end the conversation; the next line begins a new one"),
+    ("/conversations", "list the last saved conversations; /conversations all lists every one"),
+    (
+        "/resume",
+        "continue the last one; /resume N or ID continues another: a number of the list, or the beginning of an id",
+    ),
+    ("/fork", "continue a copy of the conversation; /fork N one with its first N turns"),
+    ("/compare ID", "show where another conversation differs from this one"),
+    ("/search TEXT", "find messages in the saved conversations"),
+    ("/rename TITLE", "give the conversation a title"),
+    ("/expire TIME", "delete the conversation so long after its last change: 12h, 30d, never"),
+    ("/forget ID", "delete a saved conversation, after a question"),
     ("/exit, /quit", "end the session"),
 ];
 
@@ -87,6 +99,14 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "disks" => disks::disks(session).await,
         "users" => users::users(session, &rest).await,
         "passphrase" => users::passphrase(session).await,
+        "conversations" => conversations::list(session, &rest).await,
+        "resume" => conversations::resume(session, &rest).await,
+        "fork" => conversations::fork(session, &rest).await,
+        "compare" => conversations::compare(session, &rest).await,
+        "search" => conversations::search(session, text.trim()).await,
+        "rename" => conversations::rename(session, text.trim()).await,
+        "expire" => conversations::expire(session, &rest).await,
+        "forget" => conversations::forget(session, &rest).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

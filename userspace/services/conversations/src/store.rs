@@ -1,0 +1,147 @@
+//! The interfaces, over the tables.
+
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+
+use capos_conversations::{Conversations, Error, Found, Info, Owner, Part};
+use capos_rt::{Clock, Server};
+use capos_schema::cap::{CallContext, CallError, Client};
+use capos_schema::conversations::{
+    ConversationAdminServer, ConversationInfo, ConversationStoreClient, ConversationStoreListResults,
+    ConversationStoreReadResults, ConversationStoreSearchResults, ConversationStoreServer, Found as FoundMessage,
+    MessagePart,
+};
+use capos_schema::store::NamespaceClient;
+
+/// What the objects share.
+pub struct Service {
+    pub conversations: Conversations<NamespaceClient>,
+    pub clock: Clock,
+    pub server: Rc<Server>,
+}
+
+impl Service {
+    /// Milliseconds since 1970.
+    fn now(&self) -> Result<u64, CallError> {
+        self.clock.wall_clock()
+    }
+}
+
+/// All conversations.
+pub struct Admin(pub Rc<Service>);
+
+impl ConversationAdminServer for Admin {
+    async fn of(&self, _cx: &CallContext, principal: String) -> Result<ConversationStoreClient, CallError> {
+        let service = &self.0;
+        let Owner(number) = service.conversations.owner(&principal, service.now()?).await.map_err(told)?;
+        let cap = service.server.durable(number.into(), ConversationStoreClient::INTERFACE_ID)?;
+        Ok(ConversationStoreClient::from_cap(cap))
+    }
+}
+
+/// The conversations of one principal.
+pub struct Principal {
+    pub service: Rc<Service>,
+    pub owner: Owner,
+}
+
+impl ConversationStoreServer for Principal {
+    async fn list(
+        &self,
+        _cx: &CallContext,
+        from: String,
+        most: u32,
+    ) -> Result<ConversationStoreListResults, CallError> {
+        let now = self.service.now()?;
+        let listed = self.service.conversations.list(self.owner, &from, most, now).await.map_err(told)?;
+        let conversations = listed.conversations.into_iter().map(info).collect();
+        Ok(ConversationStoreListResults { conversations, next: listed.next })
+    }
+
+    async fn create(&self, _cx: &CallContext, id: String, title: String) -> Result<ConversationInfo, CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.create(self.owner, &id, &title, now).await.map(info).map_err(told)
+    }
+
+    async fn info(&self, _cx: &CallContext, id: String) -> Result<ConversationInfo, CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.info(self.owner, &id, now).await.map(info).map_err(told)
+    }
+
+    async fn append(&self, _cx: &CallContext, id: String, part: MessagePart, model: String) -> Result<u32, CallError> {
+        let now = self.service.now()?;
+        let MessagePart { index, part, last, json } = part;
+        let part = Part { index, part, last, text: json };
+        self.service.conversations.append(self.owner, &id, &part, &model, now).await.map_err(told)
+    }
+
+    async fn read(
+        &self,
+        _cx: &CallContext,
+        id: String,
+        from: u32,
+        part: u32,
+        most: u32,
+    ) -> Result<ConversationStoreReadResults, CallError> {
+        let now = self.service.now()?;
+        let read = self.service.conversations.read(self.owner, &id, (from, part), most, now).await.map_err(told)?;
+        let part = |Part { index, part, last, text }| MessagePart { index, part, last, json: text };
+        Ok(ConversationStoreReadResults { parts: read.parts.into_iter().map(part).collect(), more: read.more })
+    }
+
+    async fn fork(
+        &self,
+        _cx: &CallContext,
+        id: String,
+        messages: u32,
+        fork: String,
+        title: String,
+    ) -> Result<ConversationInfo, CallError> {
+        let now = self.service.now()?;
+        let made = self.service.conversations.fork(self.owner, &id, messages, (&fork, &title), now).await;
+        made.map(info).map_err(told)
+    }
+
+    async fn rename(&self, _cx: &CallContext, id: String, title: String) -> Result<(), CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.rename(self.owner, &id, &title, now).await.map_err(told)
+    }
+
+    async fn remove(&self, _cx: &CallContext, id: String) -> Result<(), CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.remove(self.owner, &id, now).await.map_err(told)
+    }
+
+    async fn search(
+        &self,
+        _cx: &CallContext,
+        text: String,
+        from: String,
+        most: u32,
+    ) -> Result<ConversationStoreSearchResults, CallError> {
+        let now = self.service.now()?;
+        let results = self.service.conversations.search(self.owner, &text, &from, most, now).await.map_err(told)?;
+        let found =
+            |Found { conversation, index, text }| FoundMessage { conversation: info(conversation), index, text };
+        Ok(ConversationStoreSearchResults { found: results.found.into_iter().map(found).collect(), next: results.next })
+    }
+
+    async fn expire(&self, _cx: &CallContext, id: String, after_seconds: u64) -> Result<ConversationInfo, CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.expire(self.owner, &id, after_seconds, now).await.map(info).map_err(told)
+    }
+}
+
+fn info(found: Info) -> ConversationInfo {
+    let Info { id, title, created, changed, messages, model, parent, parent_messages, expires } = found;
+    ConversationInfo { id, title, created, changed, messages, model, parent, parent_messages, expires }
+}
+
+fn told(error: Error) -> CallError {
+    let why = error.to_string();
+    match error {
+        Error::NoSuch(_) | Error::Invalid(_) => CallError::invalid_argument(why),
+        Error::Full(_) => CallError::overloaded(why),
+        Error::Fault(_) | Error::Damaged(_) => CallError::failed(why),
+    }
+}

@@ -1,0 +1,120 @@
+//! Saving the conversation, message by message.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use capos_agent::Conversation;
+use capos_agent::world::Keeper;
+use capos_schema::conversations::{ConversationStoreClient, MessagePart};
+use capos_schema::terminal::Style;
+
+use crate::escape::plain;
+use crate::runner::Runner;
+
+/// Bytes of a part of a message.
+const PART: usize = 64 << 10;
+/// What a session does with its conversations' store.
+pub const PURPOSE: &str = "save conversations";
+
+/// How far the conversation at the prompt is saved.
+#[derive(Debug, Default)]
+pub struct Saving {
+    conversation: RefCell<String>,
+    saved: Cell<usize>,
+    /// The turn in which it could not be saved; then it is tried again in the next one.
+    failed: Cell<Option<u32>>,
+}
+
+impl Saving {
+    /// Another conversation, of which so many messages are saved.
+    pub fn begin(&self, conversation: &str, saved: usize) {
+        *self.conversation.borrow_mut() = conversation.to_string();
+        self.saved.set(saved);
+        self.failed.set(None);
+    }
+
+    /// How many messages are saved.
+    pub fn saved(&self) -> usize {
+        self.saved.get()
+    }
+}
+
+/// The parts of a message.
+fn parts(index: u32, json: &str) -> Vec<MessagePart> {
+    let (mut parts, mut rest) = (Vec::new(), json);
+    for part in 0.. {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PART));
+        rest = after;
+        parts.push(MessagePart { index, part, last: rest.is_empty(), json: piece.to_string() });
+        if rest.is_empty() {
+            break;
+        }
+    }
+    parts
+}
+
+impl Runner {
+    /// Saves the messages that are not saved yet.
+    async fn save_rest(&self, conversation: &Conversation) -> Result<(), String> {
+        let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
+        let id = &conversation.id;
+        if self.saving.saved() == 0 {
+            self.audited(store.create(id, "")).await?;
+        }
+        for (index, entry) in conversation.entries().iter().enumerate().skip(self.saving.saved()) {
+            let number = u32::try_from(index).map_err(|_| "the conversation is too long".to_string())?;
+            for part in parts(number, &entry.dump()) {
+                self.audited(store.append(id, &part, &entry.model)).await?;
+            }
+            self.saving.saved.set(index.saturating_add(1));
+        }
+        Ok(())
+    }
+}
+
+impl Keeper for Runner {
+    async fn save(&self, conversation: &Conversation) {
+        // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
+        if self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {
+            return;
+        }
+        let turn = conversation.last_turn();
+        if self.saving.failed.get() == Some(turn) {
+            return;
+        }
+        match (self.save_rest(conversation).await, self.saving.failed.get()) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(_)) => {
+                self.saving.failed.set(None);
+                self.screen.line(Style::Dim, "the conversation is saved again").await;
+            }
+            (Err(why), earlier) => {
+                self.saving.failed.set(Some(turn));
+                if earlier.is_none() {
+                    let text = format!("this conversation is not saved: {}; the session continues", plain(&why));
+                    self.screen.wrapped(&[(Style::Warning, &text)]).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_are_the_message(letter in prop_oneof!["x", "é", "日"], count in 0_usize..150_000) {
+            let text = letter.repeat(count);
+            let parts = parts(7, &text);
+            prop_assert!(parts.iter().all(|part| part.index == 7 && part.json.len() <= PART));
+            let last: Vec<bool> = parts.iter().map(|part| part.last).collect();
+            prop_assert_eq!(last.iter().position(|last| *last), Some(parts.len() - 1));
+            prop_assert_eq!(parts.iter().map(|part| part.json.as_str()).collect::<String>(), text);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The volumes, served.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_rt::log;
+use capos_schema::authority::Label;
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::storage::DirectoryClient;
+use capos_schema::transfer::{CopiedFile, TransferVolume, TransferVolumesListResults, TransferVolumesServer};
+use capos_transfer::copy::{Source, part_name};
+use capos_transfer::{Error, MAX_FILE, Volume};
+
+use crate::copies::{self, Home, VolumeFile, check_label};
+use crate::directory::DirectoryObject;
+use crate::disk::BlockDisk;
+use crate::file::{FileObject, info};
+use crate::refused::refused;
+use crate::volumes::{Mounted, Volumes};
+
+/// The volumes and the home directory.
+pub struct Server {
+    volumes: Rc<Volumes>,
+    home: Home,
+}
+
+impl Server {
+    pub fn new(volumes: Rc<Volumes>, home: DirectoryClient) -> Self {
+        Self { volumes, home: Home(home) }
+    }
+
+    /// Works with a volume; the error names it.
+    async fn with<T>(
+        mounted: &Mounted,
+        work: impl AsyncFnOnce(&mut Volume<BlockDisk>) -> Result<T, Error>,
+    ) -> Result<T, CallError> {
+        mounted.with(work).await.map_err(|error| refused(&mounted.name, &error))
+    }
+}
+
+impl TransferVolumesServer for Server {
+    async fn volumes(&self, _cx: &CallContext) -> Result<Vec<TransferVolume>, CallError> {
+        self.volumes.list().await
+    }
+
+    async fn list(
+        &self,
+        _cx: &CallContext,
+        volume: String,
+        path: String,
+    ) -> Result<TransferVolumesListResults, CallError> {
+        let mounted = self.volumes.find(&volume).await?;
+        let listing = Self::with(&mounted, async |volume| volume.list(&path).await).await?;
+        let entries = listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect();
+        Ok(TransferVolumesListResults { entries, left_out: u32::try_from(listing.left_out).unwrap_or(u32::MAX) })
+    }
+
+    async fn import_file(
+        &self,
+        _cx: &CallContext,
+        volume: String,
+        path: String,
+        to: String,
+    ) -> Result<CopiedFile, CallError> {
+        let mounted = self.volumes.find(&volume).await?;
+        let to = copies::place(&to, &path);
+        self.home.check_free(&to).await?;
+        let handle = Self::with(&mounted, async |volume| volume.open(&path, false).await).await?;
+        let source = VolumeFile(FileObject::new(&self.volumes, &mounted, handle));
+        let part = part_name(&to);
+        let copied = copies::run(source, self.home.writer(&part).await?, u64::MAX).await?;
+        self.home.check_free(&to).await?;
+        self.home.rename(&part, &to).await?;
+        log::info!("imported {} bytes from volume {}", copied.bytes, mounted.name);
+        Ok(copied)
+    }
+
+    async fn export_file(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        volume: String,
+        to: String,
+        label: Option<Label>,
+    ) -> Result<CopiedFile, CallError> {
+        check_label(&label.unwrap_or_default())?;
+        let (mut source, trail) = self.home.reader(&path).await?;
+        // The label of a file is that of all of it: reading any of it tells.
+        source.read(0, 1).await?;
+        check_label(&trail.label().await?)?;
+        let mounted = self.volumes.find(&volume).await?;
+        let to = copies::place(&to, &path);
+        let part = part_name(&to);
+        self.volumes.set_time().await;
+        let handle = Self::with(&mounted, async |volume| {
+            match volume.status(&to).await {
+                Err(Error::NotFound(_)) => {}
+                Ok(_) => return Err(Error::Exists(to.clone())),
+                Err(error) => return Err(error),
+            }
+            match volume.open(&part, true).await {
+                Err(Error::NotFound(_)) => volume.create(&part).await,
+                result => result,
+            }
+        })
+        .await?;
+        let target = VolumeFile(FileObject::new(&self.volumes, &mounted, handle));
+        let copied = copies::run(source, target, MAX_FILE).await?;
+        // The file may have been written meanwhile, by something with a label.
+        if let Err(error) = check_label(&trail.label().await?) {
+            Self::with(&mounted, async |volume| volume.remove_file(&part).await).await?;
+            return Err(error);
+        }
+        Self::with(&mounted, async |volume| match volume.status(&to).await {
+            Err(Error::NotFound(_)) => volume.rename(&part, &to).await,
+            Ok(_) => Err(Error::Exists(to.clone())),
+            Err(error) => Err(error),
+        })
+        .await?;
+        log::info!("exported {} bytes to volume {}", copied.bytes, mounted.name);
+        Ok(copied)
+    }
+
+    async fn open(&self, _cx: &CallContext, volume: String) -> Result<DirectoryClient, CallError> {
+        let mounted = self.volumes.find(&volume).await?;
+        DirectoryClient::serve(&self.volumes.exporter, DirectoryObject::root(&self.volumes, &mounted))
+    }
+}

@@ -16,6 +16,8 @@ pub enum Step {
     Absent(Pattern),
     /// Type these bytes.
     Send(Vec<u8>),
+    /// Type what the expression's first group matched last in everything that has appeared, and Enter.
+    SendSeen(Regex),
     /// Change a byte of a file on the medium while the machine runs: path on the image, offset.
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
@@ -26,6 +28,12 @@ pub enum Step {
     Boot,
     /// End the machine without waiting for it to switch itself off.
     Quit,
+}
+
+/// What the first group of an expression matched last in a text.
+#[must_use]
+pub fn last_seen<'a>(expression: &Regex, text: &'a str) -> Option<&'a str> {
+    Some(expression.captures_iter(text).last()?.get(1)?.as_str())
 }
 
 /// A step and its line.
@@ -89,6 +97,11 @@ fn parse_step(line: &str) -> Result<Step> {
             let mut bytes = text()?;
             bytes.push(b'\r');
             Step::Send(bytes)
+        }
+        "line-seen" => {
+            let Pattern::Regex(found) = regex(text()?)? else { bail!("it is no expression") };
+            ensure!(found.captures_len() == 2, "the expression needs one group, which is what is typed");
+            Step::SendSeen(found)
         }
         "key" => return Ok(Step::Send(key(rest)?)),
         "corrupt" => {
@@ -222,6 +235,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_seen_last_is_typed() {
+        let Step::SendSeen(code) = parse_step(r#"line-seen "code: ([a-z]+)""#).unwrap() else { panic!() };
+        assert_eq!(last_seen(&code, "code: ab\ncode: cd\nab"), Some("cd"));
+        assert_eq!(last_seen(&code, "no such"), None);
+    }
+
+    #[test]
     fn a_machine_that_was_cut_is_booted_before_anything_else() {
         let lines = parse("boot\npower-cut\nabsent \"x\"\nboot\nquit\n").unwrap();
         assert!(matches!(lines[1].step, Step::PowerCut) && matches!(lines[3].step, Step::Boot));
@@ -241,6 +261,7 @@ mod tests {
             ("expect \"a\" b", "follows the end of the step"),
             ("send \"\\xq0\"", "hexadecimal"),
             ("send \"a\" often", "number of repetitions"),
+            ("line-seen \"x\"", "needs one group"),
             ("key ctrl-1", "no key"),
             ("wait 5", "no step"),
             ("corrupt \"/x\"", "offset"),

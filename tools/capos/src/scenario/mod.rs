@@ -363,6 +363,15 @@ fn play(
                     return failed(format!("{error:#}"));
                 }
             }
+            Step::SendSeen(expression) => {
+                let Some(seen) = script::last_seen(expression, terminal.text()) else {
+                    return failed(format!("/{}/ has matched nothing so far", expression.as_str()));
+                };
+                let typed = format!("{seen}\r");
+                if let Err(error) = terminal.send(typed.as_bytes()) {
+                    return failed(format!("{error:#}"));
+                }
+            }
             Step::Corrupt(path, offset) => corrupt(&machine.image, path, *offset)?,
             Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
             Step::PowerCut => {

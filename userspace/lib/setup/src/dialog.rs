@@ -242,10 +242,7 @@ impl Dialog {
             VolumeState::Blank => {
                 let says = says.add(Style::Bold, details).add(
                     Style::Plain,
-                    format!(
-                        "Set it up, and files, conversations, settings and records are kept on it, encrypted. It is {}.",
-                        moment(now)
-                    ),
+                    format!("Set it up, and what is kept is encrypted. The clock says {}.", moment(now)),
                 );
                 self.blank(says)
             }

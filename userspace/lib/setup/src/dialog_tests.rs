@@ -169,7 +169,7 @@ fn without_a_volume_the_login_is_by_profile() {
 fn a_blank_disk_is_set_up_with_two_questions() {
     ADA.run(&[
         (At(Searching), "wait", ""),
-        (At(Blank), NAME, "It is 2026-05-28 20:26:40 UTC."),
+        (At(Blank), NAME, "The clock says 2026-05-28 20:26:40 UTC."),
         (Line(" ada "), FIRST, ""),
         (Line("correct horse"), SAME, ""),
         (Line("correct horse"), "set up ada, correct horse", "virtio disk 2 is being set up"),
@@ -325,7 +325,7 @@ fn a_broker_that_does_not_answer_is_asked_when_the_person_says_so() {
         (Silent, "ask Press Enter to try again: ", "the authority broker does not answer: it restarts"),
         (Stop, "ask Press Enter to try again: ", ""),
         (Line(""), "look", ""),
-        (At(Blank), NAME, "It is 2026-"),
+        (At(Blank), NAME, "The clock says 2026-"),
     ]);
 }
 

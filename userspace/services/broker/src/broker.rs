@@ -89,9 +89,9 @@ impl Broker {
     /// The data volume.
     ///
     /// # Errors
-    /// The system has no store.
+    /// The system uses none.
     pub fn volume(&self) -> Result<&DataVolume<NamespaceClient>, CallError> {
-        self.volume.as_ref().ok_or_else(|| CallError::failed("this system has no store, and so no data volume"))
+        self.volume.as_ref().ok_or_else(|| CallError::failed("this system uses no data disk"))
     }
 
     /// 128 random bits.
@@ -252,7 +252,7 @@ impl AuthorityBrokerServer for BrokerObject {
         match &self.0.volume {
             Some(volume) => volume.info().await,
             None => {
-                let details = String::from("this machine has no data disk; nothing is kept after power-off");
+                let details = String::from("this system uses no data disk; nothing is kept when the machine is turned off");
                 Ok(VolumeInfo { state: VolumeState::None, details, ..VolumeInfo::default() })
             }
         }

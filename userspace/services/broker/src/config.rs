@@ -28,6 +28,8 @@ pub struct Config {
     pub principal: String,
     /// Id, or beginning of the id, of the model that sessions get; empty: the first.
     pub model: String,
+    /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
+    pub data_disk: bool,
     /// What opens a step-up.
     pub passphrase: Option<Passphrase>,
     /// Permissions, profiles and their limits.
@@ -54,6 +56,7 @@ struct Session {
     principal: Option<String>,
     model: Option<String>,
     passphrase: Option<String>,
+    data_disk: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -104,6 +107,7 @@ impl Config {
             initial: Profile::Operator,
             principal: String::new(),
             model: String::new(),
+            data_disk: true,
             passphrase: None,
             policy: Policy::default(),
         };
@@ -139,6 +143,7 @@ impl Config {
         if let Some(id) = file.session.model {
             self.model = id;
         }
+        put(&mut self.data_disk, &file.session.data_disk);
         if let Some(text) = file.session.passphrase {
             self.passphrase = Some(passphrase(&text, salt)?);
         }
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn an_empty_configuration_is_the_standard() {
         let config = read("").unwrap();
-        assert_eq!(config.initial, Profile::Operator);
+        assert_eq!((config.initial, config.data_disk), (Profile::Operator, true));
         assert_eq!(config.policy.profile(Profile::Guest), ProfileRules::standard(Profile::Guest));
         assert!(config.passphrase.is_none());
     }
@@ -309,6 +314,7 @@ mod tests {
             [session]
             profile = \"guest\"
             passphrase = \"two\"
+            data_disk = false
             [limits]
             max_tokens = 5
             max_requests_per_minute = 5000
@@ -325,7 +331,7 @@ mod tests {
             limits = { max_answer_seconds = 60 }
         ";
         let config = Config::read(&[("system.toml", system), ("config.toml", scenario)], SALT).unwrap();
-        assert_eq!(config.initial, Profile::Guest);
+        assert_eq!((config.initial, config.data_disk), (Profile::Guest, false));
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
         let operator = config.policy.profile(Profile::Operator);
         assert_eq!((operator.limits.max_requests_per_minute, operator.principal_requests), (5000, 5000));

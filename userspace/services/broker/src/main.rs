@@ -82,9 +82,10 @@ async fn read_plan(medium: &DirectoryClient, path: &str) -> Result<Plan, String>
     Plan::new(setup, key)
 }
 
-/// The data volume, where the system has a store.
-fn volume(env: &Env) -> Result<Option<DataVolume<NamespaceClient>>, Error> {
-    let Some(vault) = env.optional::<VaultClient>("vault")? else { return Ok(None) };
+/// The data volume, where the system has a store and its users log in with it.
+fn volume(env: &Env, config: &Config) -> Result<Option<DataVolume<NamespaceClient>>, Error> {
+    let vault = env.optional::<VaultClient>("vault")?;
+    let Some(vault) = vault.filter(|_| config.data_disk) else { return Ok(None) };
     Ok(Some(DataVolume::new(vault, env.cap("namespace")?, env.clock()?)))
 }
 
@@ -107,7 +108,7 @@ async fn start(env: Env) -> Result<(), Error> {
     let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
-    let volume = volume(&env)?;
+    let volume = volume(&env, &config)?;
     let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers, volume);
     let prepared = broker.clone();
     drop(capos_rt::spawn(async move { prepared.prepare(plan(&medium).await).await }));

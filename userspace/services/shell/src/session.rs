@@ -327,8 +327,8 @@ impl Session {
         }
     }
 
-    /// What the session has now, and which conversation something was done with, for the audit log. Returns the log's head
-    /// after it.
+    /// Records what the session has now, and which conversation something was done with, in the audit log. Returns the
+    /// log's head after it.
     pub async fn record(&self, kind: &str, conversation: &str) -> Option<(u64, Vec<u8>)> {
         let field = |name: &str, value: String| capos_schema::audit::GeneralEventField { name: name.into(), value };
         let model = self.runner.model.info().map(|info| info.id).unwrap_or_default();

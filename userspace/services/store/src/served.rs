@@ -133,10 +133,11 @@ impl VaultServer for VaultObject {
         _cx: &CallContext,
         disk: String,
         name: String,
-        passphrase: String,
+        secret: String,
+        kind: KeyKind,
     ) -> Result<String, CallError> {
         self.0.searched().await;
-        self.0.vault.borrow().may_create(&name, &passphrase).map_err(CallError::failed)?;
+        self.0.vault.borrow().may_create(&name, &secret, kind).map_err(CallError::failed)?;
         // What the disk holds by now counts, and not what it held when the machine was started.
         let Some((seen, disk)) = search::look_again(&self.0, &disk).await? else {
             return Err(CallError::invalid_argument(alloc::format!("there is no disk `{disk}` that can be written")));
@@ -145,7 +146,7 @@ impl VaultServer for VaultObject {
             let why = alloc::format!("{} is not blank, or cannot be used; it was not written", seen.info.place);
             return Err(CallError::failed(why));
         }
-        let created = self.0.vault.borrow_mut().create(search::place(&seen, disk), &name, &passphrase);
+        let created = self.0.vault.borrow_mut().create(search::place(&seen, disk), &name, &secret, kind);
         self.settled(created.map(|code| code.to_string()))
     }
 
@@ -187,5 +188,10 @@ impl VaultServer for VaultObject {
     async fn renew_recovery_code(&self, _cx: &CallContext) -> Result<String, CallError> {
         let code = self.0.vault.borrow_mut().renew_recovery_code().map_err(CallError::failed)?;
         Ok(code.to_string())
+    }
+
+    async fn decline(&self, _cx: &CallContext) -> Result<(), CallError> {
+        let declined = self.0.vault.borrow_mut().decline(self.0.memory());
+        self.settled(declined)
     }
 }

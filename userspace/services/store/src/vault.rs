@@ -240,17 +240,25 @@ impl<D: DataDisk> Vault<D> {
         info
     }
 
-    /// Makes a volume on a blank disk; it is open then. Returns the recovery code.
+    /// Makes a volume on a blank disk, with a passphrase or a key file; it is open then. Returns the recovery code.
     ///
     /// # Errors
-    /// The state, the name or the passphrase does not allow it, or the disk fails.
-    pub fn create(&mut self, place: Place<D>, name: &str, passphrase: &str) -> Result<Zeroizing<String>, String> {
-        self.may_create(name, passphrase)?;
-        let cost = self.cost()?;
+    /// The state, the name or the key does not allow it, or the disk fails.
+    pub fn create(
+        &mut self,
+        place: Place<D>,
+        name: &str,
+        secret: &str,
+        kind: KeyKind,
+    ) -> Result<Zeroizing<String>, String> {
+        self.may_create(name, secret, kind)?;
+        let (secret, cost) = match kind {
+            KeyKind::KeyFile => (Secret::KeyFile(secret.as_bytes()), Cost::LEAST),
+            KeyKind::Passphrase | KeyKind::RecoveryCode => (Secret::Passphrase(secret.as_bytes()), self.cost()?),
+        };
         let cipher = choose(&mut *self.means.clock);
         let format = Format { cipher, cost, label: name, cache_nodes: CACHE_NODES };
         let mut random = (self.means.random)();
-        let secret = Secret::Passphrase(passphrase.as_bytes());
         let made = Volume::format(place.disk.clone(), format, &secret, &mut random);
         let mut volume = made.map_err(|error| error.to_string())?;
         let code = RecoveryCode::new(&mut random);
@@ -269,13 +277,31 @@ impl<D: DataDisk> Vault<D> {
     ///
     /// # Errors
     /// Why not.
-    pub fn may_create(&self, name: &str, passphrase: &str) -> Result<(), String> {
+    pub fn may_create(&self, name: &str, secret: &str, kind: KeyKind) -> Result<(), String> {
         check_name(name)?;
-        check_passphrase(passphrase)?;
+        match kind {
+            KeyKind::Passphrase => check_passphrase(secret)?,
+            KeyKind::KeyFile => check_secret(secret)?,
+            KeyKind::RecoveryCode => return Err("a volume begins with a passphrase or a key file".into()),
+        }
         if matches!(self.stage, Stage::Blank) {
             return Ok(());
         }
         Err(format!("no volume can be made now: {}", self.details))
+    }
+
+    /// Leaves the blank disk as it is; everything is in memory until the next start.
+    ///
+    /// # Errors
+    /// No blank disk waits to be set up, or the store in memory cannot be made.
+    pub fn decline(&mut self, blocks: capos_store::MemoryBlocks) -> Result<(), String> {
+        if !matches!(self.stage, Stage::Blank) {
+            return Err(format!("there is nothing to decline: {}", self.details));
+        }
+        let details =
+            format!("{} is blank and was not set up; nothing is kept when the machine is turned off", self.place);
+        let decision = Decision { state: VolumeState::None, disk: None, details };
+        self.in_memory(&decision, None, blocks).map_err(|error| error.to_string())
     }
 
     /// What a new key costs on this machine.

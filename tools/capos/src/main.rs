@@ -13,7 +13,7 @@ use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
 use capos_tools::suites::{self, crash, fuzz, upstream};
-use capos_tools::{backup, manifest, run, scaffold, session_tools};
+use capos_tools::{audit, backup, manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -64,6 +64,8 @@ enum Command {
     Lint(lint::Args),
     /// Check backups that a machine has written.
     Backup(backup::Args),
+    /// Check exports of the audit log.
+    Audit(audit::Args),
     /// Check, explain or encode the system manifest.
     Manifest(manifest::Args),
     /// Print the tools that a model is shown in sessions of each profile.
@@ -104,6 +106,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Backup(args) => backup::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Tools(args) => session_tools::run(&args),
         Command::Keygen(args) => keygen::run(&args),

@@ -5,85 +5,73 @@
 //! call, whatever its runner knew or reports. Once a call's outcome is recorded, a decision on it is rejected, and the
 //! broker then does not let its decision hold.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 
-use capos_schema::audit::{GeneralEvent, ToolEvent};
+use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::Decision;
 
 use crate::canonical::sha256;
-use crate::chain::AppendError;
 use crate::general::Kind;
+use crate::record::Event;
+use crate::rules::AppendError;
 
 /// A call: the hash of its session, conversation and id.
 pub(crate) type Key = [u8; 32];
 
-#[derive(Clone, Copy, Debug, Default)]
-struct State {
-    decision: Option<Decision>,
+/// What is recorded of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub decision: Option<Decision>,
     /// Sequence of the record about it.
-    told: Option<u64>,
+    pub told: Option<u64>,
 }
 
-/// The calls of a chain.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    states: BTreeMap<Key, State>,
+/// The call that an event is about, if what is recorded of the call can reject the event.
+pub(crate) fn subject(event: &Event) -> Option<Key> {
+    match event {
+        Event::Tool(event) if event.phase == Phase::After && !event.late => None,
+        Event::Tool(event) => Some(key(&event.session, &event.conversation, &event.call_id)),
+        Event::General(event) => ruling(event).map(|(conversation, id, _)| key(&event.session, conversation, id)),
+    }
 }
 
-impl Calls {
-    /// The call of an event that records its outcome, and that names no other decision than the recorded one.
-    pub(crate) fn tell(&self, event: &ToolEvent) -> Result<Key, AppendError> {
-        let key = key(&event.session, &event.conversation, &event.call_id);
-        let state = self.states.get(&key).copied().unwrap_or_default();
-        match (state.told, state.decision) {
+impl Call {
+    /// Checks an event that records the call's outcome: it is the first one, and names no other decision than the
+    /// recorded one.
+    pub fn tell(&self, event: &ToolEvent) -> Result<(), AppendError> {
+        match (self.told, self.decision) {
             (Some(sequence), _) => Err(told_already(&event.call_id, sequence)),
             (None, Some(made)) if event.decided && event.decision != made => {
                 let (id, told) = (&event.call_id, event.decision.name());
                 Err(AppendError::Invalid(format!("the call {id:?} was decided on as {}, not as {told}", made.name())))
             }
-            (None, _) => Ok(key),
+            (None, _) => Ok(()),
         }
     }
 
-    /// Notes that a call has a record.
-    pub(crate) fn told(&mut self, call: Key, sequence: u64) {
-        self.states.entry(call).or_default().told = Some(sequence);
-    }
-
-    /// The decision on a call.
-    pub(crate) fn decision(&self, call: &Key) -> Option<Decision> {
-        self.states.get(call).and_then(|state| state.decision)
-    }
-
-    /// The call that an event decides on, and how; `None` if it is not a decision on a call.
-    pub(crate) fn decide(&self, event: &GeneralEvent) -> Result<Option<(Key, Decision)>, AppendError> {
-        if event.kind != Kind::BrokerDecision.name() {
-            return Ok(None);
-        }
-        let field = |name: &str| event.fields.iter().find(|field| field.name == name).map(|field| field.value.as_str());
-        let (Some(conversation), Some(id), Some(name)) = (field("conversation"), field("callId"), field("decision"))
-        else {
-            return Ok(None);
-        };
+    /// How an event decides on the call; `None` if it is not a decision on a call.
+    pub fn decide(&self, event: &GeneralEvent) -> Result<Option<Decision>, AppendError> {
+        let Some((_, id, name)) = ruling(event) else { return Ok(None) };
         let Some(decision) = Decision::from_name(name) else {
             return Err(AppendError::Invalid(format!("there is no decision {name:?}")));
         };
-        let key = key(&event.session, conversation, id);
-        let state = self.states.get(&key).copied().unwrap_or_default();
-        match (state.told, state.decision) {
+        match (self.told, self.decision) {
             (Some(sequence), _) => Err(told_already(id, sequence)),
             (None, Some(made)) => {
                 Err(AppendError::Invalid(format!("the call {id:?} was decided on already, as {}", made.name())))
             }
-            (None, None) => Ok(Some((key, decision))),
+            (None, None) => Ok(Some(decision)),
         }
     }
+}
 
-    /// Notes a decision that was recorded.
-    pub(crate) fn decided(&mut self, call: Key, decision: Decision) {
-        self.states.entry(call).or_default().decision = Some(decision);
+/// Conversation, call and decision of an event that decides on a call.
+fn ruling(event: &GeneralEvent) -> Option<(&str, &str, &str)> {
+    if event.kind != Kind::BrokerDecision.name() {
+        return None;
     }
+    let field = |name: &str| event.fields.iter().find(|field| field.name == name).map(|field| field.value.as_str());
+    Some((field("conversation")?, field("callId")?, field("decision")?))
 }
 
 fn told_already(id: &str, sequence: u64) -> AppendError {

@@ -12,6 +12,7 @@ use crate::canonical;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     LogStart,
+    LogSpace,
     SessionStart,
     SessionEnd,
     BrokerDecision,
@@ -27,6 +28,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::LogStart => "log.start",
+            Self::LogSpace => "log.space",
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
@@ -40,18 +42,25 @@ impl Kind {
     /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
     #[must_use]
     pub fn is_spared(kind: &str) -> bool {
-        [Self::SessionStart, Self::SessionEnd, Self::LogStart].iter().any(|spared| spared.name() == kind)
+        [Self::SessionStart, Self::SessionEnd, Self::LogStart, Self::LogSpace]
+            .iter()
+            .any(|spared| spared.name() == kind)
     }
 
     /// An event of this kind.
     #[must_use]
     pub fn event(self, session: &str, principal: &str, fields: &[(&str, &dyn fmt::Display)]) -> GeneralEvent {
-        let fields: Vec<GeneralEventField> = fields
-            .iter()
-            .map(|(name, value)| GeneralEventField { name: String::from(*name), value: value.to_string() })
-            .collect();
-        GeneralEvent { kind: self.name().into(), session: session.into(), principal: principal.into(), fields }
+        GeneralEvent { session: session.into(), principal: principal.into(), ..general(self.name(), fields) }
     }
+}
+
+/// An event of any kind, about no session.
+pub(crate) fn general(kind: &str, fields: &[(&str, &dyn fmt::Display)]) -> GeneralEvent {
+    let fields: Vec<GeneralEventField> = fields
+        .iter()
+        .map(|(name, value)| GeneralEventField { name: String::from(*name), value: value.to_string() })
+        .collect();
+    GeneralEvent { kind: kind.into(), fields, ..GeneralEvent::default() }
 }
 
 /// The metadata of a message of a conversation: who spoke, when in the conversation, how long, and the hash of the

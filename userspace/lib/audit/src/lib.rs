@@ -1,6 +1,7 @@
 //! The audit log's records, their chain, and questions about them.
 //!
-//! A [`Chain`] is an append-only list of [`Record`]s. Each is one line of canonical JSON that holds the hash of the line
+//! A chain is an append-only list of [`Record`]s. [`Stored`] keeps it in tables that last, a [`Chain`] in memory, with
+//! the same rules. Each record is one line of canonical JSON that holds the hash of the line
 //! before it. So [`verify_lines`] finds every change, removal, reordering and repetition, and with the [`Head`] a cut
 //! at the end as well. A chain that is full refuses; it never forgets.
 //!
@@ -15,16 +16,26 @@ mod calls;
 mod canonical;
 mod chain;
 mod general;
+mod journal;
 mod moment;
 mod query;
+mod reading;
 mod record;
+mod rules;
+mod scan;
+mod stored;
 mod story;
+mod tables;
 mod verify;
 
-pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT};
+pub use chain::Chain;
 pub use general::{Kind, message};
+pub use journal::{Journal, Life};
 pub use moment::{clock, date, since};
 pub use query::Filter;
+pub use reading::{Page, Reader};
 pub use record::{Event, Head, Record};
+pub use rules::{ARGUMENTS_LIMIT, AppendError, ERROR_LIMIT, RECORD_OVERHEAD};
+pub use stored::{Opened, Room, Stored};
 pub use story::{Deed, Tally, story};
-pub use verify::{Broken, Summary, verify_lines};
+pub use verify::{Broken, Checker, Summary, verify_lines};

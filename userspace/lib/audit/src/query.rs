@@ -3,8 +3,7 @@
 use alloc::string::String;
 
 use capos_schema::audit::Query;
-
-use crate::record::{Event, Record};
+use serde_json::Value;
 
 /// Conditions on a record; all that are given must hold. Texts are compared whole and exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,38 +47,44 @@ impl From<&Query> for Filter {
 }
 
 impl Filter {
-    /// Whether a record passes.
+    /// Whether a record passes, as JSON.
     #[must_use]
-    pub fn matches(&self, record: &Record) -> bool {
-        record.sequence >= self.from
-            && record.time >= self.since
-            && self.until.is_none_or(|until| record.time < until)
-            && match &record.event {
-                Event::Tool(event) => {
-                    let decision = event.decided.then(|| event.decision.name());
-                    let begun = event.phase == capos_schema::audit::Phase::Before;
-                    let outcome = (!begun).then(|| event.outcome.name());
-                    same(self.session.as_ref(), &event.session)
-                        && same(self.conversation.as_ref(), &event.conversation)
-                        && self.turn.is_none_or(|turn| turn == event.turn)
-                        && same(self.tool.as_ref(), &event.descriptor.name)
-                        && self.decision.as_deref().is_none_or(|wanted| decision == Some(wanted))
-                        && self.outcome.as_deref().is_none_or(|wanted| outcome == Some(wanted))
-                        && same(self.phase.as_ref(), event.phase.name())
-                        && self.kind_is("tool")
-                }
-                Event::General(event) => {
-                    let field = |name: &str| event.fields.iter().find(|field| field.name == name);
-                    let field_is = |name: &str, wanted: &str| field(name).is_some_and(|field| field.value == wanted);
-                    let no_tool = self.tool.is_none() && self.outcome.is_none() && self.phase.is_none();
-                    no_tool
-                        && same(self.session.as_ref(), &event.session)
-                        && self.kind_is(&event.kind)
-                        && self.conversation.as_deref().is_none_or(|wanted| field_is("conversation", wanted))
-                        && self.turn.is_none_or(|turn| field_is("turn", &alloc::format!("{turn}")))
-                        && self.decision.as_deref().is_none_or(|wanted| field_is("decision", wanted))
-                }
-            }
+    pub fn matches(&self, record: &Value) -> bool {
+        let text = |member: &str| record.get(member).and_then(Value::as_str);
+        let number = |member: &str| record.get(member).and_then(Value::as_u64).unwrap_or_default();
+        let (time, kind) = (number("time"), text("kind").unwrap_or_default());
+        let within = number("sequence") >= self.from
+            && time >= self.since
+            && self.until.is_none_or(|until| time < until)
+            && is(self.session.as_ref(), text("session"))
+            && self.kind_is(kind);
+        if !within {
+            return false;
+        }
+        if kind == "tool" {
+            let name = record.get("descriptor").and_then(|descriptor| descriptor.get("name")).and_then(Value::as_str);
+            return is(self.conversation.as_ref(), text("conversation"))
+                && self.turn.is_none_or(|turn| u64::from(turn) == number("turn"))
+                && is(self.tool.as_ref(), name)
+                && is(self.decision.as_ref(), text("decision"))
+                && is(self.outcome.as_ref(), text("outcome"))
+                && is(self.phase.as_ref(), text("phase"));
+        }
+        let field = |name: &str| record.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str);
+        let turn = self.turn.map(|turn| alloc::format!("{turn}"));
+        self.tool.is_none()
+            && self.outcome.is_none()
+            && self.phase.is_none()
+            && is(self.conversation.as_ref(), field("conversation"))
+            && is(turn.as_ref(), field("turn"))
+            && is(self.decision.as_ref(), field("decision"))
+    }
+
+    /// Whether all records of a range of sequences pass that the index of the session, or else of the tool, names.
+    pub(crate) fn is_indexed(&self) -> bool {
+        let others =
+            [&self.conversation, &self.decision, &self.outcome, &self.phase, &self.kind].iter().all(|it| it.is_none());
+        others && self.turn.is_none() && (self.session.is_none() || self.tool.is_none())
     }
 
     fn kind_is(&self, kind: &str) -> bool {
@@ -91,6 +96,6 @@ impl Filter {
     }
 }
 
-fn same(wanted: Option<&String>, have: &str) -> bool {
-    wanted.is_none_or(|wanted| wanted == have)
+fn is(wanted: Option<&String>, have: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| have == Some(wanted))
 }

@@ -3,6 +3,8 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use serde_json::{Map, Value, json};
@@ -39,12 +41,51 @@ pub struct Head {
     pub hash: [u8; 32],
 }
 
+impl Head {
+    /// Whether the line is of the record of this head, if its chain is unbroken.
+    #[must_use]
+    pub fn is_of(&self, line: &str) -> bool {
+        serde_json::from_str::<Value>(line).is_ok_and(|record| {
+            record.get("sequence").and_then(Value::as_u64) == Some(self.sequence)
+                && record.get("hash").and_then(Value::as_str) == Some(hex::encode(self.hash).as_str())
+        })
+    }
+}
+
+/// `142311:9f3c…`, with the whole hash: the form in which a person notes it.
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.sequence, hex::encode(self.hash))
+    }
+}
+
+impl FromStr for Head {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut hash = [0; 32];
+        let parts = text.split_once(':').and_then(|(sequence, digits)| {
+            hex::decode_to_slice(digits, &mut hash).ok()?;
+            sequence.parse().ok()
+        });
+        let Some(sequence) = parts else {
+            return Err(alloc::format!("{text:?} is not RECORD:HASH, a number and 64 hexadecimal digits"));
+        };
+        Ok(Self { sequence, hash })
+    }
+}
+
 impl Record {
     pub(crate) fn new(after: Head, time: u64, event: Event) -> Self {
         let sequence = after.sequence.saturating_add(1);
         let mut record = Self { sequence, time, previous: after.hash, hash: [0; 32], event };
         record.hash = canonical::hash(&record.value());
         record
+    }
+
+    /// A record that has no place in a chain.
+    pub(crate) fn unplaced(event: Event) -> Self {
+        Self { sequence: 0, time: 0, previous: [0; 32], hash: [0; 32], event }
     }
 
     #[must_use]

@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-use crate::canonical;
 use crate::record::Head;
+use crate::scan::{self, Member};
 
 /// The facts of an unbroken chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,115 +46,229 @@ impl core::error::Error for Broken {}
 /// Checks whole chains, line by line without newlines, oldest first. With `head` the end is checked too; without it a
 /// chain that was cut off looks like a shorter one.
 ///
-/// A line is dropped before the next is read, and only hashes of an open effect are kept. So a chain that is read line
-/// by line needs the memory of its longest line, whatever its length.
+/// A line is dropped before the next is read, so a chain that is read line by line needs the memory of its longest line,
+/// whatever its length.
 ///
 /// # Errors
 /// The first place at which something is wrong.
 pub fn verify_lines<L: AsRef<[u8]>>(lines: impl IntoIterator<Item = L>, head: Option<Head>) -> Result<Summary, Broken> {
-    let mut summary = Summary::default();
-    let mut time = 0;
-    let mut open = BTreeMap::new();
+    let mut checker = Checker::default();
     for line in lines {
-        let at = summary.records.saturating_add(1);
-        let broken = |why: String| Broken { at, why };
-        let value = record(line.as_ref(), at, &summary.head).map_err(broken)?;
-        let now = number(&value, "time").ok_or_else(|| broken("it has no time".to_string()))?;
-        if now < time {
-            return Err(broken("it is older than the one before it".to_string()));
-        }
-        time = now;
-        if value.get("kind").and_then(Value::as_str) == Some("tool") {
-            tool(&value, at, &mut open, &mut summary).map_err(broken)?;
-        }
-        summary.records = at;
-        summary.head = Head { sequence: at, hash: canonical::hash(&value) };
+        checker.line(line.as_ref())?;
     }
-    if head.is_some_and(|head| head != summary.head) {
-        let why = "the records end before, or differ from, the head that was given".to_string();
-        return Err(Broken { at: summary.records.saturating_add(1), why });
-    }
-    summary.open = open.into_keys().collect();
-    Ok(summary)
+    checker.end(head)
 }
 
-/// Reads one line; checks its form, its place and its hashes.
-fn record(line: &[u8], sequence: u64, last: &Head) -> Result<Value, String> {
-    let value: Value = serde_json::from_slice(line).map_err(|bad| format!("it is not JSON: {bad}"))?;
-    if canonical::text(&value).as_bytes() != line {
-        return Err("it is not in canonical form".to_string());
-    }
-    if number(&value, "sequence") != Some(sequence) {
-        return Err(format!("its sequence is not {sequence}"));
-    }
-    let is_hash =
-        |member: &str, hash: &[u8; 32]| value.get(member).and_then(Value::as_str) == Some(hex::encode(hash).as_str());
-    if !is_hash("previous", &last.hash) {
-        return Err("it does not follow the one before it".to_string());
-    }
-    if !is_hash("hash", &canonical::hash(&value)) {
-        return Err("its content does not have its hash".to_string());
-    }
-    Ok(value)
+/// Checks a chain whose lines come one after another. Of a line only hashes are kept, while its effect is open.
+#[derive(Debug, Default)]
+pub struct Checker {
+    summary: Summary,
+    time: u64,
+    open: BTreeMap<u64, Beginning>,
+    /// Heads that the chain must pass through, by their sequence.
+    noted: BTreeMap<u64, [u8; 32]>,
 }
 
-/// Members that the beginning and the end of an effect have in common.
-const SAME: [&str; 14] = [
-    "session",
-    "principal",
-    "conversation",
-    "turn",
-    "callId",
-    "modelId",
-    "backend",
-    "nonce",
-    "runner",
-    "gatewaySession",
-    "descriptor",
-    "arguments",
-    "decision",
-    "advertised",
-];
-
-/// The hashes of the members in [`SAME`], in its order.
-type Beginning = [[u8; 32]; SAME.len()];
-
-fn beginning(value: &Value) -> Beginning {
-    SAME.map(|member| canonical::sha256(canonical::text(value.get(member).unwrap_or(&Value::Null)).as_bytes()))
-}
-
-fn tool(
-    value: &Value,
-    sequence: u64,
-    open: &mut BTreeMap<u64, Beginning>,
-    summary: &mut Summary,
-) -> Result<(), String> {
-    match value.get("phase").and_then(Value::as_str) {
-        Some("before") => {
-            open.insert(sequence, beginning(value));
+impl Checker {
+    /// Checks as well that the record of this head is in the chain: the head was noted elsewhere when it was the last.
+    #[must_use]
+    pub fn through(mut self, noted: Head) -> Self {
+        if noted.sequence > 0 {
+            self.noted.insert(noted.sequence, noted.hash);
         }
-        Some("after") => {
-            let before = number(value, "before").unwrap_or(0);
-            if before == 0 && value.get("late").and_then(Value::as_bool) == Some(true) {
+        self
+    }
+
+    /// Checks the next line.
+    ///
+    /// # Errors
+    /// What is wrong with it. The checker is of no use then.
+    pub fn line(&mut self, line: &[u8]) -> Result<(), Broken> {
+        let at = self.summary.records.saturating_add(1);
+        self.next(line, at).map_err(|why| Broken { at, why })
+    }
+
+    /// How many lines were right.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.summary.records
+    }
+
+    /// Ends the check, at this head if it is known.
+    ///
+    /// # Errors
+    /// The chain ends elsewhere, or before a noted head.
+    pub fn end(mut self, head: Option<Head>) -> Result<Summary, Broken> {
+        let at = self.summary.records.saturating_add(1);
+        if let Some((sequence, _)) = self.noted.pop_last() {
+            let records = self.summary.records;
+            let why = format!(
+                "the noted head is record {sequence}, and the chain ends at record {records}: its end was cut off, or it \
+                 was put back to an older state"
+            );
+            return Err(Broken { at, why });
+        }
+        if head.is_some_and(|head| head != self.summary.head) {
+            let why = "the records end before, or differ from, the head that was given".to_string();
+            return Err(Broken { at, why });
+        }
+        self.summary.open = self.open.into_keys().collect();
+        Ok(self.summary)
+    }
+
+    fn next(&mut self, line: &[u8], at: u64) -> Result<(), String> {
+        let Some(record) = scan::members(line) else {
+            return Err(match serde_json::from_slice::<Value>(line) {
+                Err(bad) => format!("it is not JSON: {bad}"),
+                Ok(_) => "it is not in canonical form".to_string(),
+            });
+        };
+        if number(&record, "sequence") != Some(at) {
+            return Err(format!("its sequence is not {at}"));
+        }
+        if !is_hash(&record, "previous", &self.summary.head.hash) {
+            return Err("it does not follow the one before it".to_string());
+        }
+        let hash = hash(line, &record);
+        if !is_hash(&record, "hash", &hash) {
+            return Err("its content does not have its hash".to_string());
+        }
+        let time = number(&record, "time").ok_or_else(|| "it has no time".to_string())?;
+        if time < self.time {
+            return Err("it is older than the one before it".to_string());
+        }
+        self.time = time;
+        if is(&record, "kind", "tool") {
+            self.tool(&record, at)?;
+        }
+        if self.noted.remove(&at).is_some_and(|noted| noted != hash) {
+            return Err("its hash is not that of the noted head: this is another chain".to_string());
+        }
+        (self.summary.records, self.summary.head) = (at, Head { sequence: at, hash });
+        Ok(())
+    }
+
+    fn tool(&mut self, record: &[Member<'_>], sequence: u64) -> Result<(), String> {
+        let summary = &mut self.summary;
+        if is(record, "phase", "before") {
+            self.open.insert(sequence, Beginning::of(record));
+        } else if is(record, "phase", "after") {
+            let before = number(record, "before").unwrap_or(0);
+            summary.effects = summary.effects.saturating_add(1);
+            if before == 0 && value(record, "late") == Some("true") {
                 // Its beginning was lost with an earlier chain.
-                summary.effects = summary.effects.saturating_add(1);
                 return Ok(());
             }
-            let Some(began) = open.remove(&before) else {
+            let Some(began) = self.open.remove(&before) else {
                 return Err(format!("no effect that is still open began with record {before}"));
             };
-            let differs = began.iter().zip(beginning(value)).position(|(one, other)| *one != other);
-            if let Some(other) = differs.and_then(|at| SAME.get(at)) {
+            if let Some(other) = began.differs(&Beginning::of(record)) {
                 return Err(format!("its {other} is not that of record {before}"));
             }
-            summary.effects = summary.effects.saturating_add(1);
+        } else if is(record, "phase", "refused") {
+            summary.refused = summary.refused.saturating_add(1);
+        } else {
+            return Err("its phase is unknown".to_string());
         }
-        Some("refused") => summary.refused = summary.refused.saturating_add(1),
-        _ => return Err("its phase is unknown".to_string()),
+        Ok(())
     }
-    Ok(())
 }
 
-fn number(value: &Value, member: &str) -> Option<u64> {
-    value.get(member).and_then(Value::as_u64)
+/// Members that the beginning and the end of an effect have in common, sorted by name.
+const SAME: [&str; 14] = [
+    "advertised",
+    "arguments",
+    "backend",
+    "callId",
+    "conversation",
+    "decision",
+    "descriptor",
+    "gatewaySession",
+    "modelId",
+    "nonce",
+    "principal",
+    "runner",
+    "session",
+    "turn",
+];
+
+/// The members in [`SAME`] of the record before an effect.
+#[derive(Debug)]
+struct Beginning {
+    /// SHA-256 of all of them.
+    all: [u8; 32],
+    /// A short hash of each, to find the one that differs.
+    each: [u64; SAME.len()],
+}
+
+impl Beginning {
+    fn of(record: &[Member<'_>]) -> Self {
+        let (mut all, mut each) = (Sha256::new(), [0; SAME.len()]);
+        for (name, each) in SAME.iter().zip(&mut each) {
+            let value = value(record, name).unwrap_or("null").as_bytes();
+            // Values are canonical, so equal ones have the same bytes; a line break separates them.
+            all.update(value);
+            all.update(b"\n");
+            *each = fnv(value);
+        }
+        Self { all: all.finalize().into(), each }
+    }
+
+    /// A member that is not the same.
+    fn differs(&self, other: &Self) -> Option<&'static str> {
+        if self.all == other.all {
+            return None;
+        }
+        let found = self.each.iter().zip(&other.each).position(|(one, other)| one != other);
+        Some(found.and_then(|at| SAME.get(at)).copied().unwrap_or("call"))
+    }
+}
+
+/// FNV-1a, over words of eight bytes.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash: u64, chunk| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        let mixed = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x100_0000_01b3);
+        mixed ^ (mixed >> 29)
+    })
+}
+
+/// SHA-256 of a canonical line without its member `hash`.
+fn hash(line: &[u8], record: &[Member<'_>]) -> [u8; 32] {
+    let Some(at) = record.iter().position(|member| member.name == "hash") else {
+        return Sha256::digest(line).into();
+    };
+    let place = record.get(at).map(|member| member.place.clone()).unwrap_or_default();
+    // The comma before it goes with it, or the one after it if it is the first.
+    let (start, end) = match (at, record.len()) {
+        (0, 1) => (place.start, place.end),
+        (0, _) => (place.start, place.end.saturating_add(1)),
+        _ => (place.start.saturating_sub(1), place.end),
+    };
+    let mut hash = Sha256::new();
+    hash.update(line.get(..start).unwrap_or_default());
+    hash.update(line.get(end..).unwrap_or_default());
+    hash.finalize().into()
+}
+
+/// The value of a member, as it is written.
+fn value<'a>(record: &[Member<'a>], name: &str) -> Option<&'a str> {
+    let at = record.binary_search_by(|member| member.name.as_ref().cmp(name)).ok()?;
+    record.get(at).map(|member| member.value)
+}
+
+fn number(record: &[Member<'_>], name: &str) -> Option<u64> {
+    value(record, name)?.parse().ok()
+}
+
+/// Whether a member is this text, which has nothing to escape.
+fn is(record: &[Member<'_>], name: &str, text: &str) -> bool {
+    value(record, name).and_then(|value| value.strip_prefix('"')?.strip_suffix('"')) == Some(text)
+}
+
+fn is_hash(record: &[Member<'_>], name: &str, hash: &[u8; 32]) -> bool {
+    let mut digits = [0; 64];
+    hex::encode_to_slice(hash, &mut digits).is_ok()
+        && core::str::from_utf8(&digits).is_ok_and(|text| is(record, name, text))
 }

@@ -105,10 +105,16 @@ pub fn commit<B: Blocks>(
 }
 
 /// One namespace of a store in the same process.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LocalKeyspace<B: Blocks> {
     store: Rc<RefCell<Store<B>>>,
     namespace: Namespace,
+}
+
+impl<B: Blocks> Clone for LocalKeyspace<B> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), namespace: self.namespace }
+    }
 }
 
 impl<B: Blocks> LocalKeyspace<B> {

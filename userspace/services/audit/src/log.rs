@@ -77,7 +77,7 @@ impl Log {
 
 fn refused(error: AppendError) -> CallError {
     match error {
-        AppendError::Full { .. } => {
+        AppendError::Full { .. } | AppendError::Place(_) => {
             capos_rt::log::error!("{error}");
             CallError::overloaded(format!("{error}"))
         }

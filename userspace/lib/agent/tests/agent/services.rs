@@ -54,7 +54,9 @@ impl World {
             }
             let added = add(&mut world.0.chain.borrow_mut(), world.0.clock.get());
             added.map(|head| head.sequence).map_err(|error| match error {
-                AppendError::Full { .. } | AppendError::Share { .. } => AuditError::Unavailable(error.to_string()),
+                AppendError::Full { .. } | AppendError::Share { .. } | AppendError::Place(_) => {
+                    AuditError::Unavailable(error.to_string())
+                }
                 AppendError::Invalid(_) => AuditError::Refused(error.to_string()),
             })
         })

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_audit::Deed;
+use capos_audit::{Deed, Head};
 use capos_plural::count;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::ApprovalClientClient;
@@ -15,12 +15,19 @@ use super::{Done, rows};
 use crate::escape::{one_line, plain};
 use crate::session::Session;
 
+const USAGE: &str = "usage: /audit [all] [since TIME] or /audit verify [RECORD:HASH]";
+
 pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     let reader = session.runner.grants.find::<AuditReaderClient>("read the audit log")?;
     let reader = capos_rt::with_results(&reader, 1 << 20);
     let screen = &session.runner.screen;
-    if *rest == ["verify"] {
-        return verify(session, &reader).await;
+    if let ["verify", noted @ ..] = rest {
+        let noted = match noted {
+            [] => None,
+            [head] => Some(head.parse::<Head>()?),
+            _ => return Err(USAGE.to_string()),
+        };
+        return verify(session, &reader, noted).await;
     }
     let (of, from) = match rest {
         ["all", from @ ..] => (String::new(), from),
@@ -33,7 +40,7 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
             capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000))?
         }
         _ => {
-            return Err("usage: /audit [all] [since TIME] or /audit verify".to_string());
+            return Err(USAGE.to_string());
         }
     };
     let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
@@ -69,8 +76,8 @@ fn row(deed: &Deed) -> String {
     count_spaces(&one_line(&deed.to_string()))
 }
 
-/// Checks the chain.
-async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
+/// Checks the chain, and that it holds a head that was noted.
+async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Head>) -> Done {
     let checked = session.runner.audited(reader.verify()).await?;
     if !checked.ok {
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
@@ -80,7 +87,24 @@ async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
         count(checked.records, "record"),
         hex::encode(&checked.head)
     );
-    session.runner.screen.line(Style::Success, &text).await;
+    let Some(noted) = noted else {
+        session.runner.screen.line(Style::Success, &text).await;
+        return Ok(());
+    };
+    let query = Query { from: noted.sequence, max: 1, ..Query::default() };
+    let found = session.runner.audited(reader.query(&query)).await?;
+    match found.records.first().map(|line| noted.is_of(line)) {
+        Some(true) => {}
+        Some(false) => return Err(format!("record {} has another hash: this is another chain", noted.sequence)),
+        None => {
+            let (noted, last) = (noted.sequence, checked.records);
+            return Err(format!(
+                "the noted head is record {noted}, and the audit log ends at record {last}: its end was cut off, or it was \
+                 put back to an older state"
+            ));
+        }
+    }
+    session.runner.screen.line(Style::Success, &format!("{text}; the noted head is in it")).await;
     Ok(())
 }
 

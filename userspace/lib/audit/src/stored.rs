@@ -1,0 +1,338 @@
+//! The chain in tables that last.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
+use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace};
+use capos_schema::audit::{GeneralEvent, ToolEvent};
+
+use crate::calls::{self, Call, Key};
+use crate::reading::Reader;
+use crate::record::{Event, Head};
+use crate::rules::{AppendError, Bounds, Rules, Step};
+use crate::tables::{self, FORMAT, HEAD_KEY, META, Meta, OPEN, RESERVE, TAKEN, VERSION, VERSION_KEY};
+
+/// Bytes of an entry that keeps room for the ends of effects. With its head it fills a page of the store, whose size is a
+/// power of two.
+const CHUNK: usize = 124 << 10;
+/// So many of them are there always.
+const STANDING: u32 = 2;
+/// Bytes of a namespace that the records do not get: the standing room, one entry that rounds it up, and small tables.
+const APART: usize = 512 << 10;
+
+/// A chain in tables.
+///
+/// The rules are those of [`Chain`](crate::Chain). Each record is one durable commit, together with the head, the
+/// indexes and what the rules need; it is on the medium when its append returns. In memory there are the head, the
+/// open effects, and the bytes of each session of this boot. They are read from the tables at opening, in a time that
+/// does not depend on the number of records.
+///
+/// The room for the ends of effects that have begun is taken with entries of zeros. If others have filled the disk
+/// meanwhile, an end takes their place.
+#[derive(Debug)]
+pub struct Stored<K> {
+    space: K,
+    bounds: Room,
+    /// None until it is opened, and after a fault.
+    state: Option<State>,
+    /// The last head that was acknowledged.
+    known: Option<Head>,
+    /// An append whose outcome is not known yet: what was appended, and the head that it leads to.
+    unsettled: Option<(Event, Head)>,
+    warning: Option<String>,
+}
+
+/// What bounds a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// So many bytes, for one user.
+    Alone(usize),
+    /// Sessions share it ([`Chain::shared`](crate::Chain::shared)). In memory that does not last it has so many bytes;
+    /// on a disk what its namespace may take.
+    Shared(usize),
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    rules: Rules,
+    /// How many boots have written to it.
+    boots: u64,
+    /// Entries that keep room.
+    chunks: u32,
+    lasting: bool,
+    /// The tables hold no chain yet.
+    fresh: bool,
+}
+
+/// What an opened chain is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub head: Head,
+    /// Time of the last record.
+    pub time: u64,
+    /// How many boots have written to it.
+    pub boots: u64,
+    pub lasting: bool,
+    /// Bytes that it may hold.
+    pub limit: usize,
+    /// Effects that have begun and have no recorded end.
+    pub open: usize,
+}
+
+impl<K: Keyspace + Clone> Stored<K> {
+    /// The chain of this namespace.
+    pub fn new(space: K, bounds: Room) -> Self {
+        Self { space, bounds, state: None, known: None, unsettled: None, warning: None }
+    }
+
+    /// Where the chain ends, once it is open.
+    pub fn head(&self) -> Option<Head> {
+        self.state.as_ref().map(|state| state.rules.head)
+    }
+
+    /// Bytes used, and the bound.
+    pub fn usage(&self) -> Option<(usize, usize)> {
+        self.state.as_ref().map(|state| (state.rules.used, state.rules.bounds.limit))
+    }
+
+    /// Sequences of the records before effects whose end is not recorded yet.
+    pub fn open_effects(&self) -> impl Iterator<Item = u64> + '_ {
+        self.state.iter().flat_map(|state| state.rules.open.keys().copied())
+    }
+
+    /// A warning about room that was recorded and not yet taken, as a sentence for a person.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
+    /// Reads what the records say.
+    pub fn reader(&self) -> Reader<K> {
+        Reader::new(self.space.clone())
+    }
+
+    /// Reads what the rules need from the tables, if that is not in memory. `None` if the chain that was there is gone:
+    /// memory that does not last was lost with its process, and the next record begins a new chain.
+    ///
+    /// # Errors
+    /// The volume is not open, is damaged or holds an older state, or the tables have another format.
+    pub async fn open(&mut self) -> Result<Option<Opened>, Fault> {
+        if self.unsettled.is_some() {
+            self.state = None;
+        }
+        if self.state.is_none() {
+            let state = load(&self.space, self.bounds).await?;
+            let head = state.rules.head;
+            let unsettled = self.unsettled.as_ref().map(|(_, head)| *head);
+            let continues = self.known.is_none_or(|known| known == head) || unsettled == Some(head);
+            if !continues && state.lasting {
+                let known = self.known.unwrap_or_default().sequence;
+                return Err(Fault::Damaged(format!(
+                    "the audit log on the disk ends at record {}, and record {known} was written to it: the disk holds \
+                     an older state or that of another machine; attach the right disk and restart",
+                    head.sequence
+                )));
+            }
+            self.known = Some(head);
+            self.state = Some(state);
+            if !continues {
+                self.unsettled = None;
+                return Ok(None);
+            }
+        }
+        let opened = self.state.as_ref().map(|state| Opened {
+            head: state.rules.head,
+            time: state.rules.time,
+            boots: state.boots,
+            lasting: state.lasting,
+            limit: state.rules.bounds.limit,
+            open: state.rules.open.len(),
+        });
+        Ok(opened)
+    }
+
+    /// Begins a boot: `event` is its first record. Effects of earlier boots cannot end any more, and their sessions are
+    /// over, so that neither takes room from now on.
+    ///
+    /// # Errors
+    /// As [`Self::append_general`].
+    pub async fn begin_boot(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
+        self.append_at(time, Event::General(event), true).await
+    }
+
+    /// Records a tool call.
+    ///
+    /// # Errors
+    /// As [`Chain::append_tool`](crate::Chain::append_tool); `Place` if the tables do not take it.
+    pub async fn append_tool(&mut self, time: u64, event: ToolEvent) -> Result<Head, AppendError> {
+        self.append(time, Event::Tool(Box::new(event))).await
+    }
+
+    /// Records something else.
+    ///
+    /// # Errors
+    /// As [`Chain::append_general`](crate::Chain::append_general); `Place` if the tables do not take it.
+    pub async fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
+        self.append(time, Event::General(event)).await
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// As [`Self::append_tool`] and [`Self::append_general`].
+    pub async fn append(&mut self, time: u64, event: Event) -> Result<Head, AppendError> {
+        self.append_at(time, event, false).await
+    }
+
+    async fn append_at(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
+        let head = self.commit(time, event, new_boot).await?;
+        let warning = self.state.as_mut().and_then(|state| state.rules.warning());
+        if let (Some(warning), Some((_, limit))) = (warning, self.usage()) {
+            let percent = self.state.as_ref().map_or(0, |state| state.rules.warned);
+            self.warning = Some(format!(
+                "the audit log has used {percent} % of its {limit} bytes, and no tool runs when it is full; export it, \
+                 then raise its limit in the manifest"
+            ));
+            // If it finds no room, the record that it follows is there all the same.
+            drop(self.commit(time, Event::General(warning), false).await);
+        }
+        Ok(head)
+    }
+
+    async fn commit(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
+        self.open().await.map_err(AppendError::Place)?;
+        let unsettled = self.unsettled.take();
+        let Some(mut state) = self.state.take() else { return Err(AppendError::Place(Fault::Locked)) };
+        let head = state.rules.head;
+        if unsettled.is_some_and(|(unsettled, reached)| unsettled == event && reached == head) {
+            self.state = Some(state);
+            return Ok(head);
+        }
+        let subject = calls::subject(&event);
+        let call = match subject {
+            Some(key) => self.space.get(tables::CALLS, &key).await.map_err(AppendError::Place)?,
+            None => None,
+        };
+        let call = call.map_or(Ok(Call::default()), |bytes| tables::call(&bytes)).map_err(AppendError::Place)?;
+        // What makes room comes first.
+        let mut changes = Batch::new();
+        if new_boot {
+            state.rules.begin_boot();
+            state.boots = state.boots.saturating_add(1);
+            changes.remove_range(OPEN, &[], &[]).remove_range(TAKEN, &[], &[]);
+        }
+        let planned = state.rules.plan(time, event.clone(), call);
+        let step = match planned {
+            Ok(step) => step,
+            Err(error) if new_boot => return Err(error),
+            Err(error) => {
+                self.state = Some(state);
+                return Err(error);
+            }
+        };
+        self.unsettled = Some((event, step.record.head()));
+        match state.write(&self.space, &changes, &step, subject).await {
+            Ok(()) => {
+                let head = state.rules.head;
+                (self.known, self.unsettled, self.state) = (Some(head), None, Some(state));
+                Ok(head)
+            }
+            Err(fault) => {
+                // Of a medium that failed, as of a store that ended, it is unknown what it has.
+                if matches!(fault, Fault::Full(_) | Fault::Quota(_) | Fault::ReadOnly(_) | Fault::Locked) {
+                    self.unsettled = None;
+                }
+                Err(AppendError::Place(fault))
+            }
+        }
+    }
+}
+
+impl State {
+    /// What is written with each commit.
+    fn meta(&self) -> Meta {
+        let Rules { head, time, used, warned, .. } = self.rules;
+        Meta { head, time, used: tables::number(used), boots: self.boots, chunks: self.chunks, warned }
+    }
+
+    /// Commits a step, with room for the ends of all effects that have begun. A record that has room of its own takes
+    /// that, if there is no other.
+    async fn write<K: Keyspace>(
+        &mut self,
+        space: &K,
+        changes: &Batch,
+        step: &Step,
+        subject: Option<Key>,
+    ) -> Result<(), Fault> {
+        let needed = u32::try_from(step.reserved.div_ceil(CHUNK)).unwrap_or(u32::MAX).max(STANDING);
+        while !step.spared && self.chunks < needed {
+            let mut batch = Batch::new();
+            batch.put(RESERVE, &self.chunks.to_be_bytes(), &vec![0; CHUNK]);
+            self.chunks = self.chunks.saturating_add(1);
+            self.finish(space, batch).await?;
+        }
+        // One more than needed stays, so that calls one after another do not write it each time.
+        let mut keep = self.chunks.min(needed.saturating_add(1));
+        let there = self.chunks;
+        self.rules.apply(step);
+        loop {
+            let mut batch = changes.clone();
+            for removed in keep..there {
+                batch.remove(RESERVE, &removed.to_be_bytes());
+            }
+            tables::put(&mut batch, step, subject);
+            self.chunks = keep;
+            match self.finish(space, batch).await {
+                Err(Fault::Full(_) | Fault::Quota(_)) if step.spared && keep > 0 => keep = keep.saturating_sub(1),
+                done => return done,
+            }
+        }
+    }
+
+    async fn finish<K: Keyspace>(&mut self, space: &K, mut batch: Batch) -> Result<(), Fault> {
+        if self.fresh {
+            batch.put(FORMAT, VERSION_KEY, &VERSION.to_le_bytes());
+        }
+        batch.put(META, HEAD_KEY, &self.meta().encode());
+        space.commit(&batch, Durability::Now).await?;
+        self.fresh = false;
+        Ok(())
+    }
+}
+
+async fn load<K: Keyspace>(space: &K, bounds: Room) -> Result<State, Fault> {
+    let Info { limit, lasting, .. } = space.info().await?;
+    let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
+    let bounds = match bounds {
+        Room::Alone(limit) => Bounds::new(limit.min(quota)),
+        Room::Shared(limit) => Bounds::shared(if lasting { quota } else { limit.min(quota) }),
+    };
+    let mut rules = Rules::new(bounds);
+    let Some(version) = space.get(FORMAT, VERSION_KEY).await? else {
+        return Ok(State { rules, boots: 0, chunks: 0, lasting, fresh: true });
+    };
+    if version != VERSION.to_le_bytes() {
+        let number = version.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        return Err(Fault::Invalid(format!(
+            "the audit log on the disk has format {number}, and this version of capOS knows {VERSION}; boot the version \
+             that wrote it"
+        )));
+    }
+    let head = space.get(META, HEAD_KEY).await?.ok_or_else(|| tables::malformed("no head"))?;
+    let meta = Meta::decode(&head)?;
+    rules.head = meta.head;
+    (rules.time, rules.used) = (meta.time, usize::try_from(meta.used).unwrap_or(usize::MAX));
+    // Of a chain that got more room, a person is warned again.
+    rules.warned = meta.warned.min(rules.level());
+    for (key, value) in tables::all(space, OPEN).await? {
+        let open = tables::open(&value)?;
+        rules.reserved = rules.reserved.saturating_add(open.reserve);
+        rules.open.insert(tables::sequence_of(&key)?, open);
+    }
+    for (key, value) in tables::all(space, TAKEN).await? {
+        let (taker, bytes) = tables::taken(&key, &value)?;
+        rules.taken.insert(taker, bytes);
+    }
+    Ok(State { rules, boots: meta.boots, chunks: meta.chunks, lasting, fresh: false })
+}

@@ -24,11 +24,17 @@ ifneq ($(filter-out $(ACCELERATORS),$(ACCEL)),)
 $(error ACCEL=$(ACCEL) is not an accelerator; use one of: $(ACCELERATORS))
 endif
 
+# A target that needs a variable: its name, the variable, an example of a value.
+needs = $(if $(filter $(1),$(MAKECMDGOALS)),$(if $($(2)),,$(error make $(1) needs a $(2): make $(1) $(2)=$(3))))
+$(call needs,new-service,NAME,field-notes)
+$(call needs,new-app,NAME,letter-count)
+$(call needs,profile,FIGURE,null_call)
+
 # What sessions begin with where no other model is asked for: the one that this project trains.
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -42,6 +48,7 @@ help:
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
+	@echo '  make crash                  let the power fail under what lasts, on a simulated disk: CRASHES=1000000 CRASH_SEED=0 ONLY=text'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
 	@echo 'Extend'
@@ -63,7 +70,8 @@ help:
 	@echo
 	@echo 'Variables'
 	@echo '  ACCEL=tcg|kvm|hvf|whpx|nvmm  QEMU accelerator; by default KVM if it works, otherwise tcg'
-	@echo '  MEMORY=MiB  CPUS=number     of the virtual machine'
+	@echo '  MEMORY=MiB                  of the virtual machine, at least 256; by default 512 plus the size of the models'
+	@echo '  CPUS=number                 of the virtual machine; by default those of the host, at most 4'
 	@echo '  DATA=file|none              data disk of make run; by default target/data.img, created on first use'
 	@echo '  DATA_SIZE=8G                size of a new data disk, 1M to 8T'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'
@@ -100,7 +108,6 @@ bench: tools
 	@$(CAPOS) bench
 
 profile: tools
-	@test -n '$(FIGURE)' || { echo 'make profile needs a figure of the kernel: make profile FIGURE=null_call' >&2; exit 2; }
 	@$(CAPOS) profile $(FIGURE)
 
 bench-std: tools
@@ -124,6 +131,9 @@ trained-models:
 fuzz: tools
 	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
+crash: tools
+	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(CAPOS) crash $(ONLY)
+
 sanitize:
 	@tools/sanitize.sh
 
@@ -131,11 +141,9 @@ loom:
 	@RUSTFLAGS='--cfg loom' $(CARGO) test -p capos-sync --target-dir target/loom --test interleavings
 
 new-service: tools
-	@test -n '$(NAME)' || { echo 'make new-service needs a name: make new-service NAME=field-notes' >&2; exit 2; }
 	@$(CAPOS) new-service $(NAME)
 
 new-app: tools
-	@test -n '$(NAME)' || { echo 'make new-app needs a name: make new-app NAME=letter-count' >&2; exit 2; }
 	@$(CAPOS) new-app $(NAME)
 
 fmt:

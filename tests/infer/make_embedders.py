@@ -12,7 +12,7 @@ import sys
 import numpy as np
 from embedder_reference import FIRST, LAST, MEAN, Embedder
 from gguf import GGMLQuantizationType as Type
-from make_models import BF16, BLOCKS, F16, F32, Maker, prompts
+from make_models import BF16, BLOCKS, F16, F32, Maker, file, prompts
 
 HERE = pathlib.Path(__file__).parent / "embedders"
 # How many lists of tokens there are for each language model, and how many random texts for each embedder.
@@ -166,7 +166,7 @@ def main():
     if not sys.argv[1:]:
         arch, types, options = LAST_TOKEN
         Maker(HERE / "qwen3-last.gguf", arch, types, 99, **options).make()
-        paths = [HERE.parent / "models" / f"{name}.gguf" for name in LANGUAGE_MODELS] + [HERE / "qwen3-last.gguf"]
+        paths = [file(name) for name in LANGUAGE_MODELS] + [HERE / "qwen3-last.gguf"]
         lines = []
         for seed, path in enumerate(paths):
             model = Embedder(path)

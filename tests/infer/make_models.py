@@ -256,6 +256,20 @@ for kind in (Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_XS)
     MODELS[f"llama-{kind.name.lower()}"] = ("llama", [kind], WIDEST)
 # Entries that llama.cpp does not read in files of this architecture.
 MODELS["phi3-window"] = ("phi3", F16, {**PHI, "entries": {**PHI["entries"], "attention.sliding_window": 9}})
+# Which folder a model's file is in; those that no folder names lie in models/ itself.
+FOLDERS = {
+    "architectures": ["gemma2", "gemma3", "mistral3", "phi3", "phi3-window", "qwen2", "qwen3", "qwen3moe"],
+    "floats": ["llama-f32", "llama-f16", "llama-bf16"],
+    "k-quants": ["llama-q2_k", "llama-q3_k", "llama-q4_k", "llama-q5_k", "llama-q6_k", "llama-iq4_xs"],
+    "llama": ["llama-tied", "llama-factors", "llama-linear", "llama-yarn"],
+    "quants": ["llama-q4_0", "llama-q4_1", "llama-q5_0", "llama-q5_1", "llama-q8_0", "llama-iq4_nl", "llama-mixed"],
+}
+
+
+def file(name):
+    """The path of a model's file."""
+    folder = next((folder for folder, names in FOLDERS.items() if name in names), ".")
+    return HERE / folder / f"{name}.gguf"
 
 
 def prompts(vocabulary, count, seed=0):
@@ -277,11 +291,11 @@ def expected(model, ids, count):
 
 
 def main():
-    HERE.mkdir(exist_ok=True)
     for seed, (name, (arch, types, options)) in enumerate(MODELS.items()):
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        path = HERE / f"{name}.gguf"
+        path = file(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         Maker(path, arch, types, **{"seed": seed, **options}).make()
         model = Model(path)
         first, *more = [expected(model, ids, GREEDY) for ids in [PROMPT, *prompts(model.vocabulary, MORE)]]

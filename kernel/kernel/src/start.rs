@@ -14,8 +14,11 @@ use crate::memory::{frames, heap, hhdm};
 use crate::panic::refuse;
 use crate::{acpi, entropy, kernel_lock, log, percpu, processors, scheduler, tests_in_kernel, time};
 
-/// With less usable memory than this the system does not get to its shell.
-const LEAST_MEMORY: u64 = 96 << 20;
+/// The least memory of a machine, in MiB.
+const LEAST_MEMORY: u64 = 256;
+
+/// What firmware and devices may take of it, in MiB. QEMU's firmware takes 4 to 10.
+const OF_FIRMWARE: u64 = 16;
 
 /// What is carried from the loader's stack to the kernel's own.
 struct Start {
@@ -35,8 +38,9 @@ pub extern "C" fn kernel_entry() -> ! {
     tests_in_kernel::start::begin(&handover);
     cpu::detect().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
     let usable: u64 = handover.usable().chain(handover.reclaimable()).map(Range::length).sum();
-    if usable < LEAST_MEMORY {
-        refuse(format_args!("{} MiB of memory are not enough, it needs {} MiB", usable >> 20, LEAST_MEMORY >> 20));
+    if usable >> 20 < LEAST_MEMORY - OF_FIRMWARE {
+        let usable = usable >> 20;
+        refuse(format_args!("it can use {usable} MiB of memory; it needs a machine with {LEAST_MEMORY} MiB"));
     }
     // SAFETY: the ranges are what the loader says that nobody uses, and its direct map holds them.
     if !unsafe { frames::initialize(handover.end(), handover.usable()) } {

@@ -15,7 +15,7 @@ const NO_INFORMATION: Refusal = Refusal("The boot loader handed over no Multiboo
 const NO_MEMORY_MAP: Refusal = Refusal("The boot loader handed over no memory map.");
 const NO_KERNEL: Refusal = Refusal("No kernel was loaded: the boot configuration lacks `module2 FILE kernel`.");
 const TOO_LITTLE: Refusal =
-    Refusal("There is too little memory to start: the kernel does not fit below 4 GiB. capOS needs 256 MiB.");
+    Refusal("The kernel does not fit into free memory below 4 GiB. capOS needs a machine with 256 MiB.");
 const TOO_MANY_MODULES: Refusal = Refusal("More than 32 modules were loaded.");
 const BAD_ENTRY: Refusal = Refusal("The kernel's entry point is not in its code.");
 const BAD_MODULE: Refusal = Refusal("A module is not on a page boundary below 4 GiB.");

@@ -1,6 +1,7 @@
 //! The host command line `capos`: one module per subcommand, and their common parts.
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod build;
 pub mod data;
 pub mod manifest;

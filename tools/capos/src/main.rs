@@ -12,8 +12,8 @@ use capos_tools::measure::{bench, bench_first_token, bench_std, bench_token, pro
 use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
-use capos_tools::suites::{self, fuzz, upstream};
-use capos_tools::{manifest, run, scaffold, session_tools};
+use capos_tools::suites::{self, crash, fuzz, upstream};
+use capos_tools::{backup, manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -50,6 +50,8 @@ enum Command {
     BenchFirstToken(bench_first_token::Args),
     /// List the functions that execute the instructions of a figure.
     Profile(profile::Args),
+    /// Let the power fail under everything that lasts, on a simulated disk.
+    Crash(crash::Args),
     /// Fuzz the parsers, and the kernel with random operations.
     Fuzz(fuzz::Args),
     /// Resolve the addresses of backtraces in a log to functions and source lines.
@@ -60,6 +62,8 @@ enum Command {
     NewApp(scaffold::AppArgs),
     /// Check formatting and lints of all crates.
     Lint(lint::Args),
+    /// Check backups that a machine has written.
+    Backup(backup::Args),
     /// Check, explain or encode the system manifest.
     Manifest(manifest::Args),
     /// Print the tools that a model is shown in sessions of each profile.
@@ -94,10 +98,12 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::BenchFirstToken(args) => bench_first_token::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Crash(args) => crash::run(&args),
         Command::Symbols(args) => symbols::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Tools(args) => session_tools::run(&args),
         Command::Keygen(args) => keygen::run(&args),

@@ -205,8 +205,8 @@ fn missing_for_capos(words: &[&str]) -> Option<String> {
     if !is_name(&first) {
         return None;
     }
-    // `manifest` is the one with subcommands of its own.
-    let inner = rest.first().filter(|word| *first == "manifest" && is_name(word));
+    // These have subcommands of their own.
+    let inner = rest.first().filter(|word| ["backup", "manifest"].contains(first) && is_name(word));
     let mut capos = Command::new(env!("CARGO_BIN_EXE_capos"));
     let output = capos.arg(first).args(inner).arg("--help").output().unwrap();
     if !output.status.success() {

@@ -47,3 +47,20 @@ fn the_first_session_shows_what_its_scenario_types_and_sees() {
         assert!(page.contains(text.trim_end()), "docs/first-session.md does not show {text:?}");
     }
 }
+
+/// The README shows some of the lines, each with all that the scenario expects after it.
+#[test]
+fn the_readme_shows_what_the_first_session_sees() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let steps = std::fs::read_to_string(root.join("tests/scenarios/first-session/terminal.txt")).unwrap();
+    let shown: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("capos> ")).collect();
+    assert!(!shown.is_empty(), "README.md shows no session");
+    for line in shown {
+        let (_, after) = steps.split_once(&format!("line \"{line}\"\n")).unwrap();
+        let (after, _) = after.split_once("expect \"capos> \"").unwrap();
+        for text in quoted(after, &["expect"]) {
+            assert!(readme.contains(text.trim_end()), "README.md does not show {text:?} after {line:?}");
+        }
+    }
+}

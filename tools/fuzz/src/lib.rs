@@ -6,6 +6,7 @@
 
 mod parsers;
 mod seeds;
+pub mod transfer;
 // The whole path of a model file, as in the tests of the inference library.
 #[path = "../../../userspace/lib/inference/tests/hostile/drive.rs"]
 mod drive;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "screen", run: parsers::screen, seeds: seeds::screen },
     Target { name: "script", run: parsers::script, seeds: seeds::script },
     Target { name: "signature", run: parsers::signature, seeds: seeds::signature },
+    Target { name: "transfer", run: transfer::transfer, seeds: seeds::transfer },
     Target { name: "typed-message", run: parsers::typed_message, seeds: seeds::typed_message },
     Target { name: "ustar", run: parsers::ustar, seeds: seeds::ustar },
     Target { name: "volume", run: parsers::volume, seeds: seeds::volume },

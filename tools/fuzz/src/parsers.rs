@@ -139,7 +139,7 @@ pub fn iso9660(data: &[u8]) {
 }
 
 /// Runs a future that waits for nothing.
-fn now(future: impl Future<Output = ()>) {
+pub(crate) fn now(future: impl Future<Output = ()>) {
     let done = pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready();
     assert!(done, "a source that never waits made its reader wait");
 }

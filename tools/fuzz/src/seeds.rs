@@ -199,6 +199,45 @@ pub fn iso9660() -> Result<Vec<Vec<u8>>> {
     Ok(vec![disc])
 }
 
+/// Small volumes: FAT12 with a file and a folder that has a long name, and ISO 9660.
+pub fn transfer() -> Result<Vec<Vec<u8>>> {
+    const BLOCK: usize = 512;
+    let mut disk = vec![0; 64 * BLOCK];
+    let mut put = |at: usize, bytes: &[u8]| {
+        for (to, from) in disk.iter_mut().skip(at).zip(bytes) {
+            *to = *from;
+        }
+    };
+    // Blocks of 512 bytes, one in a cluster, two tables of one block, a top folder of one block.
+    put(0, &[0xeb, 0x3c, 0x90]);
+    put(3, b"MTOO4043");
+    put(11, &[0, 2, 1, 1, 0, 2, 16, 0, 64, 0, 0xf8, 1, 0]);
+    put(36, &[0x80, 0, 0x29, 1, 2, 3, 4]);
+    put(43, b"SMALL      FAT12   ");
+    put(510, &[0x55, 0xaa]);
+    // Clusters 2 and 3 end.
+    for table in [1, 2] {
+        put(table * BLOCK, &[0xf8, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    }
+    let entry = |name: &[u8; 11], attributes: u8, cluster: u8, bytes: u8| {
+        let mut entry = [0; 32];
+        entry[..11].copy_from_slice(name);
+        (entry[11], entry[26], entry[28]) = (attributes, cluster, bytes);
+        entry
+    };
+    let sum = b"FOLDER~1   ".iter().fold(0_u8, |sum, byte| sum.rotate_right(1).wrapping_add(*byte));
+    let mut long = [0xff; 32];
+    for (unit, at) in b"long dir name".iter().zip([1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30]) {
+        long[at..at + 2].copy_from_slice(&[*unit, 0]);
+    }
+    (long[0], long[11], long[12], long[13], long[26], long[27]) = (0x41, 0x0f, 0, sum, 0, 0);
+    let top = [entry(b"A       TXT", 0x20, 2, 5), long, entry(b"FOLDER~1   ", 0x10, 3, 0)].concat();
+    put(3 * BLOCK, &top);
+    put(4 * BLOCK, b"hello");
+    put(5 * BLOCK, &[entry(b".          ", 0x10, 3, 0), entry(b"..         ", 0x10, 0, 0)].concat());
+    Ok([vec![disk], iso9660()?].concat())
+}
+
 pub fn manifest() -> Result<Vec<Vec<u8>>> {
     Ok(vec![source!("iso_root/etc/manifest.toml"), source!("tests/scenarios/engine/manifest.toml")])
 }

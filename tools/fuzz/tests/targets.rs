@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-use capos_fuzz::{TARGETS, named};
+use capos_fuzz::{TARGETS, named, transfer};
 use capos_hostile_models::{Random, changed};
 use capos_machine::acpi;
 
@@ -41,6 +41,7 @@ fn seeds_are_what_they_are_to_be() {
     let lines = first("audit");
     let found = capos_audit::verify_lines(lines.split(|byte| *byte == b'\n'), None).unwrap();
     assert_eq!(found.records, 3);
+    assert_eq!(transfer::sound(&first("transfer")).unwrap(), ["/A.TXT", "/long dir name"]);
     let signed = (named("signature").unwrap().seeds)().unwrap();
     capos_verity::TrustStore::parse(&signed[0]).unwrap();
     capos_verity::SigningKey::parse(&signed[1]).unwrap();

@@ -16,8 +16,7 @@ import tempfile
 
 import numpy as np
 from llama import Peer
-from make_models import HERE as FILES
-from make_models import MODELS, Maker, prompts
+from make_models import MODELS, Maker, file, prompts
 from reference import Model
 
 WAYS = ("at_once", "one_by_one")
@@ -99,7 +98,7 @@ class Draw:
 
 def committed(name):
     """The file of the tests, with the prompts."""
-    path = FILES / f"{name}.gguf"
+    path = file(name)
     first = json.loads(path.with_suffix(".json").read_text())
     more = first.pop("more")
     return Draw(path, [first, *more], context(Model(path)))

@@ -34,18 +34,18 @@ fn command(arguments: &[&str], file: &Path) -> Result<Value, String> {
 
 #[test]
 fn info_tells_what_the_model_is_like() {
-    let info = command(&["info"], &model("qwen3moe.gguf")).unwrap();
+    let info = command(&["info"], &model("architectures/qwen3moe.gguf")).unwrap();
     assert_eq!(info["architecture"], "qwen3moe");
     assert_eq!(info["experts"]["count"], 6);
     assert_eq!(info["keySize"], 12);
     assert_eq!(info["tiedOutput"], false);
-    assert_eq!(command(&["info"], &model("qwen2.gguf")).unwrap()["tiedOutput"], true);
+    assert_eq!(command(&["info"], &model("architectures/qwen2.gguf")).unwrap()["tiedOutput"], true);
 }
 
 #[test]
 fn logits_gives_the_likeliest_and_all() {
-    let expected = expected("llama-f32.gguf");
-    let file = model("llama-f32.gguf");
+    let expected = expected("floats/llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
     let found = command(&["logits", "--ids", &prompt, "--top", "3", "--full"], &file).unwrap();
     let all = found["full"].as_array().unwrap();
@@ -61,8 +61,8 @@ fn logits_gives_the_likeliest_and_all() {
 
 #[test]
 fn logits_come_behind_several_prompts_and_one_by_one() {
-    let expected = expected("llama-f32.gguf");
-    let file = model("llama-f32.gguf");
+    let expected = expected("floats/llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let prompts = std::env::temp_dir().join(format!("capos-infer-prompts-{}.json", std::process::id()));
     let list = [&expected["ids"], &expected["more"][3]["ids"]];
     fs::write(&prompts, serde_json::to_string(&list).unwrap()).unwrap();
@@ -87,8 +87,8 @@ fn logits_come_behind_several_prompts_and_one_by_one() {
 
 #[test]
 fn generate_gives_the_same_ids_with_any_number_of_threads() {
-    let expected = expected("llama-f32.gguf");
-    let file = model("llama-f32.gguf");
+    let expected = expected("floats/llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
     capos_engine_threads::permit_tiles();
     for kernels in capos_engine::kernel::available() {
@@ -102,8 +102,8 @@ fn generate_gives_the_same_ids_with_any_number_of_threads() {
 
 #[test]
 fn generate_chooses_by_chance_as_the_options_say() {
-    let expected = expected("llama-f32.gguf");
-    let file = model("llama-f32.gguf");
+    let expected = expected("floats/llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
     let generate = |options: &[&str]| {
         let arguments = [&["generate", "--ids", &prompt, "--n", "8", "--kernels", "scalar"], options].concat();
@@ -122,8 +122,8 @@ fn generate_chooses_by_chance_as_the_options_say() {
 
 #[test]
 fn keys_and_values_are_kept_as_is_asked() {
-    let expected = expected("llama-f32.gguf");
-    let file = model("llama-f32.gguf");
+    let expected = expected("floats/llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
     let logits = |cache| {
         let found = command(&["logits", "--ids", &prompt, "--full", "--cache", cache], &file).unwrap();
@@ -139,7 +139,7 @@ fn keys_and_values_are_kept_as_is_asked() {
 
 #[test]
 fn generate_says_why_it_ended() {
-    let file = model("llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let generate = |options: &[&str]| {
         command(&[&["generate", "--ids", "3,1,4", "--greedy"], options].concat(), &file).unwrap()["finish"].clone()
     };
@@ -150,7 +150,7 @@ fn generate_says_why_it_ended() {
 
 #[test]
 fn what_cannot_be_is_said_in_words() {
-    let file = model("llama-f32.gguf");
+    let file = model("floats/llama-f32.gguf");
     let said = command(&["logits", "--ids", "48"], &file).unwrap_err();
     assert!(said.contains("the token 48 is not in the vocabulary, whose ids end at 47"), "{said}");
     let said = command(&["generate", "--ids", "1,2,3", "--greedy", "--context", "2"], &file).unwrap_err();
@@ -165,7 +165,7 @@ fn what_cannot_be_is_said_in_words() {
 
 #[test]
 fn bench_measures_with_the_kernels_that_are_named() {
-    let file = model("llama-q8_0.gguf");
+    let file = model("quants/llama-q8_0.gguf");
     let arguments = ["bench", "-p", "8", "-n", "4", "--repeat", "1", "-t", "1", "--kernels", "scalar"];
     assert!(command(&arguments, &file).unwrap()["decodeTogetherPerSecond"].is_null());
     let found = command(&[&arguments[..], &["--sequences", "3", "--rows", "5"]].concat(), &file).unwrap();
@@ -194,7 +194,7 @@ fn info_tells_what_embeds_and_what_writes() {
     assert_eq!(of(&embedder("bert.gguf")), (false, Some("mean".to_owned())));
     assert_eq!(of(&embedder("bert-f32.gguf")), (false, Some("first".to_owned())));
     assert_eq!(of(&embedder("qwen3-last.gguf")), (true, Some("last".to_owned())));
-    assert_eq!(of(&model("llama-f32.gguf")), (true, Some("mean".to_owned())));
+    assert_eq!(of(&model("floats/llama-f32.gguf")), (true, Some("mean".to_owned())));
 }
 
 #[test]

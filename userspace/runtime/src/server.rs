@@ -634,32 +634,22 @@ impl Drop for Pass {
 
 #[cfg(test)]
 mod tests {
-    use alloc::sync::Arc;
-    use alloc::task::Wake;
     use core::pin::pin;
-    use core::sync::atomic::{AtomicU32, Ordering};
+
+    use capos_async_lock::Woken;
 
     use super::*;
-
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn a_call_before_a_full_gate_is_woken_once() {
         let gate = Rc::new(Gate::new(0));
-        let woken = Arc::new(Woken(AtomicU32::new(0)));
-        let waker = Waker::from(woken.clone());
+        let (woken, waker) = Woken::new();
         let mut call = pin!(gate.enter());
         for _ in 0..1000 {
             assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         drop(Pass(gate.clone()));
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken.count(), 1);
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
 }

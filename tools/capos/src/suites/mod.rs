@@ -1,6 +1,7 @@
 //! `capos test`: every test there is, on the host and in QEMU, counted together.
 
 pub(crate) mod boot_machines;
+pub mod crash;
 pub mod damage;
 pub mod damage_disc;
 pub mod fuzz;

@@ -6,27 +6,14 @@ use core::ops::Range;
 
 use serde_json::Value;
 
+use crate::redact_forms::{element, option, shell_word};
 use crate::redact_json;
+use crate::redact_names::{is_harmless, is_secret_name, joined};
 
 pub(crate) const MASK: &str = "[redacted]";
 
-/// Words in a name whose value is a secret, without `_` and `-`.
-const NAMES: [&str; 11] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "credential",
-    AUTHORIZATION,
-];
-
 /// A header of HTTP, whose value begins with a scheme.
-const AUTHORIZATION: &str = "authorization";
+pub(crate) const AUTHORIZATION: &str = "authorization";
 const SCHEMES: [&str; 4] = ["basic", "bearer", "digest", "token"];
 
 /// Beginnings of well-known tokens and how many characters must follow at least.
@@ -55,9 +42,9 @@ const TOKENS: [(&str, usize); 22] = [
     ("eyJ", 40),
 ];
 
-/// The text without private keys, well-known tokens, bearer credentials, passwords in URLs and values given to names such as
-/// `password`; and how many were taken out. Other forms are not found: a secret that a program reversed, or wrote
-/// without its name.
+/// The text without private keys, well-known tokens, bearer credentials, passwords in URLs and values of names such as
+/// `password`, and how many were taken out. A name's value follows `:` or `=`, or is an element's content, or the word
+/// after an option. Other forms are not found: a secret that a program reversed, or wrote without its name.
 #[must_use]
 pub fn redact(text: &str) -> (String, usize) {
     if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
@@ -110,6 +97,8 @@ pub fn secrets(text: &str) -> Vec<Range<usize>> {
             private_key(rest, word)
                 .or_else(|| token(rest))
                 .or_else(|| bearer(rest, word))
+                .or_else(|| element(text, at, word))
+                .or_else(|| option(rest, word))
                 .or_else(|| assignment(text, at, word))
         };
         let found = found.filter(|secret| !secret.is_empty());
@@ -122,11 +111,11 @@ pub fn secrets(text: &str) -> Vec<Range<usize>> {
     secrets
 }
 
-fn after(text: &str, at: usize) -> &str {
+pub(crate) fn after(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }
 
-fn is_word(letter: char) -> bool {
+pub(crate) fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
@@ -140,18 +129,8 @@ fn run(text: &str) -> usize {
     text.find(|letter: char| !(is_word(letter) || matches!(letter, '.' | '+' | '/' | '=' | '~'))).unwrap_or(text.len())
 }
 
-fn blanks(text: &str) -> &str {
+pub(crate) fn blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
-}
-
-/// Whether a name holds a word of [`NAMES`], in any case and however its parts are joined.
-pub(crate) fn is_secret_name(name: &str) -> bool {
-    let name = joined(name);
-    NAMES.iter().any(|known| name.contains(known))
-}
-
-fn joined(name: &str) -> String {
-    name.chars().filter(|letter| !matches!(letter, '_' | '-')).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// A private key, behind a word that ends with the dashes of its first line.
@@ -227,6 +206,9 @@ fn assignment(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
         ('=', value.strip_prefix(['=', '>']).unwrap_or(value))
     };
     let mut value = blanks(value);
+    if is_harmless(name, value) {
+        return None;
+    }
     if joined(name).contains(AUTHORIZATION) {
         let scheme = word(value);
         if SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
@@ -234,13 +216,17 @@ fn assignment(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
         }
     }
     let start = text.len().saturating_sub(value.len()).saturating_sub(at);
-    let found = quoted(value).unwrap_or_else(|| unquoted(value, separator, || column(text, at)));
+    let found = quoted(value).unwrap_or_else(|| match name.starts_with('-') {
+        // An option's value is a word of its command.
+        true => 0..shell_word(value),
+        false => unquoted(value, separator, || column(text, at)),
+    });
     Some(start.saturating_add(found.start)..start.saturating_add(found.end))
 }
 
 /// What a value in quotes holds: up to the same quote, unescaped. One that something follows at once goes on: the
 /// doubled quote of YAML, the next piece of a word of a shell. Without a second quote it is all that follows.
-fn quoted(value: &str) -> Option<Range<usize>> {
+pub(crate) fn quoted(value: &str) -> Option<Range<usize>> {
     let body = value.trim_start_matches('\\');
     let slashes = value.len().saturating_sub(body.len());
     let quote = body.chars().next().filter(|letter| matches!(letter, '"' | '\'' | '`'))?;
@@ -417,6 +403,23 @@ mod tests {
             "passwords = [\n  'hunter',\n  'tail',\n]\nkept",
             "password = \"\"\"hunter\n\"tail\"\"\"\nkept",
             "AWS_SECRET_ACCESS_KEY=hunter/tail",
+            "<password>hunter tail</password>\nkept",
+            "<db:Password type=\"x\">hunter\ntail</db:Password>kept",
+            "<client-secret><![CDATA[hunter<tail>]]></client-secret>kept",
+            "<credentials><user>tail</user><key>hunter</key></credentials>kept",
+            "<apiKey value=\"hunter tail\" x=\"kept\"/>",
+            "<add key=\"DbPassword\" value='hunter tail'/>kept",
+            "<property name=\"api_key\">hunter tail</property>kept",
+            "<key>token</key>\n  <string>hunter tail</string>kept",
+            "login --password hunter --kept",
+            "login --password=hunter --kept",
+            "login -password hunter\nkept",
+            "login --db-password 'hunter tail' --kept",
+            "login --token hunter\\ tail kept",
+            "args: ['--password', 'hunter tail', 'kept']",
+            r#"{"args": ["--password", "hunter tail", "kept"]}"#,
+            "password: 123hunter",
+            "max_tokens: hunter",
             "https://kept:hunter@host/x",
             "postgres://kept:hu/nter@tail@host",
             "SECRET_KEY=hunter",
@@ -448,6 +451,32 @@ mod tests {
             "PASSWORD=\nUSER=bob",
             "secrets:\nuser: bob",
             r#"{"token": null, "note": "the password is asked for at login"}"#,
+            "max_tokens: 4096",
+            "max_tokens_per_call = 8\n",
+            "maxTokens=4_096, temperature=0.7",
+            "tokens: 1,024 of 200,000",
+            "tokens_per_second: 12.5",
+            "password_min_length = 12",
+            "token_ttl: \"3600\"",
+            r#"{"usage": {"prompt_tokens": 12, "completionTokens": 3, "max_tokens": "4096"}, "token_type": "bearer"}"#,
+            "token_type: Bearer",
+            "password_file=/run/login",
+            "requires_password: false",
+            "token = None",
+            "--password-stdin < file",
+            "--password-file /run/login --user bob",
+            "--password to log in, and --token for the rest",
+            "--password <PASSWORD>  the password",
+            "--password PASSWORD",
+            "--password    Ask for the password",
+            "--token $TOKEN --password \"$PASSWORD\" --secret ${SECRET} --api-key $(cat key)",
+            "the option `--password` takes a word; --password, --token",
+            "fn all() -> Vec<Token> { Vec::<Token>::new() } Option<Secret> and Map<Token, Secret> too",
+            "replace <password> with yours, and <token> too",
+            "<password/><password></password><secret  />",
+            "<input type=\"password\" name=\"password\"><label for=\"password\">Your password</label>",
+            "<a name=\"tokens\">Tokens</a>",
+            "https://host/?page=2&tokens=3",
         ] {
             assert_eq!(redact(text), (text.into(), 0));
         }
@@ -465,6 +494,13 @@ mod tests {
             "password:\\",
             "://u:p@",
             "\"password\": [",
+            "<token>",
+            "<token a>x<",
+            "x:token ",
+            "<x:token><b>",
+            "--token ",
+            "name=\"token\" ",
+            "<key>token</key> ",
         ] {
             let (out, _) = redact(&part.repeat(400_000));
             assert!(!out.is_empty());

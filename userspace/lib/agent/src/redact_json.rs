@@ -4,7 +4,8 @@ use alloc::string::{String, ToString};
 
 use serde_json::Value;
 
-use crate::redact::{MASK, is_secret_name, redact as redact_text};
+use crate::redact::{MASK, redact as redact_text};
+use crate::redact_names::{is_harmless, is_secret_name, is_secret_option};
 
 /// Valid JSON without secrets, and how many were taken out.
 pub fn redact(text: &str) -> (String, usize) {
@@ -27,12 +28,14 @@ pub fn redact(text: &str) -> (String, usize) {
         } else {
             out.push_str(&Value::String(clean).to_string());
         }
-        let Some(value) = rest.trim_start().strip_prefix(':').map(str::trim_start) else { continue };
-        if is_secret_name(&plain) {
+        // The value of a name, or the word after an option in a list.
+        let separator = if is_secret_option(&plain) { ',' } else { ':' };
+        let Some(value) = rest.trim_start().strip_prefix(separator).map(str::trim_start) else { continue };
+        if is_secret_name(&plain) && !is_harmless(&plain, value) {
             out.push_str(split(rest, rest.len().saturating_sub(value.len())).0);
             let (value, behind) = split(value, length(value));
             rest = behind;
-            if matches!(value, "null" | "true" | "false" | "\"\"") {
+            if value == "\"\"" {
                 out.push_str(value);
             } else {
                 out.push_str(&Value::from(MASK).to_string());

@@ -4,11 +4,17 @@
 
 extern crate alloc;
 
+#[cfg(any(test, feature = "testing"))]
+mod woken;
+
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
+
+#[cfg(any(test, feature = "testing"))]
+pub use woken::Woken;
 
 /// The tasks that wait for something, each once: a task is polled for other reasons as well, any number of times before that
 /// happens.
@@ -73,51 +79,40 @@ impl Drop for AsyncMutexGuard {
 #[cfg(test)]
 mod tests {
     use alloc::boxed::Box;
-    use alloc::sync::Arc;
-    use alloc::task::Wake;
     use core::future::Future;
-    use core::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-
-    struct Woken(AtomicBool);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
 
     /// A task that waits for one thing and is polled for another keeps one waker.
     #[test]
     fn a_task_waits_once() {
         let waiters = Waiters::default();
-        let woken = Arc::new(Woken(AtomicBool::new(false)));
-        let loud = Waker::from(woken.clone());
+        let (woken, loud) = Woken::new();
         for _ in 0..1000 {
             waiters.add(&Context::from_waker(Waker::noop()));
             waiters.add(&Context::from_waker(&loud));
         }
         assert_eq!(waiters.0.borrow().len(), 2);
         waiters.wake();
-        assert!(woken.0.load(Ordering::Relaxed) && waiters.0.borrow().is_empty());
+        assert_eq!(woken.count(), 1);
+        assert!(waiters.0.borrow().is_empty());
     }
 
     #[test]
-    fn who_is_cancelled_keeps_nobody_back() {
+    fn a_cancelled_task_holds_up_no_other() {
         let mutex: Rc<AsyncMutex> = Rc::default();
-        let woken = Arc::new(Woken(AtomicBool::new(false)));
-        let (quiet, loud) = (Waker::noop(), Waker::from(woken.clone()));
+        let (woken, loud) = Woken::new();
+        let quiet = Waker::noop();
         let first = match Box::pin(mutex.lock()).as_mut().poll(&mut Context::from_waker(quiet)) {
             Poll::Ready(turn) => turn,
-            Poll::Pending => panic!("nobody has the turn"),
+            Poll::Pending => panic!("the mutex is free"),
         };
         let (mut second, mut third) = (Box::pin(mutex.lock()), Box::pin(mutex.lock()));
         assert!(second.as_mut().poll(&mut Context::from_waker(quiet)).is_pending());
         assert!(third.as_mut().poll(&mut Context::from_waker(&loud)).is_pending());
         drop(second);
         drop(first);
-        assert!(woken.0.load(Ordering::Relaxed), "the one behind the cancelled one is woken");
+        assert_eq!(woken.count(), 1, "the one behind the cancelled one is woken");
         assert!(third.as_mut().poll(&mut Context::from_waker(&loud)).is_ready());
     }
 }

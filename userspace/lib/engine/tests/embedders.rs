@@ -111,7 +111,7 @@ macro_rules! embedders {
         fn every_embedder_of_the_folder_is_checked() {
             let checked = [$($name,)* "qwen3-last"];
             for path in files(&embedders()) {
-                let name = path.file_stem().unwrap().to_str().unwrap();
+                let name = support::name(&path);
                 assert!(checked.contains(&name), "no test checks {name}");
             }
         }
@@ -131,8 +131,8 @@ embedders! {
 #[test]
 fn b03_language_models_embed_too() {
     for (name, value) in json(embedders().join("language_models.json")).as_object().unwrap() {
-        let place = if name == "qwen3-last" { embedders() } else { folder() };
-        let file = fs::read(place.join(name).with_extension("gguf")).unwrap();
+        let path = if name == "qwen3-last" { embedders().join("qwen3-last.gguf") } else { support::path(name) };
+        let file = fs::read(path).unwrap();
         let (ids, expected) = cases(value);
         let tolerance = if name.ends_with("q8_0") { 2e-2 } else { 1e-3 };
         compare(name, &file, (&ids, &expected), tolerance);

@@ -5,15 +5,11 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
 use capos_gguf::{Header, TensorType, WriterValue};
 use capos_hostile_models::{Parts, Random, WIDTH, changed};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
-}
+use support::{files, folder};
 
 /// Why a file is refused.
 fn refused(parts: &Parts) -> String {
@@ -106,7 +102,7 @@ fn no_tensor_of_the_text_is_left_alone() {
     let said = refused(&Parts::llama().with_tensor("blk.1.attn_q.weight", TensorType::F32, &[WIDTH]));
     assert!(said.contains("is of layer 1, and 'llama.block_count' says that there are 1;"), "{said}");
     // Among the files that are compared with a reference, those of all architectures.
-    for path in support::files(&folder()) {
+    for path in files(&folder()) {
         let file = fs::read(&path).unwrap();
         let header = Header::parse(&file, file.len() as u64).unwrap();
         assert_eq!(Model::open(&file, None).unwrap().unused(), [""; 0], "{}", path.display());
@@ -170,7 +166,7 @@ fn logits(file: &[u8]) -> Vec<f32> {
 /// The biases of every product are added to its result.
 #[test]
 fn biases_are_added() {
-    for path in support::files(&folder()) {
+    for path in files(&folder()) {
         let file = fs::read(&path).unwrap();
         let header = Header::parse(&file, file.len() as u64).unwrap();
         let model = Model::open(&file, None).unwrap();
@@ -344,11 +340,7 @@ fn tokens_and_batches_that_cannot_be_leave_the_caches_as_they_were() {
 fn whatever_bytes_are_changed_nothing_ends_the_program() {
     let mut random = Random::new(1);
     let (mut run, mut refused) = (0, 0);
-    for entry in fs::read_dir(folder()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "gguf") {
-            continue;
-        }
+    for path in files(&folder()) {
         let original = fs::read(&path).unwrap();
         for _ in 0..150 {
             match try_out(&changed(&original, &mut random)) {

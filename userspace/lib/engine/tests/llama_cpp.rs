@@ -12,7 +12,7 @@ use std::fs;
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
 use serde_json::Value;
-use support::{distance, folder, kernels, numbers, read_all, tokens};
+use support::{distance, files, folder, kernels, name, numbers, read_all, tokens};
 
 /// A model with which llama.cpp does something else: it leaves out the sliding window.
 const UNLIKE: &str = "phi3-window";
@@ -134,11 +134,8 @@ kernels! {
 #[test]
 fn every_model_of_the_folder_is_compared() {
     let answers = answers();
-    for entry in fs::read_dir(folder()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "gguf") {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            assert_eq!(answers.contains_key(name), name != UNLIKE, "{name}");
-        }
+    for path in files(&folder()) {
+        let name = name(&path);
+        assert_eq!(answers.contains_key(name), name != UNLIKE, "{name}");
     }
 }

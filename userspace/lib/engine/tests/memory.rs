@@ -6,7 +6,7 @@ mod support;
 
 use capos_engine::memory::{Load, pass_bytes, token_bytes};
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Single};
-use support::{files, folder, kernels};
+use support::{files, folder, kernels, name};
 
 const LOAD: Load = Load { prefill: 128, sequences: 4, threads: 1 };
 
@@ -16,7 +16,7 @@ const LOAD: Load = Load { prefill: 128, sequences: 4, threads: 1 };
 fn a07_no_model_takes_more_than_its_shape_says() {
     let mut least = f64::MAX;
     for path in files(&folder()) {
-        let name = path.file_stem().unwrap().to_str().unwrap();
+        let name = name(&path);
         let file = std::fs::read(&path).unwrap();
         let model = Model::open(&file, None).unwrap();
         if !model.writes() {

@@ -7,7 +7,7 @@ mod support;
 use capos_engine::kernel::Kernels;
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Single, greedy};
 use capos_engine_threads::Threads;
-use support::{distance, files, folder, kernels, read};
+use support::{distance, files, folder, kernels, name, read};
 
 /// How much further from the reference logits may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
@@ -54,7 +54,7 @@ fn check_with(kernels: &dyn Kernels, name: &str, cache: CacheType, tolerance: f6
 fn logits_do_not_depend_on_the_number_of_threads() {
     let threads = Threads::new(3).unwrap();
     for path in files(&folder()) {
-        let name = path.file_stem().unwrap().to_str().unwrap();
+        let name = name(&path);
         let (file, expected) = read(name);
         let model = Model::open(&file, None).unwrap();
         // Long enough that each thread gets several tokens.
@@ -82,7 +82,7 @@ macro_rules! models {
         fn every_model_of_the_folder_is_checked() {
             let checked = [$($name),*];
             for path in files(&folder()) {
-                let name = path.file_stem().unwrap().to_str().unwrap();
+                let name = name(&path);
                 assert!(checked.contains(&name), "no test checks {name}");
             }
         }

@@ -169,16 +169,43 @@ impl Attempts {
         let Some(kept) = kept else {
             return Err(StepUpError::NotSet);
         };
+        self.count(now)?;
+        Ok(kept)
+    }
+
+    /// The same for a secret that is compared elsewhere. If it is right, [`Self::default`] is the next count.
+    ///
+    /// # Errors
+    /// [`StepUpError::Closed`]
+    pub fn count(&mut self, now: u64) -> Result<(), StepUpError> {
         if now < self.closed_until {
             let seconds = self.closed_until.saturating_sub(now).div_ceil(SECOND);
             return Err(StepUpError::Closed { seconds });
         }
         self.wrong = self.wrong.saturating_add(1);
+        self.close(now);
+        Ok(())
+    }
+
+    /// A count from a time whose clock has ended. The wait of that many wrong ones begins again.
+    #[must_use]
+    pub fn continued(wrong: u32, now: u64) -> Self {
+        let mut attempts = Self { wrong, closed_until: 0 };
+        attempts.close(now);
+        attempts
+    }
+
+    /// Wrong ones since the last right one.
+    #[must_use]
+    pub fn wrong(&self) -> u32 {
+        self.wrong
+    }
+
+    fn close(&mut self, now: u64) {
         if let Some(over) = self.wrong.checked_sub(FREE_ATTEMPTS) {
             let wait = FIRST_WAIT.saturating_mul(1 << over.min(10)).min(LONGEST_WAIT);
             self.closed_until = now.saturating_add(wait.saturating_mul(SECOND));
         }
-        Ok(kept)
     }
 
     /// Compares the passphrase of an attempt that was counted. The right one resets the count.

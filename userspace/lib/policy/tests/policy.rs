@@ -104,6 +104,13 @@ fn attempts_outlast_the_process_that_counts_them() {
     assert_eq!(Attempts::from_bytes(&[]), Some(Attempts::default()));
     assert_eq!(Attempts::from_bytes(&[1, 2, 3]), None);
     assert_eq!(Attempts::from_bytes(&[0; 13]), None);
+    // Of another boot, whose clock began again: the wait begins again, and is never shorter.
+    let mut continued = Attempts::continued(4, 0);
+    assert_eq!((continued.count(0), continued.wrong()), (Ok(()), 5));
+    let mut continued = Attempts::continued(5, 7 * SECOND);
+    assert_eq!(continued.count(8 * SECOND), Err(StepUpError::Closed { seconds: 29 }));
+    assert_eq!((continued.count(37 * SECOND), continued.wrong()), (Ok(()), 6));
+    assert_eq!(continued.count(38 * SECOND), Err(StepUpError::Closed { seconds: 59 }));
 }
 
 /// Requirements D02 and D03.

@@ -45,6 +45,11 @@ impl<B: Blocks> File<B> {
         &self.blocks
     }
 
+    /// The blocks, to work on.
+    pub fn blocks_mut(&mut self) -> &mut B {
+        &mut self.blocks
+    }
+
     /// The blocks, without the file.
     pub fn into_blocks(self) -> B {
         self.blocks

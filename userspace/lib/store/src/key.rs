@@ -34,6 +34,14 @@ pub(crate) fn whole(namespace: u64, table: &str, key: &[u8]) -> Result<Vec<u8>, 
     Ok(whole)
 }
 
+/// Table and key of a whole key; none if it is not one.
+pub(crate) fn parts(whole: &[u8]) -> Option<(&str, &[u8])> {
+    let (_, rest) = whole.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first()?;
+    let (table, key) = rest.split_at_checked(usize::from(*length))?;
+    Some((core::str::from_utf8(table).ok()?, key))
+}
+
 /// Where a part of a table begins and ends, as whole keys.
 pub(crate) fn bounds(prefix: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let whole = |key: &[u8]| [prefix, key].concat();

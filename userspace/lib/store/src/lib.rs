@@ -28,6 +28,8 @@ mod blocks;
 mod error;
 mod key;
 mod namespace;
+#[cfg(feature = "volume")]
+mod on_volume;
 mod snapshot;
 mod store;
 mod write;
@@ -36,6 +38,8 @@ pub use blocks::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks};
 pub use error::StoreError;
 pub use key::{MAX_KEY, MAX_TABLE, MAX_VALUE};
 pub use namespace::{MAX_NAME, Namespace, Usage};
+#[cfg(feature = "volume")]
+pub use on_volume::{OnVolume, Random};
 pub use snapshot::{Entry, Query, Snapshot};
 pub use store::{FORMAT, Store};
 pub use write::{Durability, Write};

@@ -1,5 +1,6 @@
 //! Reading what is committed.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
@@ -7,8 +8,8 @@ use core::ops::Bound;
 use redb::{ReadTransaction, ReadableTable};
 
 use crate::error::database;
-use crate::store::ENTRIES;
-use crate::{Namespace, StoreError, key};
+use crate::store::{ENTRIES, NAMESPACES};
+use crate::{Namespace, StoreError, Usage, key};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -59,6 +60,44 @@ impl Snapshot {
     pub fn get(&self, namespace: Namespace, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let table = (self.0.open_table(ENTRIES).map_err(database)?, key::whole(namespace.0, table, key)?);
         get(&table.0, &table.1)
+    }
+
+    /// The namespaces with their names and quotas, as of this moment.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn namespaces(&self) -> Result<Vec<(Namespace, Usage)>, StoreError> {
+        let table = self.0.open_table(NAMESPACES).map_err(database)?;
+        let usages = table.iter().map_err(database)?.map(|entry| {
+            let (number, usage) = entry.map_err(database)?;
+            let (name, limit, used) = usage.value();
+            Ok((Namespace(number.value()), Usage { name: name.into(), limit, used }))
+        });
+        usages.collect()
+    }
+
+    /// The first entry of a namespace behind this table and key, of any table; the first of all if there is none before. Tables
+    /// come in the order of the lengths of their names, then of the names.
+    ///
+    /// # Errors
+    /// The blocks fail; the table's name or the key is empty or too long.
+    pub fn next(
+        &self,
+        namespace: Namespace,
+        before: Option<(&str, &[u8])>,
+    ) -> Result<Option<(String, Entry)>, StoreError> {
+        let entries = self.0.open_table(ENTRIES).map_err(database)?;
+        let all = namespace.0.to_be_bytes();
+        let start = match before {
+            Some((table, key)) => Bound::Excluded(key::whole(namespace.0, table, key)?),
+            None => Bound::Included(all.to_vec()),
+        };
+        let end = key::after(&all);
+        let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+        let Some(entry) = entries.range(range).map_err(database)?.next() else { return Ok(None) };
+        let (whole, value) = entry.map_err(database)?;
+        let Some((table, key)) = key::parts(whole.value()) else { return Ok(None) };
+        Ok(Some((table.into(), (key.to_vec(), value.value().to_vec()))))
     }
 
     /// Entries of a table, and whether there are more.

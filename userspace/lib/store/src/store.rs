@@ -87,6 +87,11 @@ impl<B: Blocks> Store<B> {
         look(self.file.lock().blocks())
     }
 
+    /// Works on the blocks. Writing to them damages the store.
+    pub fn with_blocks_mut<T>(&mut self, work: impl FnOnce(&mut B) -> T) -> T {
+        work(self.file.lock().blocks_mut())
+    }
+
     /// Bytes that all namespaces together may take.
     #[must_use]
     pub fn capacity(&self) -> u64 {

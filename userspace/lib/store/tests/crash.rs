@@ -6,14 +6,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use capos_store::{BLOCK_BYTES, BlockError, Blocks, Durability, Namespace, Query, Store, StoreError};
+use capos_store::{BlockError, Durability, Namespace, OnVolume, Query, Store, StoreError};
 use capos_volume::sim::{Seed, SimDisk};
-use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
+use capos_volume::{Access, BLOCK, CipherKind, Cost, Disk, DiskError, Format, Locked, Options, Secret, Volume};
 
 const KEY: Secret<'static> = Secret::KeyFile(&[7; 32]);
 /// Disk blocks of a volume.
@@ -21,82 +19,70 @@ const DISK: u64 = 1200;
 /// Crashes in a run of all tests.
 const CRASHES: u64 = 5000;
 
-/// A volume as blocks.
-struct OnVolume {
-    /// None while it is opened again.
-    volume: Option<Volume<SimDisk>>,
-    /// Where sequence numbers begin; another one for each opening.
-    start: u64,
-    /// Operations of the disk from the next write on until the power goes; the largest number for none.
-    fuse: Arc<AtomicU64>,
-}
+/// A disk that the test and the volume on it both hold.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<SimDisk>>);
 
-impl fmt::Debug for OnVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnVolume")
+impl Shared {
+    fn new(disk: SimDisk) -> Self {
+        Self(Arc::new(Mutex::new(disk)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SimDisk> {
+        self.0.lock().unwrap()
     }
 }
 
-fn open(disk: SimDisk, start: u64) -> Result<Volume<SimDisk>, capos_volume::Error> {
-    let locked = Locked::read(disk)?;
-    let key = locked.unlock(&KEY, None, 1 << 20)?;
-    locked.open(key, Options { access: Access::Write, cache_nodes: 4 }, &mut |bytes| Seed(start).fill(bytes))
-}
-
-impl OnVolume {
-    fn volume(&mut self) -> Result<&mut Volume<SimDisk>, BlockError> {
-        self.volume.as_mut().ok_or_else(|| BlockError::Medium("the volume is not open".into()))
-    }
-}
-
-fn failed(error: impl fmt::Display) -> BlockError {
-    BlockError::Medium(error.to_string())
-}
-
-impl Blocks for OnVolume {
+impl Disk for Shared {
     fn blocks(&self) -> u64 {
-        self.volume.as_ref().map_or(0, Volume::len)
+        self.lock().blocks()
     }
 
-    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.volume()?.read(block, out).map_err(failed)
+    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.lock().read(block, into)
     }
 
-    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        let fuse = self.fuse.swap(u64::MAX, Ordering::Relaxed);
-        let volume = self.volume()?;
-        if fuse != u64::MAX {
-            volume.disk_mut().set_fuse(Some(fuse));
-        }
-        volume.write(block, data).map_err(failed)
+    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.lock().write(block, from)
     }
 
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.volume()?.sync().map_err(failed)
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.lock().flush()
     }
+}
 
-    fn forget(&mut self) -> Result<(), BlockError> {
-        let volume = self.volume.take().ok_or_else(|| failed("the volume is not open"))?;
-        self.start += 1;
-        self.volume = Some(open(volume.into_disk(), self.start).map_err(failed)?);
-        Ok(())
-    }
+const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };
+
+fn random(start: u64) -> impl FnMut(&mut [u8]) {
+    let mut seed = Seed(start);
+    move |bytes| seed.fill(bytes)
+}
+
+fn open_with(disk: Shared, start: u64, options: Options) -> Result<OnVolume<Shared>, capos_volume::Error> {
+    let locked = Locked::read(disk.clone())?;
+    let key = locked.unlock(&KEY, None, 1 << 20)?;
+    let volume = locked.open(key, options, &mut random(start))?;
+    Ok(OnVolume::new(volume, disk, options, Box::new(random(start + 1))))
+}
+
+fn open(disk: Shared, start: u64) -> Result<OnVolume<Shared>, capos_volume::Error> {
+    open_with(disk, start, OPTIONS)
+}
+
+fn format(disk: SimDisk) -> Shared {
+    let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
+    Shared::new(Volume::format(disk, format, &KEY, &mut random(1)).unwrap().into_disk())
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn contents(store: &mut Store<OnVolume>, namespace: Namespace) -> Result<Model, StoreError> {
+fn contents(store: &mut Store<OnVolume<Shared>>, namespace: Namespace) -> Result<Model, StoreError> {
     Ok(store.snapshot()?.range(namespace, "t", Query::from(Bound::Unbounded, usize::MAX))?.0.into_iter().collect())
-}
-
-fn opened(volume: Volume<SimDisk>, start: u64) -> Result<(Store<OnVolume>, Arc<AtomicU64>), StoreError> {
-    let fuse = Arc::new(AtomicU64::new(u64::MAX));
-    Ok((Store::open(OnVolume { volume: Some(volume), start, fuse: fuse.clone() })?, fuse))
 }
 
 /// One commit of random changes. Whether it is durable.
 fn commit(
-    store: &mut Store<OnVolume>,
+    store: &mut Store<OnVolume<Shared>>,
     namespace: Namespace,
     pending: &mut Model,
     seed: &mut Seed,
@@ -121,14 +107,12 @@ fn commit(
 /// One store that lives through crashes. Gives how often the commit in progress was there after one.
 fn live(start: u64, crashes: u64) -> u64 {
     let mut seed = Seed(start);
-    let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
-    let disk = SimDisk::new(DISK, seed.number());
-    let volume = Volume::format(disk, format, &KEY, &mut |bytes| Seed(1).fill(bytes)).unwrap();
-    let (mut store, mut fuse) = opened(volume, seed.number()).unwrap();
+    let mut disk = format(SimDisk::new(DISK, seed.number()));
+    let mut store = Store::open(open(disk.clone(), seed.number()).unwrap()).unwrap();
     let namespace = store.create_namespace("home", 1 << 20).unwrap();
     let (mut durable, mut in_progress) = (Model::new(), 0);
     for crash in 0..crashes {
-        fuse.store(seed.below(120), Ordering::Relaxed);
+        disk.lock().set_fuse(Some(seed.below(120)));
         let mut committed = durable.clone();
         let lost = loop {
             let mut pending = committed.clone();
@@ -142,12 +126,13 @@ fn live(start: u64, crashes: u64) -> u64 {
                 Err(_) => break pending,
             }
         };
-        let disk = store.abandon().unwrap().volume.unwrap().into_disk();
-        assert!(disk.is_dead(), "seed {start}, crash {crash}: an operation failed without a power cut");
-        let volume =
-            open(disk.crash(), seed.number()).unwrap_or_else(|error| panic!("seed {start}, crash {crash}: {error}"));
-        (store, fuse) =
-            opened(volume, seed.number()).unwrap_or_else(|error| panic!("seed {start}, crash {crash}: {error}"));
+        drop(store);
+        let left = disk.lock().clone();
+        assert!(left.is_dead(), "seed {start}, crash {crash}: an operation failed without a power cut");
+        disk = Shared::new(left.crash());
+        let blocks =
+            open(disk.clone(), seed.number()).unwrap_or_else(|error| panic!("seed {start}, crash {crash}: {error}"));
+        store = Store::open(blocks).unwrap_or_else(|error| panic!("seed {start}, crash {crash}: {error}"));
         let found = contents(&mut store, namespace).unwrap();
         if found != durable {
             assert!(found == lost, "seed {start}, crash {crash}: the state is of no commit");
@@ -168,4 +153,62 @@ fn every_crash_leaves_whole_commits() {
     let all = each * (seeds.end - seeds.start);
     println!("{all} crashes, {in_progress} with the commit in progress");
     assert!(in_progress > 0 && in_progress < all, "crashes on both sides of a commit: {in_progress} of {all}");
+}
+
+/// A disk that fails once is used again: what was not synced is lost, and the rest is there.
+#[test]
+fn after_an_error_the_volume_is_opened_again_with_its_key() {
+    let disk = format(SimDisk::new(DISK, 1));
+    let mut store = Store::open(open(disk.clone(), 1).unwrap()).unwrap();
+    let namespace = store.create_namespace("home", 1 << 20).unwrap();
+    let mounts = store.with_blocks(OnVolume::mounts);
+    let put = |store: &mut Store<OnVolume<Shared>>, key: &[u8], durability| {
+        let mut write = store.begin()?;
+        write.put(namespace, "t", key, b"x")?;
+        write.commit(durability)
+    };
+    put(&mut store, b"durable", Durability::Now).unwrap();
+    put(&mut store, b"later", Durability::Later).unwrap();
+    disk.lock().set_fuse(Some(1));
+    assert!(matches!(put(&mut store, b"lost", Durability::Now), Err(StoreError::Blocks(BlockError::Medium(_)))));
+    assert!(matches!(store.snapshot(), Err(StoreError::Blocks(_))), "the disk is still gone");
+    let left = disk.lock().clone();
+    *disk.lock() = left.crash_with(|_| 0xff);
+    let keys: Vec<_> = contents(&mut store, namespace).unwrap().into_keys().collect();
+    assert_eq!(keys, [b"durable".to_vec()]);
+    assert!(store.with_blocks(OnVolume::mounts) > mounts);
+    put(&mut store, b"again", Durability::Now).unwrap();
+    // A block that is not what was written is damage, with its number.
+    let header = store.with_blocks_mut(|blocks| blocks.volume().unwrap().header().clone());
+    let physical = header.geometry.physical();
+    for number in 2..physical - 2 {
+        let mut block = [0; BLOCK];
+        disk.lock().read(number, &mut block).unwrap();
+        block[7] ^= 1;
+        disk.lock().write(number, &block).unwrap();
+    }
+    drop(store);
+    assert!(matches!(open(disk, 3), Err(capos_volume::Error::Block { .. })));
+}
+
+/// A disk that cannot be written shows what is on it, and takes nothing.
+#[test]
+fn a_volume_that_is_open_for_reading_is_read() {
+    let disk = format(SimDisk::new(DISK, 1));
+    let mut store = Store::open(open(disk.clone(), 1).unwrap()).unwrap();
+    let namespace = store.create_namespace("home", 1 << 20).unwrap();
+    let mut write = store.begin().unwrap();
+    write.put(namespace, "t", b"a", b"x").unwrap();
+    write.commit(Durability::Now).unwrap();
+    drop(store);
+    let before = disk.lock().image().clone();
+    let blocks = open_with(disk.clone(), 2, Options { access: Access::Read, ..OPTIONS }).unwrap();
+    assert!(blocks.is_read_only());
+    let mut store = Store::open(blocks).unwrap();
+    assert_eq!(contents(&mut store, namespace).unwrap().len(), 1);
+    let mut write = store.begin().unwrap();
+    write.put(namespace, "t", b"b", b"y").unwrap();
+    assert!(write.commit(Durability::Now).is_err());
+    assert_eq!(contents(&mut store, namespace).unwrap().len(), 1);
+    assert_eq!(*disk.lock().image(), before);
 }

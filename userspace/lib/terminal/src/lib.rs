@@ -28,6 +28,6 @@ pub use console::{Console, Echo, Event, Question, Read, Settings};
 pub use escape::{count_spaces, escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
 pub use history::History;
 pub use keys::{Key, KeyDecoder};
-pub use sanitise::{Clean, Sanitiser, sanitise};
+pub use sanitise::{Clean, Sanitiser, log_line, sanitise};
 pub use style::{Painter, Style};
 pub use wrap::{CONTINUED, Wrap, wrap};

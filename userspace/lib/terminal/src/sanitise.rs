@@ -216,6 +216,23 @@ impl Sanitiser {
     }
 }
 
+/// One line of a log: nothing is left out of it. A newline becomes a space, and each other control and invisible character is
+/// written as `\u{...}`, those of escape sequences too: a sequence without an end would hide what follows it.
+#[must_use]
+pub fn log_line(text: &str) -> Clean {
+    let mut written = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => written.push(' '),
+            '\t' => written.push(character),
+            _ if is_hidden(character) => push_visible(character, &mut written),
+            _ => written.push(character),
+        }
+    }
+    // What is left for it to do are marks without width.
+    sanitise(written.as_bytes())
+}
+
 /// Appends `\u{...}`.
 pub(crate) fn push_visible(character: char, out: &mut String) {
     // Writing to a String cannot fail.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-use capos_terminal::{Sanitiser, sanitise};
+use capos_terminal::{Sanitiser, log_line, sanitise};
 use proptest::prelude::*;
 
 fn clean(bytes: &[u8]) -> String {
@@ -156,4 +156,14 @@ proptest! {
     fn printable_text_is_left_alone(text in "[ -~äöüßéñ日本語кириллица\n\t]{0,60}") {
         prop_assert_eq!(clean(text.as_bytes()), text);
     }
+}
+
+#[test]
+fn a_line_of_a_log_hides_nothing() {
+    let line = |text: &str| log_line(text).into_string();
+    assert_eq!(line("a\x1b[2Jb\nc\td\r"), "a\\u{1b}[2Jb c\td\\u{d}");
+    // A control string without an end, of both forms, would swallow the reason.
+    assert_eq!(line("left out `x\x1b]` and \u{9d}: too long"), "left out `x\\u{1b}]` and \\u{9d}: too long");
+    assert_eq!(line("ж 日 é"), "ж 日 é");
+    assert!(!line("\u{202e}\u{200b}\x07").contains(['\u{202e}', '\u{200b}', '\x07']));
 }

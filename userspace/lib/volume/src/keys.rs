@@ -3,9 +3,11 @@
 use alloc::vec;
 
 use crate::Random;
+use crate::attempts::COUNTERS;
 use crate::disk::{BLOCK, Disk};
 use crate::error::{Error, Operation};
 use crate::layout::Geometry;
+use crate::open::Locked;
 use crate::secret::{Cost, Secret};
 use crate::slot::{KeySlot, SLOTS};
 use crate::volume::Volume;
@@ -62,6 +64,16 @@ impl<D: Disk> Volume<D> {
         self.write_slot(slot, None)
     }
 
+    /// Whether a secret opens a slot. A passphrase takes at most `memory` bytes.
+    ///
+    /// # Errors
+    /// The slot is not in use, or needs more memory.
+    pub fn opens(&self, slot: usize, secret: &Secret<'_>, memory: u64) -> Result<bool, Error> {
+        let used = self.header.slots.get(slot).and_then(Option::as_ref).ok_or(Error::NoSlot { slot })?;
+        let key = used.unwrap_key(&self.header.uuid, secret, memory)?;
+        Ok(key.is_some_and(|key| key == self.key))
+    }
+
     fn put_slot(
         &mut self,
         slot: usize,
@@ -102,15 +114,18 @@ impl crate::Header {
 pub fn wipe<D: Disk>(disk: &mut D, random: Random<'_>) -> Result<(), Error> {
     let mut noise = vec![0; BLOCK];
     random(&mut noise);
-    erase_headers(disk, &noise)?;
-    erase_headers(disk, &[0; BLOCK])
+    // Where the headers are that there are; without any, where a new volume would have them.
+    let alone = disk.blocks().saturating_sub(COUNTERS);
+    let found = Locked::read(&mut *disk).ok();
+    let physical = found.and_then(|locked| Some(locked.header()?.geometry.physical())).unwrap_or(alone);
+    erase_headers(disk, physical, &noise)?;
+    erase_headers(disk, physical, &[0; BLOCK])
 }
 
-/// Overwrites the four header copies.
-pub(crate) fn erase_headers<D: Disk>(disk: &mut D, with: &[u8]) -> Result<(), Error> {
-    let blocks = disk.blocks();
+/// Overwrites the four header copies of a volume that takes this many blocks.
+pub(crate) fn erase_headers<D: Disk>(disk: &mut D, physical: u64, with: &[u8]) -> Result<(), Error> {
     for (copy, place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let block = Geometry::header(blocks, place, copy);
+        let block = Geometry::header(physical, place, copy);
         let failed = |error| Error::Disk { operation: Operation::Write, block, error };
         disk.write(block, with).map_err(failed)?;
     }

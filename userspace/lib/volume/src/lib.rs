@@ -7,16 +7,18 @@
 //!
 //! The crate is pure: the caller gives the disk, random bytes, a clock and a bound of memory.
 //!
-//! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `cache`,
-//! `volume`, `open`, `keys`.
+//! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `attempts`, `cache`,
+//! `volume`, `open`, `keys`, `copy`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 extern crate alloc;
 
+mod attempts;
 mod cache;
 mod cipher;
+mod copy;
 pub mod disk;
 mod entry;
 pub mod error;
@@ -31,7 +33,9 @@ pub mod sim;
 mod slot;
 mod volume;
 
+pub use attempts::{set_wrong_keys, wrong_keys};
 pub use cipher::{CipherKind, choose};
+pub use copy::SlotCopy;
 pub use disk::{BLOCK, Disk, DiskError};
 pub use error::{Error, Fault, Operation};
 pub use header::{Header, HeaderFault};
@@ -39,7 +43,7 @@ pub use keys::wipe;
 pub use layout::{Geometry, MAX_LEVELS};
 pub use open::{Access, Format, Key, Locked, Options};
 pub use recovery::{CodeError, RecoveryCode};
-pub use secret::{Cost, MIN_KEY_FILE, Secret, calibrate};
+pub use secret::{Cost, KEY, MIN_KEY_FILE, Secret, calibrate};
 pub use slot::{KeySlot, LABEL, SLOTS, SlotKind};
 pub use volume::{Head, Volume};
 

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use zeroize::Zeroizing;
 
 use crate::Random;
+use crate::attempts::COUNTERS;
 use crate::cipher::CipherKind;
 use crate::disk::{BLOCK, Disk};
 use crate::entry::Entry;
@@ -46,15 +47,15 @@ pub struct Format<'a> {
     pub cache_nodes: usize,
 }
 
-/// A volume key that a secret has unwrapped.
+/// A volume key that a secret has unwrapped, or that was kept.
 pub struct Key {
     key: Zeroizing<[u8; KEY]>,
-    slot: usize,
+    slot: Option<usize>,
 }
 
 impl Key {
-    /// The number of the slot that the secret opened.
-    pub fn slot(&self) -> usize {
+    /// The number of the slot that the secret opened; none of a key that was kept.
+    pub fn slot(&self) -> Option<usize> {
         self.slot
     }
 }
@@ -81,7 +82,7 @@ impl<D: Disk> Locked<D> {
     /// The disk holds no volume, one of another version, or no whole header; or no header can be read.
     pub fn read(mut disk: D) -> Result<Self, Error> {
         let blocks = disk.blocks();
-        if blocks < Geometry::LEAST {
+        if blocks < Geometry::LEAST.saturating_add(COUNTERS) {
             return Err(Error::NotAVolume);
         }
         let mut candidates: Vec<Candidate> = Vec::new();
@@ -89,7 +90,8 @@ impl<D: Disk> Locked<D> {
         let mut worst = Error::NotAVolume;
         for (copy, place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             // The disk may have grown since: the second copies are where the first ones say.
-            let end = candidates.first().map_or(blocks, |known| known.header.geometry.physical());
+            let alone = blocks.saturating_sub(COUNTERS);
+            let end = candidates.first().map_or(alone, |known| known.header.geometry.physical());
             let number = Geometry::header(end, place, copy);
             let mut block = vec![0; BLOCK].into_boxed_slice();
             let fault = match disk.read(number, &mut block) {
@@ -115,7 +117,7 @@ impl<D: Disk> Locked<D> {
         }
         candidates.sort_by_key(|candidate| core::cmp::Reverse(candidate.header.epoch));
         let first = candidates.first().ok_or(worst)?;
-        let needed = first.header.geometry.physical();
+        let needed = first.header.geometry.physical().saturating_add(COUNTERS);
         if needed > blocks {
             return Err(Error::Shrunk { blocks, needed });
         }
@@ -160,7 +162,7 @@ impl<D: Disk> Locked<D> {
                 // The slot must be in the newest header: an older one may hold a slot that was removed since.
                 match self.newest(&key) {
                     Some(newest) if newest.header.slots.get(number) == Some(&Some(used.clone())) => {
-                        return Ok(Key { key, slot: number });
+                        return Ok(Key { key, slot: Some(number) });
                     }
                     Some(_) => {}
                     None => outcome = Error::AlteredHeader,
@@ -168,6 +170,20 @@ impl<D: Disk> Locked<D> {
             }
         }
         Err(outcome)
+    }
+
+    /// The volume key from [`Volume::key`], for a process that continues the work of one that has ended.
+    ///
+    /// # Errors
+    /// No header was written with this key.
+    pub fn resume(&self, key: &[u8; KEY]) -> Result<Key, Error> {
+        self.newest(key).ok_or(Error::AlteredHeader)?;
+        Ok(Key { key: Zeroizing::new(*key), slot: None })
+    }
+
+    /// The disk. Writing to it damages the volume.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
     }
 
     /// The newest header that was written with the key.
@@ -219,7 +235,9 @@ impl<D: Disk> Volume<D> {
     /// # Errors
     /// The disk is too small or fails, or the secret is too short.
     pub fn format(mut disk: D, format: Format<'_>, secret: &Secret<'_>, random: Random<'_>) -> Result<Self, Error> {
-        let geometry = Geometry::largest(disk.blocks())?;
+        let blocks = disk.blocks();
+        let geometry = Geometry::largest(blocks.saturating_sub(COUNTERS))
+            .map_err(|_| Error::TooSmall { blocks, needed: Geometry::LEAST.saturating_add(COUNTERS) })?;
         let mut key = Zeroizing::new([0; KEY]);
         let mut uuid = [0; 16];
         random(&mut *key);
@@ -227,7 +245,7 @@ impl<D: Disk> Volume<D> {
         let mut slots = [const { None }; SLOTS];
         slots[0] = Some(KeySlot::new(&uuid, &key, secret, format.cost, format.label, random)?);
         let header = Header { cipher: format.cipher, uuid, epoch: 0, geometry, mount: 0, root: Entry::EMPTY, slots };
-        erase_headers(&mut disk, &[0; BLOCK])?;
+        erase_headers(&mut disk, geometry.physical(), &[0; BLOCK])?;
         let keys = Keys::new(&key, &uuid);
         let mut volume = Self::new(disk, key, keys, header, format.cache_nodes, true);
         let mut sequence = [0; 8];

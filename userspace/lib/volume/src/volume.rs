@@ -101,6 +101,16 @@ impl<D: Disk> Volume<D> {
         Head { epoch: self.header.epoch, digest: self.header.digest() }
     }
 
+    /// The volume key, for [`Locked::resume`](crate::Locked::resume). Whoever has it has the volume.
+    pub fn key(&self) -> Zeroizing<[u8; KEY]> {
+        self.key.clone()
+    }
+
+    /// Whether it was opened for reading alone.
+    pub fn is_read_only(&self) -> bool {
+        self.state == Writing::ReadOnly
+    }
+
     /// Nodes of the tree that are in memory.
     pub fn cached_nodes(&self) -> usize {
         self.cache.len()

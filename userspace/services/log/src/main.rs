@@ -17,7 +17,7 @@ use capos_rt::{Clock, Env, Error};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::DebugLogClient;
 use capos_schema::system::{LogEntry, LogLevel, LogReaderServer, LogReaderService, LoggerServer, LoggerService};
-use capos_terminal::sanitise;
+use capos_terminal::log_line;
 use core::cell::RefCell;
 use kernel_log::Lines;
 use store::Store;
@@ -45,16 +45,16 @@ impl LoggerServer for LoggerObject {
         if text.len() > MAX_TEXT {
             return Err(CallError::invalid_argument(format!("a log line has at most {MAX_TEXT} bytes")));
         }
-        // The serial log is read on a screen: a service's text must not control it.
-        let clean = sanitise(text.replace('\n', " ").as_bytes());
+        // Logs are read on a screen: a service's text must neither control it nor hide a part of itself.
+        let line = log_line(&text).into_string();
         let word = match level {
             LogLevel::Debug => "debug: ",
             LogLevel::Info => "",
             LogLevel::Warning => "warning: ",
             LogLevel::Error => "error: ",
         };
-        self.log.debug.write(&format!("{}: {word}{}", self.service, clean.as_str())).await?;
-        self.log.store.borrow_mut().add(self.log.clock.now(), level, &self.service, text);
+        self.log.debug.write(&format!("{}: {word}{line}", self.service)).await?;
+        self.log.store.borrow_mut().add(self.log.clock.now(), level, &self.service, line);
         Ok(())
     }
 }
@@ -91,7 +91,8 @@ async fn follow(log: &Log, own_name: &str) -> Result<(), Error> {
         for line in lines.push(&read.data) {
             let (service, level, text) = kernel_log::judge(&line);
             if service != own_name && !text.is_empty() {
-                log.store.borrow_mut().add(log.clock.now(), level, service, text.to_string());
+                let text = log_line(text).into_string();
+                log.store.borrow_mut().add(log.clock.now(), level, service, text);
             }
         }
     }

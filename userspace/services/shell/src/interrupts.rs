@@ -47,35 +47,25 @@ impl Interrupts {
 
 #[cfg(test)]
 mod tests {
-    use alloc::sync::Arc;
-    use alloc::task::Wake;
     use core::future::Future;
     use core::pin::pin;
-    use core::sync::atomic::{AtomicU32, Ordering};
-    use core::task::{Context, Waker};
+    use core::task::Context;
+
+    use capos_async_lock::Woken;
 
     use super::*;
-
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     /// A task that is polled for each piece of an answer keeps one waker.
     #[test]
     fn a_task_that_is_polled_often_is_woken_once() {
         let interrupts = Interrupts::default();
-        let woken = Arc::new(Woken(AtomicU32::new(0)));
-        let waker = Waker::from(woken.clone());
+        let (woken, waker) = Woken::new();
         let mut wait = pin!(interrupts.after(0));
         for _ in 0..1000 {
             assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         interrupts.happened();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken.count(), 1);
     }
 
     #[test]

@@ -42,10 +42,28 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
 }
 
-/// The model files of a folder.
-pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"))
+/// The model files of a folder and of the folders in it.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "gguf") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A model's name, which is its file's without the extension.
+pub fn name(path: &Path) -> &str {
+    path.file_stem().unwrap().to_str().unwrap()
+}
+
+/// The file of the model with this name, in whichever folder it is.
+pub fn path(wanted: &str) -> PathBuf {
+    files(&folder()).into_iter().find(|path| name(path) == wanted).unwrap()
 }
 
 /// A prompt, and the reference's results after it.
@@ -66,8 +84,9 @@ pub fn numbers(list: &Value) -> Vec<f64> {
 
 /// A model file, and its expected results after each prompt.
 pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
-    let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
-    let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
+    let path = self::path(name);
+    let file = fs::read(&path).unwrap();
+    let text = fs::read_to_string(path.with_extension("json")).unwrap();
     let first: Value = serde_json::from_str(&text).unwrap();
     let expected = |case: &Value| Expected {
         ids: tokens(&case["ids"]),

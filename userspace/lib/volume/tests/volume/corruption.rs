@@ -116,7 +116,7 @@ fn every_changed_block_is_rejected_or_unused() {
 /// Each byte of each block in use matters, one bit after the other.
 #[test]
 fn every_bit_of_a_sealed_block_matters() {
-    let mut volume = format(SimDisk::new(8, 1));
+    let mut volume = format(SimDisk::new(10, 1));
     volume.write(0, &content(1)).unwrap();
     volume.sync().unwrap();
     let image = volume.into_disk().image().clone();
@@ -125,7 +125,7 @@ fn every_bit_of_a_sealed_block_matters() {
         for bit in (0..BLOCK * 8).step_by(37) {
             let mut image = image.clone();
             Arc::make_mut(image.get_mut(&number).unwrap())[bit / 8] ^= 1 << (bit % 8);
-            let mut volume = open_as(SimDisk::from_image(8, image, Seed(1)), Access::Read, 1);
+            let mut volume = open_as(SimDisk::from_image(10, image, Seed(1)), Access::Read, 1);
             let error = match &mut volume {
                 Ok(volume) => volume.read(0, &mut [0; BLOCK]).err(),
                 Err(error) => Some(*error),
@@ -140,7 +140,7 @@ fn every_bit_of_a_sealed_block_matters() {
 #[test]
 fn lost_and_misplaced_writes_are_told_apart() {
     use capos_volume::Fault;
-    let mut volume = format(SimDisk::new(8, 1));
+    let mut volume = format(SimDisk::new(10, 1));
     volume.write(0, &content(1)).unwrap();
     volume.sync().unwrap();
     let image = volume.into_disk().image().clone();
@@ -148,7 +148,7 @@ fn lost_and_misplaced_writes_are_told_apart() {
     let fault_of = |change: &dyn Fn(&mut Image)| {
         let mut image = image.clone();
         change(&mut image);
-        let mut volume = open_as(SimDisk::from_image(8, image, Seed(1)), Access::Read, 1).unwrap();
+        let mut volume = open_as(SimDisk::from_image(10, image, Seed(1)), Access::Read, 1).unwrap();
         volume.read(0, &mut [0; BLOCK]).err()
     };
     let error = |fault| Some(Error::Block { block: blocks.0, level: 0, index: 0, fault });

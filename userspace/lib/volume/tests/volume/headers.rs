@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{KEY, content, format, open, open_as, read_all};
 
+/// Blocks of the volume. The count of wrong keys lies behind them.
 const BLOCKS: u64 = 40;
+const DISK: u64 = BLOCKS + 2;
 
 /// A disk that refuses to read some blocks.
 struct BadSectors(SimDisk, Vec<u64>);
@@ -34,7 +36,7 @@ impl Disk for BadSectors {
 
 /// A volume with some syncs: images of the last two, and the epoch of the last.
 fn images() -> (Image, Image, u64) {
-    let mut volume = format(SimDisk::new(BLOCKS, 1));
+    let mut volume = format(SimDisk::new(DISK, 1));
     for number in 1..4 {
         volume.write(0, &content(number)).unwrap();
         volume.sync().unwrap();
@@ -48,7 +50,7 @@ fn images() -> (Image, Image, u64) {
 }
 
 fn disk(image: &Image) -> SimDisk {
-    SimDisk::from_image(BLOCKS, image.clone(), Seed(1))
+    SimDisk::from_image(DISK, image.clone(), Seed(1))
 }
 
 fn error_of(image: &Image) -> Error {
@@ -92,7 +94,7 @@ fn errors_of_headers_are_told_apart() {
     };
     assert_eq!(error_of(&Image::new()), Error::NotAVolume);
     assert_eq!(error_of(&change_all(&|block| block[0] = 0)), Error::NotAVolume);
-    assert_eq!(Locked::read(SimDisk::new(7, 1)).err(), Some(Error::NotAVolume));
+    assert_eq!(Locked::read(SimDisk::new(9, 1)).err(), Some(Error::NotAVolume));
     assert_eq!(error_of(&change_all(&|block| block[40] ^= 1)), Error::DamagedHeader);
     let newer = change_all(&|block| {
         block[8] = 2;
@@ -112,7 +114,7 @@ fn errors_of_headers_are_told_apart() {
     assert_eq!(Header::parse(&foreign[&0][..]), Err(HeaderFault::Malformed));
     assert_eq!(Header::parse(&[0; 10]), Err(HeaderFault::NoMark));
     let shorter = SimDisk::from_image(BLOCKS - 10, image.clone(), Seed(1));
-    assert_eq!(open(shorter).err(), Some(Error::Shrunk { blocks: BLOCKS - 10, needed: BLOCKS }));
+    assert_eq!(open(shorter).err(), Some(Error::Shrunk { blocks: BLOCKS - 10, needed: DISK }));
     let longer = SimDisk::from_image(BLOCKS + 10, image.clone(), Seed(1));
     assert_eq!(open(longer).unwrap().header().geometry.physical(), BLOCKS);
     for error in [Error::NotAVolume, Error::DamagedHeader, Error::WrongKey, Error::AlteredHeader] {

@@ -1,0 +1,84 @@
+//! The rule one-noun-one-file of `docs/contributing.md`: how long a source file may be, and how many files a folder may hold.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::path::{Path, PathBuf};
+
+/// The most lines of a source file without a reason.
+const LINES: usize = 600;
+/// The most lines of any source file.
+const MOST_LINES: usize = 1000;
+/// The most files of a folder.
+const FILES: usize = 25;
+
+/// The longer source files, each with its reason.
+const LONGER: [(&str, &str); 15] = [
+    ("kernel/kernel/src/memory/page_table.rs", "the walk of one table, whose unsafe code is read together"),
+    ("kernel/kernel/src/object/address_space.rs", "one object: the states of a mapping"),
+    ("kernel/kernel/src/object/thread.rs", "one object: the states of a thread"),
+    ("kernel/kernel/src/scheduler.rs", "the queues and the entry points that change them"),
+    ("kernel/kernel/src/tests_in_kernel/calls.rs", "a list of tests"),
+    ("tools/capos/src/scenario/checks/audit.rs", "recomputes the chain without the code that it judges"),
+    ("userspace/lib/audit/tests/chain.rs", "a list of tests"),
+    ("userspace/lib/chat/tests/chat/grammar.rs", "a list of tests"),
+    ("userspace/lib/policy/tests/policy.rs", "a list of tests"),
+    ("userspace/lib/terminal/src/console.rs", "one state machine with its transitions"),
+    ("userspace/lib/terminal/src/keys.rs", "one decoder with its table of sequences"),
+    ("userspace/lib/tree/src/tree.rs", "one type, whose operations keep one set of sums"),
+    ("userspace/runtime/src/server.rs", "one type: receiving, finding the object, answering"),
+    ("userspace/runtime/src/simulated.rs", "a kernel for tests on the host"),
+    ("userspace/runtime/tests/calls.rs", "a list of tests"),
+];
+
+/// The folders with more files, each with their number. None may grow.
+const FULLER: [(&str, usize); 2] = [("kernel/kernel/src", 31), ("kernel/kernel/src/object", 29)];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Calls `look` with each folder of the source, by its path from the top, and the files in it. The book's pages are left
+/// out: their order is that of its table of contents.
+fn folders(at: &str, look: &mut dyn FnMut(&str, &[PathBuf])) {
+    let (mut files, mut inner) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(root().join(at)).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.starts_with('.') || ["target", "docs", "__pycache__"].contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            inner.push(if at.is_empty() { name } else { format!("{at}/{name}") });
+        } else {
+            files.push(path);
+        }
+    }
+    look(at, &files);
+    inner.iter().for_each(|folder| folders(folder, look));
+}
+
+#[test]
+fn longer_source_files_have_a_reason() {
+    let mut found = Vec::new();
+    folders("", &mut |folder, files| {
+        for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
+            let lines = std::fs::read_to_string(file).unwrap().lines().count();
+            let path = format!("{folder}/{}", file.file_name().unwrap().to_str().unwrap());
+            assert!(lines <= MOST_LINES, "{path} has {lines} lines; at most {MOST_LINES} are permitted: divide it");
+            if lines > LINES {
+                found.push(path);
+            }
+        }
+    });
+    found.sort();
+    let listed: Vec<&str> = LONGER.iter().map(|(path, _)| *path).collect();
+    assert_eq!(found, listed, "left: source files with more than {LINES} lines; right: those with a reason in LONGER");
+}
+
+#[test]
+fn no_folder_has_too_many_files() {
+    folders("", &mut |folder, files| {
+        let most = FULLER.iter().find(|(path, _)| *path == folder).map_or(FILES, |(_, files)| *files);
+        let count = files.len();
+        assert!(count <= most, "{folder} has {count} files; at most {most} are permitted: make folders by purpose");
+    });
+}

@@ -1,0 +1,134 @@
+//! Backups of a store, and restoring into one.
+
+use alloc::string::{String, ToString};
+use alloc::vec::{IntoIter, Vec};
+
+use capos_store::{Blocks, Durability, Namespace, Snapshot, Store, StoreError, Usage};
+
+use crate::{Error, Files, Record, Repository, Source, Sum, read};
+
+/// Bytes of entries that are restored in one transaction.
+const AT_ONCE: usize = 1 << 20;
+
+fn failed(error: StoreError) -> Error {
+    Error::Store(error.to_string())
+}
+
+/// Table and key of an entry.
+type Place = (String, Vec<u8>);
+
+/// The records of a store as it is now. Later commits do not change them.
+pub struct StoreSource {
+    snapshot: Snapshot,
+    namespaces: IntoIter<(Namespace, Usage)>,
+    /// The namespace that is read, and the place of its last entry.
+    at: Option<(Namespace, Option<Place>)>,
+}
+
+impl StoreSource {
+    /// The records of a store.
+    ///
+    /// # Errors
+    /// [`Error::Store`]
+    pub fn new<B: Blocks>(store: &mut Store<B>) -> Result<Self, Error> {
+        let snapshot = store.snapshot().map_err(failed)?;
+        let mut namespaces = snapshot.namespaces().map_err(failed)?;
+        namespaces.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        Ok(Self { snapshot, namespaces: namespaces.into_iter(), at: None })
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        if let Some((namespace, before)) = &mut self.at {
+            let known = before.as_ref().map(|(table, key)| (table.as_str(), key.as_slice()));
+            if let Some((table, (key, value))) = self.snapshot.next(*namespace, known).map_err(failed)? {
+                *before = Some((table.clone(), key.clone()));
+                return Ok(Some(Record::Entry { table, key, value }));
+            }
+            self.at = None;
+        }
+        Ok(self.namespaces.next().map(|(namespace, Usage { name, limit, .. })| {
+            self.at = Some((namespace, None));
+            Record::Namespace { name, limit }
+        }))
+    }
+}
+
+impl Source for StoreSource {
+    async fn next(&mut self) -> Result<Option<Record>, Error> {
+        self.next_record()
+    }
+}
+
+/// Restores the backup of a time into a store without namespaces. If it fails, what it has written is removed, and the store
+/// has no namespaces again.
+///
+/// # Errors
+/// The store has namespaces or no room; a file of the backup is missing or altered; the files or the store fail.
+pub async fn restore<B: Blocks>(
+    repository: &Repository,
+    files: &impl Files,
+    time: u64,
+    store: &mut Store<B>,
+) -> Result<Sum, Error> {
+    if !store.usage().is_empty() {
+        return Err(Error::Store("a backup is restored onto a blank disk alone, and this one holds something".into()));
+    }
+    let mut restoring = Restoring { store, namespace: None, entries: Vec::new(), bytes: 0 };
+    let mut read = read(repository, files, time, |record| restoring.take(record)).await;
+    if let (Ok(_), Err(error)) = (&read, restoring.commit()) {
+        read = Err(error);
+    }
+    match read {
+        Ok(sum) => {
+            store.sync().map_err(failed)?;
+            Ok(sum)
+        }
+        Err(error) => {
+            for (namespace, _) in store.usage() {
+                store.remove_namespace(namespace).map_err(failed)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+struct Restoring<'a, B: Blocks> {
+    store: &'a mut Store<B>,
+    namespace: Option<Namespace>,
+    /// Entries that are not committed yet: table, key and value.
+    entries: Vec<(String, Vec<u8>, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl<B: Blocks> Restoring<'_, B> {
+    fn take(&mut self, record: Record) -> Result<(), Error> {
+        match record {
+            Record::Namespace { name, limit } => {
+                self.commit()?;
+                self.namespace = Some(self.store.create_namespace(&name, limit).map_err(failed)?);
+            }
+            Record::Entry { table, key, value } => {
+                self.bytes = self.bytes.saturating_add(key.len()).saturating_add(value.len());
+                self.entries.push((table, key, value));
+                if self.bytes >= AT_ONCE {
+                    self.commit()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        let entries = core::mem::take(&mut self.entries);
+        self.bytes = 0;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let namespace = self.namespace.ok_or_else(|| Error::Store("the backup has entries of no namespace".into()))?;
+        let mut write = self.store.begin().map_err(failed)?;
+        for (table, key, value) in &entries {
+            write.put(namespace, table, key, value).map_err(failed)?;
+        }
+        write.commit(Durability::Later).map_err(failed)
+    }
+}

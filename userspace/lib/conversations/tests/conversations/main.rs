@@ -1,0 +1,8 @@
+//! Conversations over a store in the same process.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
+
+mod bounds;
+mod crash;
+mod model;
+mod world;

@@ -4,7 +4,7 @@
 //! [`capos_schema::store::NamespaceClient`]; in tests it is [`local::LocalKeyspace`], over a store in the same process.
 //! Keys are in the order of their bytes. A [`Batch`] is done whole or not at all, and says what values are to be and not
 //! how they change, so it can be repeated after [`Fault::Lost`].
-#![cfg_attr(not(any(test, feature = "local")), no_std)]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
 
@@ -164,6 +164,25 @@ mod tests {
         assert_eq!(keys(&read(Range::all("t"))), [b"a", b"d"]);
         done(space.commit(Batch::new().remove_range("t", b"", b""), Durability::Now)).unwrap();
         assert_eq!(done(space.info()).unwrap().used, 0);
+    }
+
+    /// An answer fits into a message, however small its entries are.
+    #[test]
+    fn small_entries_come_in_several_answers() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = LocalKeyspace::new(store, "a", 4 << 20).unwrap();
+        for part in 0..4_u16 {
+            let mut batch = Batch::new();
+            for key in 0..5000 {
+                batch.put("t", &(part * 5000 + key).to_be_bytes(), b"");
+            }
+            done(space.commit(&batch, Durability::Now)).unwrap();
+        }
+        let first = done(space.range(Range::all("t"))).unwrap();
+        assert!(first.more && first.entries.len() * 34 <= 512 << 10, "{}", first.entries.len());
+        let next = (first.entries.len() as u16).to_be_bytes();
+        let rest = done(space.range(Range { from: &next, ..Range::all("t") })).unwrap();
+        assert_eq!((first.entries.len() + rest.entries.len(), rest.more), (20_000, false));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use capos_store::{BlockError, Blocks, Namespace, Query, Store, StoreError};
 
 use crate::{Batch, Durability, Entries, Fault, Info, Keyspace, MAX_BATCH, MAX_KEY, MAX_VALUE, Range};
 
-/// Bytes of keys and values in one answer.
+/// Bytes of entries in one answer, each with 32 for its place in the message.
 const ANSWER: usize = 512 << 10;
 
 impl From<StoreError> for Fault {

@@ -11,9 +11,14 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
     ("machine", "Machine", Rights::CALL),
     // The files that the boot loader loaded, for comparison.
     ("boot", "MemoryObject", Rights::READ.union(Rights::CALL)),
+    // A page that stays the same over the lives of the service that holds it. Made on request.
+    (KEPT_MEMORY, "MemoryObject", Rights::READ.union(Rights::WRITE).union(Rights::CALL)),
     // Reading the log takes the right to receive, which must be asked for.
     ("log", "DebugLog", Rights::CALL),
 ];
+
+/// A page of memory that the first process makes for one service, never maps, and grants again to each of its lives.
+pub const KEPT_MEMORY: &str = "kept-memory";
 
 /// Grants with arguments, or made on request: name after `kernel.` and name of the interface.
 pub const HARDWARE: &[(&str, &str)] = &[("ports", "IoPorts"), ("interrupts", "Interrupt"), ("power-off", "IoPorts")];
@@ -42,6 +47,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditWriter",
     "AuthorityBroker",
     "BlockDevice",
+    "DiskAccess",
     "DiskController",
     "FaultInjector",
     "ModelAdmin",
@@ -51,6 +57,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "SessionProfiles",
     "StateKeeper",
     "Terminal",
+    "Vault",
 ];
 
 /// The interface of the service that issues sessions.

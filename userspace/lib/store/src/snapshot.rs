@@ -8,6 +8,7 @@ use core::ops::Bound;
 use redb::{ReadTransaction, ReadableTable};
 
 use crate::error::database;
+use crate::namespace::cost;
 use crate::store::{ENTRIES, NAMESPACES};
 use crate::{Namespace, StoreError, Usage, key};
 
@@ -25,7 +26,7 @@ pub struct Query<'a> {
     pub reverse: bool,
     /// How many come at most.
     pub most: usize,
-    /// Bytes of keys and values that come at most, if not a single entry is longer.
+    /// Bytes that they come to at most, if not a single entry is longer: keys, values, and 32 for each entry.
     pub most_bytes: usize,
     /// Values are left out.
     pub keys_only: bool,
@@ -132,13 +133,14 @@ pub(crate) fn range(
     }
     let (start, end) = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
     let mut range = entries.range((start, end)).map_err(database)?;
-    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    let (mut found, mut bytes) = (Vec::new(), 0_u64);
+    let most_bytes = query.most_bytes as u64;
     while let Some(entry) = if query.reverse { range.next_back() } else { range.next() } {
         let (key, value) = entry.map_err(database)?;
         let key = key.value().get(prefix.len()..).unwrap_or_default().to_vec();
         let value = if query.keys_only { Vec::new() } else { value.value().to_vec() };
-        bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
-        if found.len() >= query.most || (bytes > query.most_bytes && !found.is_empty()) {
+        bytes = bytes.saturating_add(cost(key.len(), value.len()));
+        if found.len() >= query.most || (bytes > most_bytes && !found.is_empty()) {
             return Ok((found, true));
         }
         found.push((key, value));

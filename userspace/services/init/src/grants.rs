@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_abi::Rights;
+use capos_abi::{PAGE, Rights};
 use capos_devices::{Found, Place, describe_wanted, wanted};
 use capos_process::Granted;
 use capos_rt::{Context, Error, log};
@@ -20,6 +20,10 @@ use capos_service_graph::FIRST;
 
 use crate::pci_function::Function;
 use crate::system::System;
+
+/// The page that a service keeps over its lives: name after `kernel.` in the manifest (`capos-manifest`,
+/// `source::KEPT_MEMORY`).
+const KEPT_MEMORY: &str = "kept-memory";
 
 /// A process's grants: capabilities, and lines of its environment that belong to them.
 #[derive(Debug, Default)]
@@ -104,6 +108,7 @@ impl System {
                 Ok(interrupt.into_cap())
             }
             GrantSource::Pci(_) => self.pci_function(holder),
+            GrantSource::Kernel(name) if name == KEPT_MEMORY => self.kept_memory(holder).await,
             GrantSource::Kernel(name) => {
                 self.env.raw(name).with_context(|| format!("the kernel gave no `{name}` to the first process"))
             }
@@ -117,6 +122,20 @@ impl System {
                 Ok(self.hardware.ports.narrow(info.power_off_port, 2).await?.into_cap())
             }
         }
+    }
+
+    /// The page of a service, the same over all its lives. It is never mapped here, so what a service keeps in it is in no
+    /// other process's address space.
+    async fn kept_memory(&self, holder: &str) -> Result<Cap, Error> {
+        let known = self.kept_memory.borrow().get(holder).cloned();
+        let memory = match known {
+            Some(memory) => memory,
+            None => {
+                let memory = self.account.create_memory(PAGE).await?;
+                self.kept_memory.borrow_mut().entry(holder.into()).or_insert(memory).clone()
+            }
+        };
+        Ok(memory.into_cap())
     }
 
     /// The endpoint at which a provider receives.

@@ -11,8 +11,8 @@ use capos_devices::{Found, MAX_DEVICES};
 use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, join_all, log, select, spawn};
 use capos_schema::cap::Client;
 use capos_schema::kernel::{
-    EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MmioClient,
-    ResourceAccountClient,
+    EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MemoryObjectClient,
+    MmioClient, ResourceAccountClient,
 };
 use capos_schema::manifest::{GrantSource, Manifest, Service as Entry, SessionProfile, SessionProfilesService};
 use capos_schema::storage::DirectoryClient;
@@ -84,6 +84,8 @@ pub struct System {
     pub profiles: Vec<SessionProfile>,
     /// The data kept for services over their restarts, by name.
     pub kept: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// The memory kept for services over their restarts, by name.
+    pub kept_memory: RefCell<BTreeMap<String, MemoryObjectClient>>,
     medium_name: String,
 }
 
@@ -143,6 +145,7 @@ impl System {
             programs: manifest.programs,
             profiles: manifest.profiles,
             kept: RefCell::default(),
+            kept_memory: RefCell::default(),
             medium_name: manifest.medium,
         });
         system.serve();

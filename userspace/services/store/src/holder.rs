@@ -1,0 +1,120 @@
+//! What the process has: the vault, the machine's means, and the page that outlives a crash.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use capos_async_lock::Waiters;
+use capos_rt::memory::{self, Access, Mapping};
+use capos_rt::{Env, Error, exit, exit_code, log, wait_for};
+use capos_schema::kernel::{EntropyClient, MemoryObjectClient, ResourceAccountClient};
+use capos_schema::storage::DiskAccessClient;
+use capos_schema::store::VolumeState;
+use capos_store::{MemoryBlocks, Random};
+use capos_store_service::kept::{BYTES, Kept};
+use capos_store_service::shares::Shares;
+use capos_store_service::vault::{Means, Vault};
+
+use crate::disk::GuestDisk;
+use crate::here::Here;
+
+/// Memory of the process that a key derivation leaves alone: buffers, caches of the database and the volume, one batch.
+const REST: u64 = 8 << 20;
+const FRAME: u64 = 4096;
+/// Random bytes of one call.
+const ENTROPY: usize = 1024;
+
+/// What the manifest says of the service.
+pub struct Settings {
+    /// KiB of the store in memory, on a machine without a data disk.
+    pub memory_kib: u64,
+    /// Time that the derivation of a new key takes at most.
+    pub key_milliseconds: u64,
+}
+
+/// What the process has.
+pub struct Holder {
+    pub access: DiskAccessClient,
+    pub vault: RefCell<Vault<GuestDisk>>,
+    /// Wakes at every change of the vault's state.
+    pub changed: Waiters,
+    memory_kib: u64,
+    page: Option<Mapping>,
+}
+
+impl Holder {
+    /// # Errors
+    /// A grant is missing or of another kind.
+    pub fn new(env: &Env, shares: Shares, settings: Settings) -> Result<Rc<Self>, Error> {
+        let (clock, account) = (env.clock()?, env.cap::<ResourceAccountClient>("account")?);
+        let entropy = env.cap::<EntropyClient>("entropy")?;
+        let page = env.optional::<MemoryObjectClient>("kept")?;
+        let page = page.map(|memory| memory::map_all(&memory, Access::ReadWrite)).transpose()?;
+        let means = Means {
+            clock: Box::new(move || clock.now()),
+            random: Box::new(move || random(entropy.clone())),
+            memory: Box::new(move || derivation(&account)),
+            target: settings.key_milliseconds.saturating_mul(1_000_000),
+        };
+        Ok(Rc::new(Self {
+            access: env.cap("disks")?,
+            vault: RefCell::new(Vault::new(shares, means)),
+            changed: Waiters::default(),
+            memory_kib: settings.memory_kib,
+            page,
+        }))
+    }
+
+    /// The blocks of a store in memory.
+    pub fn memory(&self) -> MemoryBlocks {
+        MemoryBlocks::new(self.memory_kib.saturating_mul(1024).div_euclid(capos_store::BLOCK_BYTES as u64))
+    }
+
+    /// Waits until the disks have been looked at.
+    pub async fn searched(&self) {
+        let searched = || (self.vault.borrow().state() != VolumeState::Searching).then_some(());
+        self.changed.until(searched).await;
+    }
+
+    /// The key that an earlier life of the process has kept.
+    pub fn kept(&self) -> Option<Kept> {
+        let mut bytes = zeroize::Zeroizing::new([0; BYTES]);
+        self.page.as_ref()?.read(0, &mut *bytes).ok()?;
+        Kept::decode(&bytes)
+    }
+
+    /// Keeps the key of an open volume for the next life of the process, and tells those who wait for a state.
+    pub fn settle(&self) {
+        let kept = self.vault.borrow_mut().kept();
+        if let (Some(kept), Some(page)) = (kept, &self.page)
+            && let Err(error) = page.write(0, &*kept.encode())
+        {
+            log::warning!("after a crash of this service the volume has to be opened again: {error}");
+        }
+        self.changed.wake();
+    }
+}
+
+/// Bytes that a key derivation may take. The heap may have to hold room for two, since what was free before is in pieces.
+fn derivation(account: &ResourceAccountClient) -> u64 {
+    let limit = wait_for(account.usage()).map_or(0, |usage| usage.limits.frames);
+    limit.saturating_mul(FRAME).saturating_sub(REST).div_euclid(2)
+}
+
+/// A source of random bytes.
+fn random(entropy: EntropyClient) -> Random {
+    let entropy = Here::new(entropy);
+    Box::new(move |bytes| {
+        for part in bytes.chunks_mut(ENTROPY) {
+            let wanted = u16::try_from(part.len()).unwrap_or(u16::MAX);
+            match wait_for(entropy.get().read(wanted)) {
+                Ok(data) if data.len() == part.len() => part.copy_from_slice(&data),
+                // A key without randomness is worse than no service.
+                other => {
+                    log::error!("the kernel gave no random bytes: {:?}", other.map(|data| data.len()));
+                    exit(exit_code::FAILURE);
+                }
+            }
+        }
+    })
+}

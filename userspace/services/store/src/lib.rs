@@ -1,0 +1,17 @@
+//! What the store's service decides and does, apart from calls: which disk is the data disk, what opens it, and what its
+//! namespaces answer.
+//!
+//! Layers, lowest first: [`base`], [`kept`], [`names`], [`shares`], [`disks`], [`spaces`], [`vault`].
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+extern crate alloc;
+
+pub mod base;
+pub mod disks;
+pub mod kept;
+pub mod names;
+pub mod shares;
+pub mod spaces;
+pub mod vault;

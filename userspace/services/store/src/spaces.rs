@@ -1,0 +1,264 @@
+//! The namespaces of an open store: what each client may take, and which version its namespace has.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_keyspace::local;
+use capos_keyspace::{Durability, Entries, Fault, Range};
+use capos_schema::store::{Change, NamespaceInfo, StoreFault};
+use capos_store::{Namespace, Store, StoreError};
+
+use crate::base::{Base, DataDisk};
+use crate::shares::Shares;
+
+/// Why a namespace did not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The holder can act on it.
+    Fault(StoreFault, String),
+    /// The call is wrong.
+    Invalid(String),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        let why = format!("{fault}");
+        fault.answer().map_or(Self::Invalid(why.clone()), |fault| Self::Fault(fault, why))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Fault::from(error).into()
+    }
+}
+
+/// An open store, by the names of its clients.
+#[derive(Debug)]
+pub struct Spaces<D: DataDisk> {
+    store: Store<Base<D>>,
+    shares: Shares,
+    known: BTreeMap<String, Namespace>,
+    /// The version of each namespace that was changed in this life.
+    versions: BTreeMap<Namespace, u64>,
+}
+
+impl<D: DataDisk> Spaces<D> {
+    /// Opens the store on a base.
+    ///
+    /// # Errors
+    /// The base fails, or holds something else.
+    pub fn open(base: Base<D>, shares: Shares) -> Result<Self, StoreError> {
+        Ok(Self { store: Store::open(base)?, shares, known: BTreeMap::new(), versions: BTreeMap::new() })
+    }
+
+    /// Whether it is on a disk.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.store.with_blocks(Base::is_lasting)
+    }
+
+    /// Whether nothing can be written.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.store.with_blocks(Base::is_read_only)
+    }
+
+    /// Works on the base. Writing to it damages the store.
+    pub fn with_base<T>(&mut self, work: impl FnOnce(&mut Base<D>) -> T) -> T {
+        self.store.with_blocks_mut(work)
+    }
+
+    /// The namespace of a client, which is made at its first use. Its limit is the client's share.
+    fn namespace(&mut self, client: &str) -> Result<Namespace, Refusal> {
+        if let Some(known) = self.known.get(client) {
+            return Ok(*known);
+        }
+        let limit = self.shares.limit(client, self.store.capacity());
+        let read_only = self.is_read_only();
+        let found = self.store.namespace(client);
+        let namespace = match found {
+            Some(namespace) => {
+                let now = self.store.usage().into_iter().find(|(known, _)| *known == namespace);
+                if !read_only && now.is_some_and(|(_, usage)| usage.limit != limit) {
+                    self.store.set_limit(namespace, limit)?;
+                }
+                namespace
+            }
+            None if read_only => return Err(reading_alone()),
+            None => self.store.create_namespace(client, limit)?,
+        };
+        self.known.insert(client.into(), namespace);
+        Ok(namespace)
+    }
+
+    /// Versions grow over lives of the process, and when an error takes back what was not synced: the volume counts how often
+    /// it was opened.
+    fn version(&self, namespace: Namespace) -> u64 {
+        let base = u64::from(self.store.with_blocks(Base::mounts)) << 32;
+        self.versions.get(&namespace).copied().unwrap_or(0).max(base).max(1)
+    }
+
+    /// What a client's namespace is like.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn info(&mut self, client: &str) -> Result<NamespaceInfo, Refusal> {
+        let namespace = self.namespace(client)?;
+        let found = self.store.usage().into_iter().find(|(known, _)| *known == namespace);
+        let (_, usage) = found.ok_or(StoreError::Gone)?;
+        Ok(NamespaceInfo {
+            limit: usage.limit,
+            used: usage.used,
+            version: self.version(namespace),
+            lasting: self.is_lasting(),
+            read_only: self.is_read_only(),
+        })
+    }
+
+    /// The value of a key, if it has one.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn get(&mut self, client: &str, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        let namespace = self.namespace(client)?;
+        Ok(local::get(&mut self.store, namespace, table, key)?)
+    }
+
+    /// Entries of a table.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn range(&mut self, client: &str, range: Range<'_>) -> Result<Entries, Refusal> {
+        let namespace = self.namespace(client)?;
+        Ok(local::range(&mut self.store, namespace, range)?)
+    }
+
+    /// Does all changes, or none. `based` is the version that they are based on, or 0. Returns the new version.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn commit(&mut self, client: &str, changes: &[Change], durable: bool, based: u64) -> Result<u64, Refusal> {
+        if self.is_read_only() {
+            return Err(reading_alone());
+        }
+        let namespace = self.namespace(client)?;
+        let version = self.version(namespace);
+        if based != 0 && based != version {
+            let why =
+                format!("the namespace has version {version}, and the changes are based on {based}; read it again");
+            return Err(Refusal::Fault(StoreFault::Changed, why));
+        }
+        let durability = if durable { Durability::Now } else { Durability::Later };
+        local::commit(&mut self.store, namespace, changes, durability)?;
+        let next = version.saturating_add(1);
+        self.versions.insert(namespace, next);
+        Ok(next)
+    }
+
+    /// Makes all commits durable.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn sync(&mut self) -> Result<(), Refusal> {
+        if self.is_read_only() {
+            return Err(reading_alone());
+        }
+        Ok(self.store.sync()?)
+    }
+}
+
+fn reading_alone() -> Refusal {
+    let why =
+        "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start again";
+    Refusal::Fault(StoreFault::ReadOnly, why.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use capos_schema::store::ChangeKind;
+    use capos_store::MemoryBlocks;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct NoDisk;
+
+    impl capos_volume::Disk for NoDisk {
+        fn blocks(&self) -> u64 {
+            0
+        }
+
+        fn read(&mut self, _: u64, _: &mut [u8]) -> Result<(), capos_volume::DiskError> {
+            Err(capos_volume::DiskError::Gone)
+        }
+
+        fn write(&mut self, _: u64, _: &[u8]) -> Result<(), capos_volume::DiskError> {
+            Err(capos_volume::DiskError::Gone)
+        }
+
+        fn flush(&mut self) -> Result<(), capos_volume::DiskError> {
+            Err(capos_volume::DiskError::Gone)
+        }
+    }
+
+    fn in_memory(shares: &str) -> Spaces<NoDisk> {
+        Spaces::open(Base::Memory(MemoryBlocks::new(1024)), Shares::parse(shares).unwrap()).unwrap()
+    }
+
+    fn put(key: &[u8], bytes: usize) -> Vec<Change> {
+        alloc::vec![Change {
+            table: "t".into(),
+            kind: ChangeKind::Put,
+            key: key.to_vec(),
+            value: alloc::vec![7; bytes]
+        }]
+    }
+
+    fn fault(refusal: Result<u64, Refusal>) -> StoreFault {
+        match refusal {
+            Err(Refusal::Fault(fault, why)) if !why.is_empty() => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_client_has_its_own_namespace_and_share() {
+        let mut spaces = in_memory("files=50");
+        let (files, other) = (spaces.info("files").unwrap(), spaces.info("other").unwrap());
+        assert_eq!((files.limit / 5, files.used, files.lasting), (other.limit, 0, false));
+        spaces.commit("files", &put(b"a", 1000), true, 0).unwrap();
+        assert_eq!(spaces.get("other", "t", b"a"), Ok(None));
+        assert_eq!(spaces.get("files", "t", b"a").unwrap().unwrap().len(), 1000);
+        assert!(spaces.info("files").unwrap().used > 1000 && spaces.info("other").unwrap().used == 0);
+        let large = usize::try_from(other.limit).unwrap();
+        assert_eq!(fault(spaces.commit("other", &put(b"a", large), true, 0)), StoreFault::Quota);
+        assert!(matches!(spaces.commit("other", &put(b"", 1), true, 0), Err(Refusal::Invalid(_))));
+        assert_eq!(spaces.sync(), Ok(()));
+    }
+
+    #[test]
+    fn a_commit_that_is_based_on_an_older_version_is_rejected() {
+        let mut spaces = in_memory("");
+        let first = spaces.info("a").unwrap().version;
+        let second = spaces.commit("a", &put(b"k", 1), true, first).unwrap();
+        assert!(first > 0 && second > first && spaces.info("a").unwrap().version == second);
+        assert_eq!(fault(spaces.commit("a", &put(b"k", 2), true, first)), StoreFault::Changed);
+        assert_eq!(spaces.get("a", "t", b"k").unwrap().unwrap().len(), 1);
+        // Another namespace's version is its own.
+        spaces.commit("b", &put(b"k", 1), true, 0).unwrap();
+        assert!(spaces.commit("a", &put(b"k", 3), true, second).is_ok());
+    }
+
+    #[test]
+    fn a_share_that_the_manifest_changes_is_changed() {
+        let blocks = MemoryBlocks::new(1024);
+        let mut spaces: Spaces<NoDisk> = Spaces::open(Base::Memory(blocks), Shares::parse("a=50").unwrap()).unwrap();
+        let before = spaces.info("a").unwrap().limit;
+        let base = spaces.store.close().unwrap();
+        let mut spaces = Spaces::open(base, Shares::default()).unwrap();
+        assert_eq!(spaces.info("a").unwrap().limit, before / 5);
+    }
+}

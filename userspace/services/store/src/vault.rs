@@ -1,0 +1,497 @@
+//! The data volume and its keys: created, opened, verified, changed. Wrong keys are counted on the disk before they are tried.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_policy::Attempts;
+use capos_schema::store::{KeyInfo, KeyKind, VolumeInfo, VolumeState};
+use capos_store::{MemoryBlocks, OnVolume, Random, StoreError};
+use capos_volume::{
+    Access, Cost, Error, Format, Header, Key, KeySlot, Locked, Options, RecoveryCode, Secret, SlotKind, Volume,
+    calibrate, choose, set_wrong_keys, wrong_keys,
+};
+use zeroize::Zeroizing;
+
+use crate::base::{Base, DataDisk};
+use crate::disks::Decision;
+use crate::kept::Kept;
+use crate::names::{check_name, check_passphrase, check_secret};
+use crate::shares::Shares;
+use crate::spaces::Spaces;
+
+/// Nodes of the volume's tree that stay in memory, of 4 KiB each.
+const CACHE_NODES: usize = 256;
+/// The least memory with which the calibration tries again if there is less than it was told.
+const LEAST_MEMORY: u64 = 1 << 20;
+
+/// What the vault needs of the machine.
+pub struct Means {
+    /// Nanoseconds that do not go back.
+    pub clock: Box<dyn FnMut() -> u64>,
+    /// Makes a source of random bytes.
+    pub random: Box<dyn FnMut() -> Random>,
+    /// Bytes of memory that a key derivation may take now.
+    pub memory: Box<dyn FnMut() -> u64>,
+    /// Nanoseconds that the derivation of a new key takes at most.
+    pub target: u64,
+}
+
+/// Where the volume is.
+enum Stage<D: DataDisk> {
+    /// The disks are being looked at.
+    Searching,
+    /// There is a disk for it, and no volume.
+    Blank,
+    Locked(Box<Locked<D>>, D),
+    Open(Box<Spaces<D>>),
+    /// What is on the disk cannot be used.
+    Broken,
+}
+
+/// The data volume, or what stands for it.
+pub struct Vault<D: DataDisk> {
+    stage: Stage<D>,
+    state: VolumeState,
+    details: String,
+    place: String,
+    bytes: u64,
+    read_only: bool,
+    attempts: Attempts,
+    shares: Shares,
+    means: Means,
+}
+
+/// How a secret did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tried {
+    Right,
+    /// Why not, as a sentence.
+    Wrong(String),
+}
+
+/// A disk that the search has found.
+#[derive(Clone)]
+pub struct Place<D> {
+    pub name: String,
+    pub bytes: u64,
+    pub read_only: bool,
+    pub disk: D,
+}
+
+impl<D: DataDisk> Vault<D> {
+    /// A vault whose disks are being looked at.
+    #[must_use]
+    pub fn new(shares: Shares, means: Means) -> Self {
+        Self {
+            stage: Stage::Searching,
+            state: VolumeState::Searching,
+            details: "the disks are being looked at".into(),
+            place: String::new(),
+            bytes: 0,
+            read_only: false,
+            attempts: Attempts::default(),
+            shares,
+            means,
+        }
+    }
+
+    /// The open store.
+    pub fn spaces(&mut self) -> Option<&mut Spaces<D>> {
+        match &mut self.stage {
+            Stage::Open(spaces) => Some(spaces),
+            _ => None,
+        }
+    }
+
+    /// State and way out, as a sentence.
+    #[must_use]
+    pub fn details(&self) -> &str {
+        &self.details
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> VolumeState {
+        self.state
+    }
+
+    fn tell(&mut self, decision: &Decision, place: Option<&Place<D>>) {
+        self.state = decision.state;
+        self.details.clone_from(&decision.details);
+        if let Some(place) = place {
+            self.place.clone_from(&place.name);
+            (self.bytes, self.read_only) = (place.bytes, place.read_only);
+        }
+    }
+
+    /// What is on the disk cannot be used, whatever key there is.
+    fn broken(&mut self, state: VolumeState, why: &dyn core::fmt::Display) {
+        self.stage = Stage::Broken;
+        self.state = state;
+        self.details = format!("the data volume on {} cannot be used: {why}", self.place);
+    }
+
+    /// The search has found no volume that could be opened: everything is in memory.
+    ///
+    /// # Errors
+    /// The store cannot be made.
+    pub fn in_memory(
+        &mut self,
+        decision: &Decision,
+        place: Option<&Place<D>>,
+        blocks: MemoryBlocks,
+    ) -> Result<(), StoreError> {
+        self.tell(decision, place);
+        self.stage = Stage::Open(Box::new(Spaces::open(Base::Memory(blocks), self.shares.clone())?));
+        Ok(())
+    }
+
+    /// The search has found a blank disk.
+    pub fn blank(&mut self, decision: &Decision, place: &Place<D>) {
+        self.tell(decision, Some(place));
+        self.stage = Stage::Blank;
+    }
+
+    /// The search has found a volume. With the key of an earlier life it is open at once.
+    pub fn found(&mut self, decision: &Decision, place: Place<D>, mut locked: Locked<D>, kept: Option<&Kept>) {
+        self.tell(decision, Some(&place));
+        let Some(header) = locked.header().cloned() else {
+            return self.broken(VolumeState::Damaged, &Error::DamagedHeader);
+        };
+        match wrong_keys(locked.disk_mut(), &header) {
+            Ok(wrong) => self.attempts = Attempts::continued(wrong, (self.means.clock)()),
+            Err(error) => return self.broken(VolumeState::Damaged, &error),
+        }
+        let key = kept.filter(|kept| kept.uuid == header.uuid).and_then(|kept| locked.resume(&kept.key).ok());
+        match key {
+            Some(key) => self.unlocked(locked, key, place.disk),
+            None => self.stage = Stage::Locked(Box::new(locked), place.disk),
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options { access: if self.read_only { Access::Read } else { Access::Write }, cache_nodes: CACHE_NODES }
+    }
+
+    /// Opens the volume with a key that is right.
+    fn unlocked(&mut self, locked: Locked<D>, key: Key, disk: D) {
+        match locked.open(key, self.options(), &mut (self.means.random)()) {
+            Ok(volume) => self.opened(volume, disk),
+            Err(error) => self.broken(VolumeState::Damaged, &error),
+        }
+    }
+
+    fn opened(&mut self, volume: Volume<D>, disk: D) {
+        let base = Base::Volume(Box::new(OnVolume::new(volume, disk, self.options(), (self.means.random)())));
+        match Spaces::open(base, self.shares.clone()) {
+            Ok(spaces) => {
+                self.stage = Stage::Open(Box::new(spaces));
+                self.state = VolumeState::Open;
+                self.details = format!("the data volume on {} is open", self.place);
+            }
+            Err(error @ StoreError::Format(_)) => self.broken(VolumeState::OtherVersion, &error),
+            Err(error) => self.broken(VolumeState::Damaged, &error),
+        }
+    }
+
+    /// The key of the open volume, to be kept for the next life of the process.
+    pub fn kept(&mut self) -> Option<Kept> {
+        self.with_volume(|volume| Ok(Kept { uuid: volume.header().uuid, key: volume.key() })).ok()
+    }
+
+    fn with_volume<T>(&mut self, work: impl FnOnce(&mut Volume<D>) -> Result<T, Error>) -> Result<T, String> {
+        let Stage::Open(spaces) = &mut self.stage else {
+            return Err(format!("no volume is open: {}", self.details));
+        };
+        let done = spaces.with_base(|base| match base {
+            Base::Volume(base) => Some(base.volume().and_then(work)),
+            Base::Memory(_) => None,
+        });
+        let done = done.ok_or_else(|| format!("there is no volume: {}", self.details))?;
+        done.map_err(|error| error.to_string())
+    }
+
+    /// The status, with the keys and the head.
+    pub fn status(&mut self) -> VolumeInfo {
+        let mut info = VolumeInfo {
+            state: self.state,
+            disk: self.place.clone(),
+            details: self.details.clone(),
+            bytes: self.bytes,
+            failed_attempts: self.attempts.wrong(),
+            read_only: self.read_only,
+            ..VolumeInfo::default()
+        };
+        let locked = match &self.stage {
+            Stage::Locked(locked, _) => locked.header().cloned(),
+            _ => None,
+        };
+        let open = self.with_volume(|volume| Ok((volume.header().clone(), volume.head()))).ok();
+        if let Some((_, head)) = &open {
+            let digest = hex::encode(head.digest.get(..16).unwrap_or_default());
+            info.head = format!("{} {digest}", head.epoch);
+        }
+        if let Some(header) = locked.or(open.map(|(header, _)| header)) {
+            info.id = capos_disk_content::Uuid(header.uuid).to_string();
+            info.keys = header.slots().map(|(number, slot)| key_info(number, slot)).collect();
+        }
+        info
+    }
+
+    /// Makes a volume on a blank disk; it is open then. Returns the recovery code.
+    ///
+    /// # Errors
+    /// The state, the name or the passphrase does not allow it, or the disk fails.
+    pub fn create(&mut self, place: Place<D>, name: &str, passphrase: &str) -> Result<Zeroizing<String>, String> {
+        self.may_create(name, passphrase)?;
+        let cost = self.cost()?;
+        let cipher = choose(&mut *self.means.clock);
+        let format = Format { cipher, cost, label: name, cache_nodes: CACHE_NODES };
+        let mut random = (self.means.random)();
+        let secret = Secret::Passphrase(passphrase.as_bytes());
+        let made = Volume::format(place.disk.clone(), format, &secret, &mut random);
+        let mut volume = made.map_err(|error| error.to_string())?;
+        let code = RecoveryCode::new(&mut random);
+        let added = volume.add_slot(&Secret::Recovery(&code), Cost::LEAST, "", &mut random);
+        added.map_err(|error| error.to_string())?;
+        (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
+        self.attempts = Attempts::default();
+        self.opened(volume, place.disk);
+        if self.state != VolumeState::Open {
+            return Err(self.details.clone());
+        }
+        Ok(code.text())
+    }
+
+    /// Whether a volume can be made now, for this person.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_create(&self, name: &str, passphrase: &str) -> Result<(), String> {
+        check_name(name)?;
+        check_passphrase(passphrase)?;
+        if matches!(self.stage, Stage::Blank) {
+            return Ok(());
+        }
+        Err(format!("no volume can be made now: {}", self.details))
+    }
+
+    /// What a new key costs on this machine.
+    fn cost(&mut self) -> Result<Cost, String> {
+        let mut memory = (self.means.memory)();
+        loop {
+            match calibrate(&mut *self.means.clock, self.means.target, memory) {
+                // There is less than the account says.
+                Err(Error::Allocation { .. }) if memory > LEAST_MEMORY => memory = memory.div_euclid(2),
+                other => return other.map_err(|error| error.to_string()),
+            }
+        }
+    }
+
+    /// Tries a secret on the keys of a name, or on all of its kind if the name is empty.
+    ///
+    /// # Errors
+    /// The volume cannot be opened, whatever the secret is.
+    pub fn open(&mut self, name: &str, secret: &str, kind: KeyKind) -> Result<Tried, String> {
+        check_secret(secret)?;
+        let Stage::Locked(locked, _) = &self.stage else {
+            return Err(format!("there is no locked volume: {}", self.details));
+        };
+        let code;
+        let (secret, slot_kind) = match kind {
+            KeyKind::Passphrase => (Secret::Passphrase(secret.as_bytes()), SlotKind::Passphrase),
+            KeyKind::KeyFile => (Secret::KeyFile(secret.as_bytes()), SlotKind::KeyFile),
+            KeyKind::RecoveryCode => {
+                // A code with a wrong letter is none, and no try.
+                match RecoveryCode::parse(secret) {
+                    Ok(parsed) => code = parsed,
+                    Err(error) => return Ok(Tried::Wrong(error.to_string())),
+                }
+                (Secret::Recovery(&code), SlotKind::Recovery)
+            }
+        };
+        let header = locked.header().ok_or("the volume has no header")?;
+        // A recovery code is the volume's and nobody's own.
+        let slots = slots_of(header, if slot_kind == SlotKind::Recovery { "" } else { name }, slot_kind);
+        if let Err(answer) = self.count() {
+            return answer;
+        }
+        let memory = (self.means.memory)();
+        let Stage::Locked(locked, disk) = core::mem::replace(&mut self.stage, Stage::Broken) else {
+            return Err("the volume is not locked any more".into());
+        };
+        let mut failure = Error::WrongKey;
+        for slot in slots {
+            match locked.unlock(&secret, Some(slot), memory) {
+                Ok(key) => {
+                    self.unlocked(*locked, key, disk);
+                    if self.state != VolumeState::Open {
+                        return Err(self.details.clone());
+                    }
+                    self.right();
+                    return Ok(Tried::Right);
+                }
+                Err(Error::WrongKey) => {}
+                Err(error) => failure = error,
+            }
+        }
+        self.stage = Stage::Locked(locked, disk);
+        match failure {
+            Error::WrongKey => Ok(Tried::Wrong(self.wrong(slot_kind))),
+            other => Err(other.to_string()),
+        }
+    }
+
+    /// Tries a passphrase of a name while the volume is open.
+    ///
+    /// # Errors
+    /// No volume is open, or it fails.
+    pub fn verify(&mut self, name: &str, secret: &str) -> Result<Tried, String> {
+        check_secret(secret)?;
+        let slots = self.with_volume(|volume| Ok(slots_of(volume.header(), name, SlotKind::Passphrase)))?;
+        if let Err(answer) = self.count() {
+            return answer;
+        }
+        let memory = (self.means.memory)();
+        let secret = Secret::Passphrase(secret.as_bytes());
+        for slot in slots {
+            if self.with_volume(|volume| volume.opens(slot, &secret, memory))? {
+                self.right();
+                return Ok(Tried::Right);
+            }
+        }
+        Ok(Tried::Wrong(self.wrong(SlotKind::Passphrase)))
+    }
+
+    /// Counts a try as a wrong one, on the disk, before anything is compared. The error is the answer if none may be made.
+    fn count(&mut self) -> Result<(), Result<Tried, String>> {
+        let mut attempts = self.attempts.clone();
+        let counted = attempts.count((self.means.clock)());
+        counted.map_err(|error| Ok(Tried::Wrong(error.to_string())))?;
+        self.record(attempts.wrong()).map_err(Err)?;
+        self.attempts = attempts;
+        Ok(())
+    }
+
+    /// Forgets the wrong keys before a right one. On a disk that fails meanwhile the count stays too high.
+    fn right(&mut self) {
+        self.attempts = Attempts::default();
+        let _ = self.record(0);
+    }
+
+    /// Records the count of wrong keys. A disk that cannot be written keeps none.
+    fn record(&mut self, wrong: u32) -> Result<(), String> {
+        if self.read_only {
+            return Ok(());
+        }
+        if let Stage::Locked(locked, _) = &mut self.stage {
+            let header = locked.header().cloned().ok_or("the volume has no header")?;
+            return set_wrong_keys(locked.disk_mut(), &header, wrong).map_err(|error| error.to_string());
+        }
+        self.with_volume(|volume| {
+            let header = volume.header().clone();
+            set_wrong_keys(volume.disk_mut(), &header, wrong)
+        })
+    }
+
+    /// Why a secret does not open, after it was tried.
+    fn wrong(&mut self, kind: SlotKind) -> String {
+        let what = match kind {
+            SlotKind::Passphrase => "passphrase",
+            SlotKind::Recovery => "recovery code",
+            SlotKind::KeyFile => "key file",
+        };
+        match self.attempts.clone().count((self.means.clock)()) {
+            Ok(()) => format!("the {what} is wrong"),
+            Err(error) => format!("the {what} is wrong; {error}"),
+        }
+    }
+
+    /// Adds a passphrase for a name that has none.
+    ///
+    /// # Errors
+    /// The name has one, it is too short, or the volume does not allow it.
+    pub fn add(&mut self, name: &str, passphrase: &str) -> Result<(), String> {
+        check_name(name)?;
+        check_passphrase(passphrase)?;
+        if !self.with_volume(|volume| Ok(slots_of(volume.header(), name, SlotKind::Passphrase)))?.is_empty() {
+            return Err(format!("`{name}` has a passphrase already; replace it"));
+        }
+        let (cost, mut random) = (self.cost()?, (self.means.random)());
+        let secret = Secret::Passphrase(passphrase.as_bytes());
+        self.with_volume(|volume| volume.add_slot(&secret, cost, name, &mut random).map(drop))
+    }
+
+    /// Replaces the passphrase of a name.
+    ///
+    /// # Errors
+    /// The name has none, the new one is too short, or the volume does not allow it.
+    pub fn replace(&mut self, name: &str, passphrase: &str) -> Result<(), String> {
+        check_name(name)?;
+        check_passphrase(passphrase)?;
+        let slots = self.with_volume(|volume| Ok(slots_of(volume.header(), name, SlotKind::Passphrase)))?;
+        let slot = *slots.first().ok_or_else(|| no_key(name))?;
+        let (cost, mut random) = (self.cost()?, (self.means.random)());
+        let secret = Secret::Passphrase(passphrase.as_bytes());
+        self.with_volume(|volume| volume.change_slot(slot, &secret, cost, &mut random))
+    }
+
+    /// Removes all keys of a name.
+    ///
+    /// # Errors
+    /// The name has none, they include the last passphrase, or the volume does not allow it.
+    pub fn remove(&mut self, name: &str) -> Result<(), String> {
+        check_name(name)?;
+        let header = self.with_volume(|volume| Ok(volume.header().clone()))?;
+        let gone: Vec<usize> =
+            header.slots().filter(|(_, slot)| slot.label == name).map(|(number, _)| number).collect();
+        if gone.is_empty() {
+            return Err(no_key(name));
+        }
+        let is_left = |(number, slot): (usize, &KeySlot)| slot.kind == SlotKind::Passphrase && !gone.contains(&number);
+        if !header.slots().any(is_left) {
+            return Err(format!("`{name}` has the last passphrase of the volume; add another one first"));
+        }
+        gone.iter().try_for_each(|slot| self.with_volume(|volume| volume.remove_slot(*slot)))
+    }
+
+    /// Makes a new recovery code; the one before no longer opens the volume.
+    ///
+    /// # Errors
+    /// The volume does not allow it.
+    pub fn renew_recovery_code(&mut self) -> Result<Zeroizing<String>, String> {
+        let mut random = (self.means.random)();
+        let code = RecoveryCode::new(&mut random);
+        let secret = Secret::Recovery(&code);
+        self.with_volume(|volume| {
+            let mut slots = slots_of(volume.header(), "", SlotKind::Recovery).into_iter();
+            match slots.next() {
+                Some(slot) => volume.change_slot(slot, &secret, Cost::LEAST, &mut random)?,
+                None => drop(volume.add_slot(&secret, Cost::LEAST, "", &mut random)?),
+            }
+            slots.try_for_each(|slot| volume.remove_slot(slot))
+        })?;
+        Ok(code.text())
+    }
+}
+
+fn no_key(name: &str) -> String {
+    format!("the volume has no key of `{name}`")
+}
+
+/// The slots of a kind, of a name or of all if it is empty.
+fn slots_of(header: &Header, name: &str, kind: SlotKind) -> Vec<usize> {
+    let wanted = |slot: &KeySlot| slot.kind == kind && (name.is_empty() || slot.label == name);
+    header.slots().filter(|(_, slot)| wanted(slot)).map(|(number, _)| number).collect()
+}
+
+fn key_info(number: usize, slot: &KeySlot) -> KeyInfo {
+    let kind = match slot.kind {
+        SlotKind::Passphrase => KeyKind::Passphrase,
+        SlotKind::Recovery => KeyKind::RecoveryCode,
+        SlotKind::KeyFile => KeyKind::KeyFile,
+    };
+    KeyInfo { slot: u32::try_from(number).unwrap_or(u32::MAX), kind, name: slot.label.clone() }
+}

@@ -50,7 +50,7 @@ pub(crate) struct State {
     in_doubt: bool,
     losses: u64,
     pub open: BTreeMap<NodeId, Open>,
-    /// Files without a name that nobody holds any more.
+    /// Files without a name that have lost their last holder.
     released: Vec<NodeId>,
 }
 
@@ -87,7 +87,7 @@ fn numbers(state: &[u8]) -> Option<(u64, u64)> {
 
 impl<K: Keyspace> Files<K> {
     /// Opens the tree in a keyspace. In an empty one it makes an empty tree. Files without a name, which were open when the
-    /// tree was used last, are removed.
+    /// tree was used last, are removed, if the keyspace can be written.
     ///
     /// # Errors
     /// The keyspace fails; the tree is malformed or of a newer format.
@@ -106,7 +106,9 @@ impl<K: Keyspace> Files<K> {
         }
         let (next, last) = files.numbers().await?;
         *files.state.borrow_mut() = State { next, tried: last, done: last, synced: last, ..State::default() };
-        files.remove_unnamed().await?;
+        if !files.space.info().await.map_err(failed)?.read_only {
+            files.remove_unnamed().await?;
+        }
         Ok(files)
     }
 

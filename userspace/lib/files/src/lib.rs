@@ -1,8 +1,8 @@
 //! A file tree that lasts, over a [`Keyspace`].
 //!
 //! It does what [`capos_tree::FileTree`] says, and each change is one commit. Opening reads the same few keys whatever the tree
-//! holds, files are kept in chunks, and the entries of a directory are found by name, so that no operation takes longer with
-//! the size of the tree.
+//! holds. Files are kept in chunks, and the entries of a directory are found by name, so no operation takes longer with the
+//! size of the tree.
 //!
 //! Changes are visible at once and on the medium after [`FileTree::sync`]. It fails if the store took back changes that were
 //! answered before.

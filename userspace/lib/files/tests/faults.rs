@@ -159,6 +159,23 @@ fn a_newer_or_malformed_tree_is_left_alone() {
     assert!(done(Files::open(space.clone())).unwrap_err().to_string().contains("malformed"));
 }
 
+#[test]
+fn a_tree_that_cannot_be_written_can_be_read() {
+    let counting = Counting::new(keyspace(1 << 20));
+    let files = done(Files::open(&counting)).unwrap();
+    put(&files, "f", b"content").unwrap();
+    put(&files, "g", b"").unwrap();
+    done(files.open_at(ROOT, "g", CREATE, 0)).unwrap();
+    done(files.remove(ROOT, "g", Removal::File, 0)).unwrap();
+    counting.read_only.set(true);
+    let files = done(Files::open(&counting)).unwrap();
+    assert_eq!(content(&files, "f").unwrap(), b"content");
+    assert!(matches!(put(&files, "f", b""), Err(TreeError::ReadOnly(_))));
+    assert_eq!(whole(&files).unnamed, 1);
+    counting.read_only.set(false);
+    assert_eq!(whole(&done(Files::open(&counting)).unwrap()).unnamed, 0);
+}
+
 /// Every kind of damage is found.
 #[test]
 fn a_check_finds_what_is_wrong() {

@@ -91,7 +91,7 @@ impl<T: FileTree> Now<T> {
     }
 }
 
-/// Runs all tests, each on a tree of its own that `make` makes: empty, with room for so many bytes.
+/// Runs all tests, each on a tree of its own that `make` makes: empty, with room for [`BUDGET`] bytes.
 pub fn all<T: FileTree>(make: impl Fn(u64) -> T) {
     let tree = || Now(make(BUDGET));
     files_are_kept(&tree());

@@ -39,12 +39,21 @@ pub struct Counting<K> {
     pub syncs: Cell<u64>,
     /// Calls until the store ends once; before that call does anything, or after it did.
     pub ends: Cell<Option<(u64, bool)>>,
+    pub read_only: Cell<bool>,
 }
 
 impl<K> Counting<K> {
     pub fn new(space: K) -> Self {
         let zero = || Cell::new(0);
-        Self { space, calls: zero(), entries: zero(), commits: zero(), syncs: zero(), ends: Cell::new(None) }
+        Self {
+            space,
+            calls: zero(),
+            entries: zero(),
+            commits: zero(),
+            syncs: zero(),
+            ends: Cell::new(None),
+            read_only: Cell::new(false),
+        }
     }
 
     /// Calls, entries and commits since the last look.
@@ -74,7 +83,7 @@ impl<K> Counting<K> {
 
 impl<K: Keyspace> Keyspace for &Counting<K> {
     async fn info(&self) -> Result<Info, Fault> {
-        self.call(self.space.info()).await
+        Ok(Info { read_only: self.read_only.get(), ..self.call(self.space.info()).await? })
     }
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
@@ -89,6 +98,9 @@ impl<K: Keyspace> Keyspace for &Counting<K> {
     }
 
     async fn commit(&self, batch: &Batch, durability: Durability) -> Result<(), Fault> {
+        if self.read_only.get() {
+            return Err(Fault::ReadOnly("the volume is open for reading alone".into()));
+        }
         self.commits.set(self.commits.get() + 1);
         self.entries.set(self.entries.get() + batch.changes().len() as u64);
         self.call(self.space.commit(batch, durability)).await

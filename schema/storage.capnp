@@ -143,6 +143,8 @@ interface ReadOnlyFile {
   lock @5 (exclusive :Bool, wait :Bool) -> (held :Bool);
   # As for a File.
   unlock @6 () -> ();
+  sync @7 () -> ();
+  # As for a File.
 }
 
 interface File {
@@ -163,6 +165,9 @@ interface File {
   # to this opened file and replaces its earlier one. It ends by `unlock`, or with the last capability to the opened
   # file. The lock is advisory: it stops no read or write. `overloaded` if too many wait already.
   unlock @8 () -> ();
+  sync @9 () -> ();
+  # Answers when every change so far is on the medium, as far as the server has one. It fails if an earlier change to this
+  # opened file was lost.
 }
 
 interface Directory {
@@ -241,4 +246,8 @@ interface Directory {
 
   label @20 () -> (label :Label);
   # The label that data written through this directory gets now; empty if `labelled` did not make it.
+
+  sync @21 () -> ();
+  # As for a File, for changes through this directory. `writeText`, `makeDirectory` and `remove` answer when their change is
+  # on the medium; the methods for programs may answer before.
 }

@@ -16,6 +16,7 @@ use crate::build::system::System;
 const SIMULATED: &[(&str, &str)] = &[
     ("capos-volume", "every_crash_leaves_a_completed_sync"),
     ("capos-store", "every_crash_leaves_whole_commits"),
+    ("capos-files", "every_crash_keeps_what_was_synced"),
     ("capos-conversations", "every_acknowledged_message_survives_a_crash"),
 ];
 

@@ -1,4 +1,5 @@
-//! A file tree in memory: directories, files, one byte budget.
+//! A file tree in memory: directories, files, one byte budget. [`FileTree`] is what a file server is written against, and
+//! with the feature `suite` there are tests for everything that implements it.
 //!
 //! Nodes are named by [`NodeId`]; an id of a removed node is answered with [`TreeError::Gone`] and
 //! never names another one. Paths are judged by [`path`].
@@ -8,12 +9,16 @@
 
 extern crate alloc;
 
+mod file_tree;
 mod locks;
 pub mod path;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
 mod text;
 mod trail;
 mod tree;
 
+pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt};
 pub use locks::{Holder, Locks};
 pub use path::PathError;
 pub use text::{MAX_TEXT, TextError, TextPiece};

@@ -1,5 +1,6 @@
 //! The tree itself.
 
+use crate::file_tree::{Opening, read_only};
 use crate::path::{self, PathError};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -24,6 +25,12 @@ impl NodeId {
     pub fn number(self) -> u64 {
         self.0
     }
+
+    /// The node of a number. The root of a tree has 0.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
 }
 
 /// What a node is.
@@ -44,7 +51,7 @@ pub struct Info {
     pub kind: Kind,
     /// Length of a file in bytes, entries of a directory.
     pub bytes: u64,
-    /// When it was last changed, seconds since 1970.
+    /// When it was last changed, milliseconds since 1970.
     pub modified: i64,
 }
 
@@ -76,6 +83,10 @@ pub enum TreeError {
     },
     /// Past what a file can be.
     TooLarge,
+    /// It cannot be changed; the text says why.
+    ReadOnly(String),
+    /// What the tree lies on failed; the text says how.
+    Medium(String),
 }
 
 impl From<PathError> for TreeError {
@@ -99,6 +110,7 @@ impl core::fmt::Display for TreeError {
                 write!(f, "no space: this takes {}, and {left} are left", capos_plural::count(*needed, "byte"))
             }
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
+            Self::ReadOnly(why) | Self::Medium(why) => f.write_str(why),
         }
     }
 }
@@ -485,6 +497,42 @@ impl Tree {
         Ok(())
     }
 
+    /// Opens what is at a path as the options say, and holds it if it is a file.
+    ///
+    /// # Errors
+    /// What the options say; no space.
+    pub fn open_at(
+        &mut self,
+        base: NodeId,
+        path: &str,
+        opening: Opening,
+        now: i64,
+    ) -> Result<(NodeId, Info), TreeError> {
+        let found = self.find(base, path);
+        if opening.create && opening.exclusive && found.is_ok() {
+            return Err(TreeError::Exists(path.into()));
+        }
+        let makes = opening.create && matches!(found, Err(TreeError::NotFound(_)));
+        if !makes {
+            found.clone()?;
+        }
+        if !opening.writable && (makes || opening.write) {
+            return Err(read_only());
+        }
+        let id = if makes { self.create(base, path, now)? } else { found? };
+        if opening.write {
+            self.bytes(id)?;
+            if opening.truncate {
+                self.truncate(id, 0, now)?;
+            }
+        }
+        let info = self.info(id)?;
+        if info.kind == Kind::File {
+            self.open(id)?;
+        }
+        Ok((id, info))
+    }
+
     /// Holds a file, so that it stays when its name is removed. Each is let go of by [`Tree::close`].
     ///
     /// # Errors
@@ -543,53 +591,18 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::{self, label};
+    use core::cell::RefCell;
     use proptest::prelude::*;
 
-    fn tree() -> Tree {
-        Tree::new(10_000)
+    #[test]
+    fn it_is_a_file_tree() {
+        suite::all(|budget| RefCell::new(Tree::new(budget)));
     }
 
     #[test]
-    fn files_are_kept() {
-        let mut tree = tree();
-        tree.make_directory(Tree::ROOT, "notes", 1).unwrap();
-        tree.replace(Tree::ROOT, "notes/a.txt", b"hello", 2).unwrap();
-        let id = tree.find(Tree::ROOT, "notes/../notes/a.txt").unwrap();
-        assert_eq!(tree.read(id, 1, 100).unwrap(), b"ello");
-        tree.write(id, 8, b"!", 3).unwrap();
-        assert_eq!(tree.read(id, 0, 100).unwrap(), b"hello\0\0\0!");
-        tree.truncate(id, 2, 4).unwrap();
-        assert_eq!(tree.read(id, 0, 100).unwrap(), b"he");
-        assert_eq!(tree.info(id).unwrap().modified, 4);
-        assert_eq!(tree.list(Tree::ROOT).unwrap()[0].name, "notes");
-    }
-
-    fn label(classes: &[&str]) -> Label {
-        Label { classes: classes.iter().map(ToString::to_string).collect() }
-    }
-
-    #[test]
-    fn labels_are_joined_and_never_lowered() {
-        let mut tree = tree();
-        let empty = tree.used();
-        let log = label(&["pii.log"]);
-        let of = |tree: &Tree, path: &str| tree.label(tree.find(Tree::ROOT, path).unwrap()).unwrap().clone();
-        tree.store(Tree::ROOT, "a", b"one", false, &log, 0).unwrap();
-        tree.replace(Tree::ROOT, "a", b"two", 0).unwrap();
-        assert_eq!(of(&tree, "a"), log);
-        tree.store(Tree::ROOT, "a", b" three", true, &label(&["secret.key", "public"]), 0).unwrap();
-        assert_eq!(of(&tree, "a"), label(&["pii.log", "secret.key"]));
-        assert_eq!(tree.read(tree.find(Tree::ROOT, "a").unwrap(), 0, 99).unwrap(), b"two three");
-        // It goes with the file, and not with its name.
-        tree.store(Tree::ROOT, "b", b"", true, &Label::default(), 0).unwrap();
-        assert_eq!(of(&tree, "b"), Label::default());
-        tree.rename(Tree::ROOT, "a", "b", 0).unwrap();
-        assert_eq!(of(&tree, "b"), label(&["pii.log", "secret.key"]));
-        tree.remove(Tree::ROOT, "b", 0).unwrap();
-        assert_eq!(tree.used(), empty);
-        tree.replace(Tree::ROOT, "b", b"new", 0).unwrap();
-        assert_eq!(of(&tree, "b"), Label::default());
-        // A label that the budget does not cover is not left out.
+    fn a_label_that_the_budget_does_not_cover_is_not_left_out() {
+        let mut tree = Tree::new(10_000);
         let long = Label { classes: (0..14).map(|n| alloc::format!("pii.{n:060}")).collect() };
         let free = 10_000 - tree.used();
         tree.replace(Tree::ROOT, "full", &alloc::vec![0; usize::try_from(free).unwrap() - 1000], 0).unwrap();
@@ -598,19 +611,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_change_nothing() {
-        let mut tree = tree();
-        tree.replace(Tree::ROOT, "a", b"x", 0).unwrap();
+    fn a_longer_name_is_charged() {
+        let mut tree = Tree::new(10_000);
+        tree.replace(Tree::ROOT, "a", b"1", 0).unwrap();
+        tree.replace(Tree::ROOT, "b", b"22", 0).unwrap();
         let used = tree.used();
-        assert_eq!(tree.find(Tree::ROOT, "a/b"), Err(TreeError::NotDirectory("a".into())));
-        assert_eq!(tree.make_directory(Tree::ROOT, "a", 0), Err(TreeError::Exists("a".into())));
-        assert!(matches!(tree.replace(Tree::ROOT, "big", &[0; 20_000], 0), Err(TreeError::NoSpace { .. })));
-        assert_eq!(tree.find(Tree::ROOT, "big"), Err(TreeError::NotFound("big".into())));
-        assert!(matches!(tree.replace(Tree::ROOT, "a", &[0; 20_000], 0), Err(TreeError::NoSpace { .. })));
-        assert_eq!(tree.used(), used);
-        let id = tree.find(Tree::ROOT, "a").unwrap();
-        assert_eq!(tree.write(id, u64::MAX, b"x", 0), Err(TreeError::TooLarge));
-        assert_eq!(tree.read(id, 0, 10).unwrap(), b"x");
+        tree.rename(Tree::ROOT, "a", "b", 1).unwrap();
+        tree.rename(Tree::ROOT, "b", "longer", 1).unwrap();
+        assert_eq!(tree.used(), used - NODE_COST - 1 - 2 + 5);
     }
 
     #[test]
@@ -621,92 +629,6 @@ mod tests {
         assert!(matches!(tree.truncate(id, u64::MAX / 2, 0), Err(TreeError::NoSpace { .. })));
         assert_eq!(tree.used(), used);
         assert_eq!(tree.read(id, 0, 10).unwrap(), b"x");
-    }
-
-    #[test]
-    fn a_removed_node_is_gone() {
-        let mut tree = tree();
-        let empty = tree.used();
-        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
-        tree.replace(Tree::ROOT, "d/f", b"12345", 0).unwrap();
-        let id = tree.find(Tree::ROOT, "d/f").unwrap();
-        assert_eq!(tree.remove(Tree::ROOT, "d", 0), Err(TreeError::NotEmpty("d".into())));
-        tree.remove(Tree::ROOT, "d/f", 0).unwrap();
-        assert_eq!(tree.read(id, 0, 1), Err(TreeError::Gone));
-        tree.replace(Tree::ROOT, "d/f", b"new", 0).unwrap();
-        assert_eq!(tree.read(id, 0, 1), Err(TreeError::Gone));
-        tree.remove(Tree::ROOT, "d/f", 0).unwrap();
-        tree.remove(Tree::ROOT, "d", 0).unwrap();
-        assert_eq!(tree.used(), empty);
-    }
-
-    #[test]
-    fn a_file_stays_for_its_holders() {
-        let mut tree = tree();
-        let empty = tree.used();
-        tree.replace(Tree::ROOT, "f", b"kept", 0).unwrap();
-        let id = tree.find(Tree::ROOT, "f").unwrap();
-        tree.open(id).unwrap();
-        tree.open(id).unwrap();
-        tree.remove(Tree::ROOT, "f", 0).unwrap();
-        assert_eq!(tree.find(Tree::ROOT, "f"), Err(TreeError::NotFound("f".into())));
-        tree.close(id);
-        assert_eq!(tree.read(id, 0, 10).unwrap(), b"kept");
-        tree.write(id, 4, b"!", 0).unwrap();
-        tree.close(id);
-        assert_eq!(tree.read(id, 0, 1), Err(TreeError::Gone));
-        assert_eq!(tree.used(), empty);
-        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
-        let directory = tree.find(Tree::ROOT, "d").unwrap();
-        assert_eq!(tree.open(directory), Err(TreeError::IsDirectory("d".into())));
-    }
-
-    #[test]
-    fn names_change_in_one_step() {
-        let mut tree = tree();
-        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
-        tree.make_directory(Tree::ROOT, "d/e", 0).unwrap();
-        tree.replace(Tree::ROOT, "a", b"1", 0).unwrap();
-        tree.replace(Tree::ROOT, "b", b"22", 0).unwrap();
-        let used = tree.used();
-        let replaced = tree.find(Tree::ROOT, "b").unwrap();
-        tree.open(replaced).unwrap();
-        tree.rename(Tree::ROOT, "a", "b", 1).unwrap();
-        assert_eq!(tree.read(tree.find(Tree::ROOT, "b").unwrap(), 0, 9).unwrap(), b"1");
-        assert_eq!(tree.read(replaced, 0, 9).unwrap(), b"22");
-        tree.close(replaced);
-        tree.rename(Tree::ROOT, "b", "d/longer", 1).unwrap();
-        assert_eq!(tree.used(), used - NODE_COST - 1 - 2 + 5);
-        assert_eq!(tree.rename(Tree::ROOT, "d", "d/e/d", 1), Err(TreeError::IntoItself("d".into())));
-        assert_eq!(tree.rename(Tree::ROOT, "d", "d/d", 1), Err(TreeError::IntoItself("d".into())));
-        assert_eq!(tree.rename(Tree::ROOT, "d/longer", "d/e", 1), Err(TreeError::IsDirectory("e".into())));
-        assert_eq!(tree.rename(Tree::ROOT, "d/e", "d/longer", 1), Err(TreeError::NotDirectory("longer".into())));
-        assert_eq!(tree.rename(Tree::ROOT, "d/e", "d", 1), Err(TreeError::NotEmpty("d".into())));
-        assert_eq!(tree.rename(Tree::ROOT, "none", "x", 1), Err(TreeError::NotFound("none".into())));
-        tree.rename(Tree::ROOT, "d", "d", 1).unwrap();
-        tree.rename(Tree::ROOT, "d/e", "e", 1).unwrap();
-        tree.make_directory(Tree::ROOT, "f", 0).unwrap();
-        tree.rename(Tree::ROOT, "e", "f", 1).unwrap();
-        let names: Vec<_> = tree.list(Tree::ROOT).unwrap().into_iter().map(|info| info.name).collect();
-        assert_eq!(names, ["d", "f"]);
-    }
-
-    #[test]
-    fn removal_tells_files_from_directories() {
-        let mut tree = tree();
-        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
-        tree.replace(Tree::ROOT, "f", b"", 0).unwrap();
-        assert_eq!(tree.remove_file(Tree::ROOT, "d", 0), Err(TreeError::IsDirectory("d".into())));
-        assert_eq!(tree.remove_directory(Tree::ROOT, "f", 0), Err(TreeError::NotDirectory("f".into())));
-        let after = |tree: &Tree, name: &str| -> Vec<String> {
-            tree.list_after(Tree::ROOT, name).unwrap().map(|(_, info)| info.name).collect()
-        };
-        assert_eq!(after(&tree, ""), ["d", "f"]);
-        assert_eq!(after(&tree, "d"), ["f"]);
-        assert_eq!(after(&tree, "e"), ["f"]);
-        tree.remove_file(Tree::ROOT, "f", 0).unwrap();
-        tree.remove_directory(Tree::ROOT, "d", 0).unwrap();
-        assert!(after(&tree, "").is_empty());
     }
 
     proptest! {

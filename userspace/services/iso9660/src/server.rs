@@ -375,6 +375,10 @@ impl DirectoryServer for DirectoryObject {
     async fn label(&self, _cx: &CallContext) -> Result<Label, CallError> {
         Ok(Label::default())
     }
+
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Ok(())
+    }
 }
 
 /// A file of the volume, served to readers.
@@ -433,6 +437,10 @@ impl ReadOnlyFileServer for FileObject {
     }
 
     async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
         Ok(())
     }
 }

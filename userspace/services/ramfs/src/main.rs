@@ -6,27 +6,22 @@
 
 extern crate alloc;
 
-mod fill;
-mod locks;
-mod server;
-
 use alloc::format;
 use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use capos_file_server::{DirectoryObject, OPTIONS, Volume, fill};
 use capos_plural::count;
-use capos_rt::{Context, Env, Error, ServeOptions, log};
-use capos_schema::cap::Dispatch;
+use capos_rt::{Context, Env, Error, log};
 use capos_schema::kernel::TimerClient;
 use capos_schema::storage::{DirectoryClient, DirectoryService};
-use fill::fill;
-use server::{DirectoryObject, Volume};
-
-/// A write carries up to 256 KiB.
-const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 320 << 10, concurrent: 32 };
+use capos_tree::Tree;
 
 async fn run(env: Env) -> Result<(), Error> {
     let budget: u64 =
         env.arguments().first().and_then(|text| text.parse().ok()).context("argument 0 must be the budget in bytes")?;
-    let volume = Volume::new(budget, env.cap::<TimerClient>("timer")?, env.server().clone(), env.clock()?.now());
+    let (timer, now) = (env.cap::<TimerClient>("timer")?, env.clock()?.now());
+    let volume = Volume::new(RefCell::new(Tree::new(budget)), timer, env.server().clone(), now, None);
     if let Some(medium) = env.optional::<DirectoryClient>("medium")? {
         // The first of these folders that the medium has becomes the home.
         for top in env.arguments().iter().skip(1) {
@@ -40,11 +35,7 @@ async fn run(env: Env) -> Result<(), Error> {
             }
         }
     }
-    let found = volume.clone();
-    env.server().serve_durable(move |key| {
-        let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(Rc::new(found.durable(key))));
-        Some(root)
-    });
+    volume.serve_durable();
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&volume, true))));
     env.run_with(OPTIONS).await
 }

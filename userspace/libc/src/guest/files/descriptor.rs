@@ -486,11 +486,12 @@ extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
     }))
 }
 
-/// A server has the written data when it answers, and keeps nothing back: there is nothing to wait for.
+/// Waits until the server has every change on its medium.
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
     answer(get(number).and_then(|open| match &open.object {
-        Object::File(_) | Object::Directory(_) => Ok(0),
+        Object::File(file) => file.sync().map(|()| 0),
+        Object::Directory(directory) => directory.sync().map(|()| 0),
         _ => Err(Errno(libc::EINVAL)),
     }))
 }

@@ -25,6 +25,14 @@ pub struct OpenDirectory {
     pub path: Path,
 }
 
+impl OpenDirectory {
+    /// Answers when all that was changed is on the server's medium.
+    pub fn sync(&self) -> Result<()> {
+        let Some((directory, _)) = &self.directory else { return Ok(()) };
+        wait(directory.client::<DirectoryClient>().sync()).map_err(failed)
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     name: String,

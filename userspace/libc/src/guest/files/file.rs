@@ -146,6 +146,15 @@ impl OpenFile {
         wait(file.client::<FileClient>().set_modified(milliseconds)).map_err(failed)
     }
 
+    /// Answers when all that was changed is on the server's medium.
+    pub fn sync(&self) -> Result<()> {
+        match &self.open {
+            Open::ToRead(file) => wait(file.client::<ReadOnlyFileClient>().sync()),
+            Open::ToWrite(file) => wait(file.client::<FileClient>().sync()),
+        }
+        .map_err(failed)
+    }
+
     /// The file as memory that its server pages in; `None` if the server has no such thing.
     pub fn memory(&self) -> Result<Option<ReadOnlyFileMemoryResults>> {
         use capos_abi::ExceptionKind;

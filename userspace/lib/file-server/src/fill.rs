@@ -4,22 +4,27 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
 use capos_rt::log;
+use capos_schema::authority::Label;
 use capos_schema::cap::CallError;
 use capos_schema::storage::{DirectoryClient, EntryInfo, EntryKind};
-use capos_tree::Tree;
+use capos_tree::{FileTree, Opening, Removal, Tree, TreeError, WriteAt};
 
 /// Bytes of one read of the source.
 const PIECE: u32 = 32 * 1024;
 
 /// Where the files come from.
+#[allow(async_fn_in_trait, reason = "used on the thread that made it")]
 pub trait Source {
     /// The entries of a folder.
     async fn list(&self, path: &str) -> Result<Vec<EntryInfo>, CallError>;
-    /// The bytes of a file.
-    async fn read(&self, path: &str) -> Result<Vec<u8>, CallError>;
+    /// Calls a function with the bytes of a file, piece by piece.
+    async fn read(
+        &self,
+        path: &str,
+        with: impl AsyncFnMut(Vec<u8>) -> Result<(), TreeError>,
+    ) -> Result<Result<(), TreeError>, CallError>;
 }
 
 impl Source for DirectoryClient {
@@ -27,15 +32,22 @@ impl Source for DirectoryClient {
         DirectoryClient::list(self, path).await
     }
 
-    async fn read(&self, path: &str) -> Result<Vec<u8>, CallError> {
+    async fn read(
+        &self,
+        path: &str,
+        mut with: impl AsyncFnMut(Vec<u8>) -> Result<(), TreeError>,
+    ) -> Result<Result<(), TreeError>, CallError> {
         let file = self.open(path).await?;
-        let mut data = Vec::new();
+        let mut offset = 0_u64;
         loop {
-            let piece = file.read(data.len() as u64, PIECE).await?;
+            let piece = file.read(offset, PIECE).await?;
             if piece.is_empty() {
-                return Ok(data);
+                return Ok(Ok(()));
             }
-            data.extend_from_slice(&piece);
+            offset = offset.saturating_add(piece.len() as u64);
+            if let Err(error) = with(piece).await {
+                return Ok(Err(error));
+            }
         }
     }
 }
@@ -53,11 +65,11 @@ fn milliseconds(entry: &EntryInfo) -> i64 {
     entry.modified_unix.saturating_mul(1000)
 }
 
-/// Copies the folder `top` of the source into the tree.
+/// Copies the folder `top` of the source into the tree. A file that is there already is replaced.
 ///
 /// # Errors
 /// The source is gone. The next start of this service can have all files.
-pub async fn fill(tree: &RefCell<Tree>, source: &impl Source, top: &str) -> Result<Filled, CallError> {
+pub async fn fill<T: FileTree>(tree: &T, source: &impl Source, top: &str) -> Result<Filled, CallError> {
     let mut filled = Filled::default();
     let mut folders: Vec<String> = alloc::vec![String::new()];
     while let Some(folder) = folders.pop() {
@@ -73,27 +85,54 @@ pub async fn fill(tree: &RefCell<Tree>, source: &impl Source, top: &str) -> Resu
             let path = if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
             let from = format!("{top}/{path}");
             let copied = match entry.kind {
-                EntryKind::Directory => {
-                    let made = tree.borrow_mut().make_directory(Tree::ROOT, &path, milliseconds(&entry));
-                    made.map(|_| folders.push(path)).map_err(|error| format!("{error}"))
-                }
-                EntryKind::File => match source.read(&from).await {
-                    Ok(data) => {
-                        let copied = tree.borrow_mut().replace(Tree::ROOT, &path, &data, milliseconds(&entry));
-                        filled.files = filled.files.saturating_add(usize::from(copied.is_ok()));
-                        copied.map_err(|error| format!("{error}"))
+                EntryKind::Directory => match tree.make_directory(Tree::ROOT, &path, milliseconds(&entry)).await {
+                    // An earlier copy was cut off.
+                    Ok(_) | Err(TreeError::Exists(_)) => {
+                        folders.push(path);
+                        Ok(())
                     }
-                    Err(error) if error.is_disconnected() => return Err(error),
                     Err(error) => Err(format!("{error}")),
                 },
+                EntryKind::File => copy(tree, source, &from, &path, milliseconds(&entry)).await?,
                 EntryKind::Link => Err(String::from("it is a link")),
             };
-            if let Err(why) = copied {
-                leave_out(&mut filled, &from, &why);
+            match copied {
+                Ok(()) if entry.kind == EntryKind::File => filled.files = filled.files.saturating_add(1),
+                Ok(()) => {}
+                Err(why) => leave_out(&mut filled, &from, &why),
             }
         }
     }
     Ok(filled)
+}
+
+/// Copies one file, or tells why not; then nothing is left of it.
+async fn copy<T: FileTree>(
+    tree: &T,
+    source: &impl Source,
+    from: &str,
+    path: &str,
+    modified: i64,
+) -> Result<Result<(), String>, CallError> {
+    let opening = Opening { write: true, create: true, truncate: true, writable: true, ..Opening::default() };
+    let id = match tree.open_at(Tree::ROOT, path, opening, modified).await {
+        Ok((id, _)) => id,
+        Err(error) => return Ok(Err(format!("{error}"))),
+    };
+    let label = Label::default();
+    let write = async |piece: Vec<u8>| tree.write(id, WriteAt::End, &piece, &label, modified).await.map(drop);
+    let why = match source.read(from, write).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error}")),
+        Err(error) if error.is_disconnected() => return Err(error),
+        Err(error) => Some(format!("{error}")),
+    };
+    if why.is_some() {
+        let removed = tree.remove(Tree::ROOT, path, Removal::File, modified).await;
+        removed.map_err(|error| CallError::failed(format!("{path} cannot be removed: {error}")))?;
+    }
+    tree.close(id);
+    Ok(why.map_or(Ok(()), Err))
 }
 
 /// Counts and logs an entry. Its path is written with escapes, and so is a reason, which may quote it.
@@ -106,6 +145,7 @@ fn leave_out(filled: &mut Filled, path: &str, why: &str) {
 mod tests {
     use alloc::collections::BTreeMap;
     use alloc::string::ToString;
+    use core::cell::RefCell;
 
     use capos_schema::local;
 
@@ -130,9 +170,13 @@ mod tests {
             Ok(entries.iter().map(entry).collect())
         }
 
-        async fn read(&self, path: &str) -> Result<Vec<u8>, CallError> {
+        async fn read(
+            &self,
+            path: &str,
+            mut with: impl AsyncFnMut(Vec<u8>) -> Result<(), TreeError>,
+        ) -> Result<Result<(), TreeError>, CallError> {
             match self.files.get(path) {
-                Some(data) => Ok(data.to_vec()),
+                Some(data) => Ok(with(data.to_vec()).await),
                 None if self.gone => Err(CallError::disconnected("the driver has ended")),
                 None => Err(CallError::failed("a sector cannot be read")),
             }

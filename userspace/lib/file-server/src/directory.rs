@@ -1,0 +1,289 @@
+//! Directories of the tree, served.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_policy::join;
+use capos_schema::authority::Label;
+use capos_schema::cap::{CallContext, CallError, Client};
+use capos_schema::storage::{
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
+    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient, FileError, FileStatus,
+    OpenOptions, ReadOnlyFileClient,
+};
+use capos_tree::{FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
+
+use crate::file::FileObject;
+use crate::volume::{READ_ONLY_ROOT, Volume, entry, refused, status, told};
+
+/// The most that one list of entries takes, in bytes.
+const MAX_LIST: usize = 256 * 1024;
+
+/// A directory as a client holds it.
+pub struct DirectoryObject<T> {
+    volume: Rc<Volume<T>>,
+    node: NodeId,
+    writable: bool,
+    trail: Trail,
+    /// The tree's losses that its holder knows of.
+    losses: core::cell::Cell<u64>,
+}
+
+impl<T: FileTree + 'static> DirectoryObject<T> {
+    /// The root of a volume.
+    pub fn root(volume: &Rc<Volume<T>>, writable: bool) -> Rc<Self> {
+        Rc::new(Self::new(volume, Tree::ROOT, writable, Trail::default()))
+    }
+
+    pub(crate) fn new(volume: &Rc<Volume<T>>, node: NodeId, writable: bool, trail: Trail) -> Self {
+        let losses = volume.tree.losses().into();
+        Self { volume: volume.clone(), node, writable, trail, losses }
+    }
+
+    fn may_write(&self) -> Result<(), CallError> {
+        if self.writable { Ok(()) } else { Err(CallError::invalid_argument("this directory is read-only")) }
+    }
+
+    fn narrower(&self, node: NodeId, writable: bool, trail: Trail) -> Result<DirectoryClient, CallError> {
+        let directory = Self::new(&self.volume, node, writable, trail);
+        DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+    }
+
+    /// Changes the tree for a program, if this directory may, with the time.
+    async fn change<R>(&self, change: impl AsyncFn(&T, i64) -> Result<R, TreeError>) -> Result<FileError, CallError> {
+        if !self.writable {
+            return Ok(FileError::ReadOnly);
+        }
+        let now = self.volume.now().await;
+        let changed = self.volume.change(async |tree| change(tree, now).await).await;
+        Ok(told(changed)?.err().unwrap_or(FileError::None))
+    }
+
+    /// Changes the tree for a person, if this directory may, with the time. It is on the medium when this returns.
+    async fn change_durably<R>(&self, change: impl AsyncFn(&T, i64) -> Result<R, TreeError>) -> Result<R, CallError> {
+        self.may_write()?;
+        let now = self.volume.now().await;
+        self.volume.change_durably(async |tree| change(tree, now).await).await.map_err(refused)
+    }
+
+    async fn status_of(&self, path: &str) -> Result<(NodeId, Info), TreeError> {
+        self.volume.tree.status(self.node, path).await
+    }
+
+    /// Opens what is at a path; a file with whatever holds it.
+    async fn open_at(
+        &self,
+        path: &str,
+        opening: Opening,
+    ) -> Result<(NodeId, Info, Option<Rc<FileObject<T>>>), TreeError> {
+        let now = self.volume.now().await;
+        let open = async |tree: &T| tree.open_at(self.node, path, opening, now).await;
+        let (node, info) = if opening.create || opening.truncate {
+            self.volume.change(open).await?
+        } else {
+            open(&self.volume.tree).await?
+        };
+        let file = (info.kind == Kind::File).then(|| FileObject::opened(&self.volume, node, self.trail.clone()));
+        if opening.write && opening.truncate {
+            self.volume.forget_memory(node);
+        }
+        Ok((node, info, file))
+    }
+
+    async fn open_file(&self, path: &str, opening: Opening) -> Result<Rc<FileObject<T>>, TreeError> {
+        let (_, info, file) = self.open_at(path, opening).await?;
+        file.ok_or(TreeError::IsDirectory(info.name))
+    }
+}
+
+impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
+    async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
+        let listing = self.volume.tree.list_after(self.node, &path, "", MAX_LIST).await.map_err(refused)?;
+        if listing.more {
+            let (_, info) = self.status_of(&path).await.map_err(refused)?;
+            return Err(CallError::overloaded(format!(
+                "`{path}` has {} entries, more than one answer can carry; use `entries`, which gives them in parts",
+                info.bytes
+            )));
+        }
+        Ok(listing.entries.into_iter().map(|(_, info)| entry(info)).collect())
+    }
+
+    async fn stat(&self, _cx: &CallContext, path: String) -> Result<EntryInfo, CallError> {
+        self.status_of(&path).await.map(|(_, info)| entry(info)).map_err(refused)
+    }
+
+    async fn open(&self, _cx: &CallContext, path: String) -> Result<ReadOnlyFileClient, CallError> {
+        let file = self.open_file(&path, Opening::default()).await.map_err(refused)?;
+        ReadOnlyFileClient::serve(&self.volume.exporter, file)
+    }
+
+    async fn create(&self, _cx: &CallContext, path: String) -> Result<FileClient, CallError> {
+        self.may_write()?;
+        let opening = Opening { write: true, create: true, writable: true, ..Opening::default() };
+        let file = self.open_file(&path, opening).await.map_err(refused)?;
+        FileClient::serve(&self.volume.exporter, file)
+    }
+
+    async fn open_directory(&self, _cx: &CallContext, path: String) -> Result<DirectoryClient, CallError> {
+        let (node, info) = self.status_of(&path).await.map_err(refused)?;
+        if info.kind != Kind::Directory {
+            return Err(refused(TreeError::NotDirectory(info.name)));
+        }
+        self.narrower(node, self.writable, self.trail.clone())
+    }
+
+    async fn read_text(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        offset: u32,
+        length: u32,
+    ) -> Result<DirectoryReadTextResults, CallError> {
+        let no_text = |error: TextError| CallError::invalid_argument(format!("`{path}` {error}"));
+        let (node, info) = self.status_of(&path).await.map_err(refused)?;
+        let piece = TextPiece::choose(info.bytes, offset, length).map_err(&no_text)?;
+        let (first, count) = piece.bytes();
+        let (bytes, label) = self.volume.tree.read(node, first, count).await.map_err(refused)?;
+        let (text, start) = piece.text(&bytes).map_err(&no_text)?;
+        self.trail.join(&label);
+        Ok(DirectoryReadTextResults { text: text.to_string(), start, bytes: info.bytes, label })
+    }
+
+    async fn write_text(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        text: String,
+        append: bool,
+        label: Option<Label>,
+    ) -> Result<(), CallError> {
+        let label = join(&label.unwrap_or_default(), &self.trail.label());
+        let store = async |tree: &T, now| tree.store(self.node, &path, text.as_bytes(), append, &label, now).await;
+        let node = self.change_durably(store).await?;
+        self.volume.forget_memory(node);
+        Ok(())
+    }
+
+    async fn remove(&self, _cx: &CallContext, path: String) -> Result<(), CallError> {
+        self.change_durably(async |tree, now| tree.remove(self.node, &path, Removal::Any, now).await).await
+    }
+
+    async fn make_directory(&self, _cx: &CallContext, path: String) -> Result<(), CallError> {
+        self.change_durably(async |tree, now| tree.make_directory(self.node, &path, now).await).await.map(drop)
+    }
+
+    async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
+        if self.node == Tree::ROOT && self.trail.is_none() {
+            // The manifest gives this to services, which continue when this one is restarted.
+            let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
+            return Ok(DirectoryClient::from_cap(cap));
+        }
+        self.narrower(self.node, false, self.trail.clone())
+    }
+
+    async fn open_with(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        options: OpenOptions,
+    ) -> Result<DirectoryOpenWithResults, CallError> {
+        let OpenOptions { write, create, exclusive, truncate, no_follow: _ } = options;
+        let opening = Opening { write, create, exclusive, truncate, writable: self.writable };
+        let (node, info, file) = match told(self.open_at(&path, opening).await)? {
+            Ok(opened) => opened,
+            Err(error) => return Ok(DirectoryOpenWithResults { error, ..DirectoryOpenWithResults::default() }),
+        };
+        let mut results =
+            DirectoryOpenWithResults { status: status(node, &info), ..DirectoryOpenWithResults::default() };
+        match file {
+            None => results.directory = Some(self.narrower(node, self.writable, self.trail.clone())?),
+            Some(file) if write => results.file = Some(FileClient::serve(&self.volume.exporter, file)?),
+            Some(file) => results.reader = Some(ReadOnlyFileClient::serve(&self.volume.exporter, file)?),
+        }
+        Ok(results)
+    }
+
+    async fn status(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        _follow: bool,
+    ) -> Result<DirectoryStatusResults, CallError> {
+        Ok(match told(self.status_of(&path).await)? {
+            Ok((node, info)) => DirectoryStatusResults { error: FileError::None, status: status(node, &info) },
+            Err(error) => DirectoryStatusResults { error, status: FileStatus::default() },
+        })
+    }
+
+    async fn entries(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        after: String,
+    ) -> Result<DirectoryEntriesResults, CallError> {
+        let listing = match told(self.volume.tree.list_after(self.node, &path, &after, MAX_LIST).await)? {
+            Ok(listing) => listing,
+            Err(error) => return Ok(DirectoryEntriesResults { error, ..DirectoryEntriesResults::default() }),
+        };
+        let entry = |(node, info): (NodeId, Info)| DirectoryEntry { status: status(node, &info), name: info.name };
+        let entries = listing.entries.into_iter().map(entry).collect();
+        Ok(DirectoryEntriesResults { error: FileError::None, entries, more: listing.more })
+    }
+
+    async fn create_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        let make = async |tree: &T, now| tree.make_directory(self.node, &path, now).await;
+        Ok(match self.change(make).await? {
+            // The directory itself.
+            FileError::IsDirectory => FileError::Exists,
+            other => other,
+        })
+    }
+
+    async fn remove_file(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        self.change(async |tree, now| tree.remove(self.node, &path, Removal::File, now).await).await
+    }
+
+    async fn remove_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        self.change(async |tree, now| tree.remove(self.node, &path, Removal::Directory, now).await).await
+    }
+
+    async fn rename(&self, _cx: &CallContext, from: String, to: String) -> Result<FileError, CallError> {
+        self.change(async |tree, now| tree.rename(self.node, &from, &to, now).await).await
+    }
+
+    async fn set_modified(&self, _cx: &CallContext, path: String, milliseconds: i64) -> Result<FileError, CallError> {
+        let set = async |tree: &T, _| {
+            let (node, _) = tree.status(self.node, &path).await?;
+            tree.set_modified(node, milliseconds).await
+        };
+        self.change(set).await
+    }
+
+    async fn read_link(&self, _cx: &CallContext, path: String) -> Result<DirectoryReadLinkResults, CallError> {
+        // There are no links here.
+        let error = told(self.status_of(&path).await)?.err().unwrap_or(FileError::NotLink);
+        Ok(DirectoryReadLinkResults { error, target: String::new() })
+    }
+
+    async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
+        let trail = self.trail.labelled(&label);
+        if self.node == Tree::ROOT {
+            // Programs get this, and continue when this one is restarted.
+            let key = self.volume.trails.keep(trail, self.writable);
+            return Ok(DirectoryClient::from_cap(self.volume.exporter.durable(key, DirectoryClient::INTERFACE_ID)?));
+        }
+        self.narrower(self.node, self.writable, trail)
+    }
+
+    async fn label(&self, _cx: &CallContext) -> Result<Label, CallError> {
+        Ok(self.trail.label())
+    }
+
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
+        let since = self.losses.replace(self.volume.tree.losses());
+        self.volume.tree.sync(since).await.map_err(refused)
+    }
+}

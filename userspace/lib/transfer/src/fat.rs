@@ -23,7 +23,7 @@ use crate::cached::Cached;
 use crate::copy::is_part;
 use crate::device::Device;
 use crate::name::{check_fat, is_accepted};
-use crate::{Disk, Entry, Error, Fault, Kind, MAX_ENTRIES, MAX_FILE, MAX_GAP, Status};
+use crate::{Disk, Entry, Error, Fault, Kind, MAX_FILE, MAX_GAP, MAX_LIST, Status};
 
 /// Bytes of the bitmap that the check of a volume uses, with its path: one pass for a million clusters.
 const CHECK_BYTES: usize = 128 << 10;
@@ -189,14 +189,18 @@ impl<D: Disk> Fat<D> {
     }
 
     async fn list_node(&mut self, node: NodeId) -> Result<(Vec<Entry>, usize), Option<Failed>> {
-        let (mut entries, mut left_out, mut at) = (Vec::new(), 0_usize, DirCursor::START);
+        let (mut entries, mut left_out, mut at, mut bytes) = (Vec::new(), 0_usize, DirCursor::START, 0_usize);
         while let Some(entry) = self.fs.readdir(node, at).await.map_err(Some)? {
             at = entry.next_cursor();
             match entry.name().to_str().ok().filter(|name| is_accepted(name)) {
-                Some(name) => entries.push(Entry { name: name.into(), status: status(entry.metadata()) }),
+                Some(name) => {
+                    let entry = Entry { name: name.into(), status: status(entry.metadata()) };
+                    bytes = bytes.saturating_add(entry.weight());
+                    entries.push(entry);
+                }
                 None => left_out = left_out.saturating_add(1),
             }
-            if entries.len().saturating_add(left_out) > MAX_ENTRIES {
+            if bytes > MAX_LIST {
                 return Err(None);
             }
         }

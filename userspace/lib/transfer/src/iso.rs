@@ -11,7 +11,7 @@ use capos_iso9660::{Node, ReadSectors, SECTOR};
 
 use crate::cached::Cached;
 use crate::name::is_accepted;
-use crate::{Disk, Entry, Error, Fault, Kind, MAX_ENTRIES, Status};
+use crate::{Disk, Entry, Error, Fault, Kind, MAX_LIST, Status};
 
 /// The disk, by sectors.
 struct Sectors<D>(Rc<Cached<D>>);
@@ -61,15 +61,17 @@ impl<D: Disk> Iso<D> {
         }
         let mut left_out = 0_usize;
         let found = self.0.list(&node, |_| left_out = left_out.saturating_add(1)).await.map_err(refused)?;
-        if found.len() > MAX_ENTRIES {
-            return Err(Error::TooMany);
-        }
-        let mut entries = Vec::new();
+        let (mut entries, mut bytes) = (Vec::new(), 0_usize);
         for entry in found {
-            if is_accepted(&entry.name) {
-                entries.push(Entry { status: Self::status_of(&entry.node), name: entry.name });
-            } else {
+            if !is_accepted(&entry.name) {
                 left_out = left_out.saturating_add(1);
+                continue;
+            }
+            let entry = Entry { status: Self::status_of(&entry.node), name: entry.name };
+            bytes = bytes.saturating_add(entry.weight());
+            entries.push(entry);
+            if bytes > MAX_LIST {
+                return Err(Error::TooMany);
             }
         }
         Ok((entries, left_out))

@@ -31,8 +31,8 @@ pub use volume::{Entry, Format, Handle, Kind, Listing, Status, Volume};
 
 /// The longest file of a FAT volume, in bytes.
 pub const MAX_FILE: u64 = u32::MAX as u64;
-/// Entries of one folder that are listed at most: as many as a FAT folder can have.
-pub const MAX_ENTRIES: usize = 65_536;
+/// Bytes that the list of one folder takes at most: that of 65,536 entries, which a FAT folder can have, with short names.
+pub const MAX_LIST: usize = 4 << 20;
 /// The longest gap of zeros that one write or truncation makes, in bytes: FAT has no sparse files, so that each of them is
 /// written.
 pub const MAX_GAP: u64 = 1 << 20;

@@ -46,6 +46,13 @@ pub struct Entry {
     pub status: Status,
 }
 
+impl Entry {
+    /// Bytes that it takes in a list.
+    pub(crate) fn weight(&self) -> usize {
+        self.name.len().saturating_add(size_of::<Self>())
+    }
+}
+
 /// The entries of a folder, in the order of their names' bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {

@@ -16,7 +16,7 @@ mod users_object;
 
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use broker::{Broker, BrokerObject};
 use capability_pool::CapabilityPool;

@@ -252,7 +252,8 @@ impl AuthorityBrokerServer for BrokerObject {
         match &self.0.volume {
             Some(volume) => volume.info().await,
             None => {
-                let details = String::from("this system uses no data disk; nothing is kept when the machine is turned off");
+                let details =
+                    String::from("this system uses no data disk; nothing is kept when the machine is turned off");
                 Ok(VolumeInfo { state: VolumeState::None, details, ..VolumeInfo::default() })
             }
         }

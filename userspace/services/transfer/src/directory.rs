@@ -168,6 +168,11 @@ impl From<CallError> for OpenError {
 }
 
 impl DirectoryServer for DirectoryObject {
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
+        // What was answered is on the medium.
+        Ok(())
+    }
+
     async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
         let listing = self.listed(&path).await.map_err(|error| self.refused(&error))?;
         Ok(listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect())

@@ -139,6 +139,11 @@ impl ReadOnlyFileServer for FileObject {
     async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
         no_lock()
     }
+
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
+        // What was answered is on the medium.
+        Ok(())
+    }
 }
 
 impl FileServer for FileObject {
@@ -179,5 +184,10 @@ impl FileServer for FileObject {
 
     async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
         no_lock()
+    }
+
+    async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
+        // What was answered is on the medium.
+        Ok(())
     }
 }

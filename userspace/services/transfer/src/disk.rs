@@ -69,11 +69,7 @@ impl Bounce {
 }
 
 fn fault(error: &CallError, block: u64) -> Fault {
-    if error.is_disconnected() {
-        Fault::Removed
-    } else {
-        Fault::Failed(format!("at block {block}: {error}"))
-    }
+    if error.is_disconnected() { Fault::Removed } else { Fault::Failed(format!("at block {block}: {error}")) }
 }
 
 /// Runs a request as a task of its own: if its caller is cancelled, the device still uses the memory, and nothing else may use

@@ -170,11 +170,11 @@ impl Test {
             }
             ["create", name, passphrase] => {
                 let disk = self.status().await?.disk;
-                let short = self.vault.create(&disk, name, "short").await;
+                let short = self.vault.create(&disk, name, "short", KeyKind::Passphrase).await;
                 ensure(short.is_err(), || "a short passphrase was taken".into())?;
-                let code = self.vault.create(&disk, name, passphrase).await?;
+                let code = self.vault.create(&disk, name, passphrase, KeyKind::Passphrase).await?;
                 self.disks.note(&code).await?;
-                let again = self.vault.create(&disk, name, passphrase).await;
+                let again = self.vault.create(&disk, name, passphrase, KeyKind::Passphrase).await;
                 ensure(again.is_err(), || "a volume was made over another".into())?;
                 let info = self.status().await?;
                 ensure(self.space.opened().await? && !info.head.is_empty(), || "it is not open".into())?;

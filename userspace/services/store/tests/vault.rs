@@ -107,7 +107,7 @@ impl Machine {
 
     fn set_up(&self) -> (Vault<Shared>, String) {
         let mut vault = self.start(None, false);
-        let code = vault.create(self.place(false), "ada", "correct horse").unwrap();
+        let code = vault.create(self.place(false), "ada", "correct horse", KeyKind::Passphrase).unwrap();
         (vault, code.to_string())
     }
 }
@@ -132,11 +132,26 @@ fn a_volume_is_made_and_opened_by_each_of_its_keys() {
     let machine = Machine::new();
     let mut vault = machine.start(None, false);
     assert!(vault.spaces().is_none() && vault.status().keys.is_empty());
-    assert!(vault.create(machine.place(false), "ada", "short").unwrap_err().contains("at least 8 characters"));
-    assert!(vault.create(machine.place(false), "", "correct horse").unwrap_err().contains("a name has 1 to 64"));
+    assert!(
+        vault
+            .create(machine.place(false), "ada", "short", KeyKind::Passphrase)
+            .unwrap_err()
+            .contains("at least 8 characters")
+    );
+    assert!(
+        vault
+            .create(machine.place(false), "", "correct horse", KeyKind::Passphrase)
+            .unwrap_err()
+            .contains("a name has 1 to 64")
+    );
     assert!(vault.open("ada", "correct horse", KeyKind::Passphrase).is_err(), "there is no volume yet");
     let (mut vault, code) = machine.set_up();
-    assert!(vault.create(machine.place(false), "eve", "correct horse").unwrap_err().contains("no volume can be made"));
+    assert!(
+        vault
+            .create(machine.place(false), "eve", "correct horse", KeyKind::Passphrase)
+            .unwrap_err()
+            .contains("no volume can be made")
+    );
     vault.spaces().unwrap().commit("client", &put(b"a"), true, 0).unwrap();
     vault.add("bob", "second person").unwrap();
     let status = vault.status();
@@ -308,5 +323,5 @@ fn without_a_disk_the_same_store_is_in_memory() {
     vault.spaces().unwrap().commit("client", &put(b"a"), true, info.version).unwrap();
     assert!(has(&mut vault, b"a"));
     assert!(vault.verify("ada", "correct horse").unwrap_err().contains("there is no volume: no disk"));
-    assert!(vault.create(machine.place(false), "ada", "correct horse").is_err());
+    assert!(vault.create(machine.place(false), "ada", "correct horse", KeyKind::Passphrase).is_err());
 }

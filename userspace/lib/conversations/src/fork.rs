@@ -36,11 +36,13 @@ impl<K: Keyspace> Conversations<K> {
                 parent.messages
             )));
         }
-        if let Some(found) = self.even_expired(owner, &fork).await? {
-            if found.parent == digits(&id) && found.parent_messages == messages {
+        match self.even_expired(owner, &fork).await? {
+            Some(found) if found.is_over(now) => self.take_out(owner, &fork, &found).await?,
+            Some(found) if found.parent == digits(&id) && found.parent_messages == messages => {
                 return Ok(found.info(&fork));
             }
-            return Err(Error::Invalid(format!("there is already a conversation {}", digits(&fork))));
+            Some(_) => return Err(Error::Invalid(format!("there is already a conversation {}", digits(&fork)))),
+            None => {}
         }
         let mut record = Record {
             title: if title.is_empty() { parent.title.clone() } else { record::title(title) },

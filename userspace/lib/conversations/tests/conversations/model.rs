@@ -207,6 +207,14 @@ fn run(steps: Vec<(u8, Step, u8)>) {
     }
 }
 
+/// A fork may have the id of a conversation whose time is over.
+#[test]
+fn an_expired_conversation_is_in_nobodys_way() {
+    use Step::{Append, Create, Expire, Fork, Wait};
+    let steps = [Create(3, ""), Create(1, ""), Append(3, 1, 16), Wait(996), Expire(1, 1), Fork(3, 1, 0)];
+    run(steps.into_iter().map(|step| (0, step, 2)).collect());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]

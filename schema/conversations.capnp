@@ -25,9 +25,10 @@ struct MessagePart {
 }
 
 struct Found {
-  conversation @0 :ConversationInfo;
-  index @1 :UInt32;          # The message.
-  text @2 :Text;             # The place in it, at most 200 bytes.
+  id @0 :Text;               # The conversation.
+  title @1 :Text;
+  index @2 :UInt32;          # The message.
+  text @3 :Text;             # The place in it, at most 200 bytes.
 }
 
 interface ConversationStore {

@@ -501,6 +501,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"seq\"", "iso9660.Disks", ""),
         ("name = \"audit\"", "ramfs.Directory", ""),
         ("name = \"terminal\"", "kernel.entropy", ""),
+        ("name = \"conversations\"", "kernel.entropy", ""),
         ("name = \"hello\"", "terminal.Terminal", " }, { name = \"and\", from = \"broker.AuthorityBroker\""),
         ("name = \"shell\"", "audit.AuditLog", ""),
         ("name = \"shell\"", "init.ProcessSpawner", ""),

@@ -122,7 +122,7 @@ impl ConversationStoreServer for Principal {
         let now = self.service.now()?;
         let results = self.service.conversations.search(self.owner, &text, &from, most, now).await.map_err(told)?;
         let found =
-            |Found { conversation, index, text }| FoundMessage { conversation: info(conversation), index, text };
+            |Found { conversation: Info { id, title, .. }, index, text }| FoundMessage { id, title, index, text };
         Ok(ConversationStoreSearchResults { found: results.found.into_iter().map(found).collect(), next: results.next })
     }
 

@@ -107,14 +107,14 @@ fn short(id: &str) -> &str {
     id.get(..ID).unwrap_or(id)
 }
 
-fn title(info: &ConversationInfo) -> String {
-    if info.title.is_empty() { "untitled".to_string() } else { in_quotes(&info.title, TITLE) }
+fn title(title: &str) -> String {
+    if title.is_empty() { "untitled".to_string() } else { in_quotes(title, TITLE) }
 }
 
 /// What is told of a conversation in a list.
 fn facts(info: &ConversationInfo, current: &str) -> String {
     let time = |milliseconds: u64| date_of(milliseconds.saturating_mul(1_000_000));
-    let mut parts = Vec::from([title(info), count(info.messages, "message").to_string(), time(info.changed)]);
+    let mut parts = Vec::from([title(&info.title), count(info.messages, "message").to_string(), time(info.changed)]);
     if !info.parent.is_empty() {
         parts.push(format!("fork of {}", short(&info.parent)));
     }
@@ -194,7 +194,7 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         .await
         .map_err(|why| format!("the conversation cannot be continued: {why}"))?;
     let screen = session.runner.screen.clone();
-    let text = format!("continues {}, {}", title(&info), count(info.messages, "message"));
+    let text = format!("continues {}, {}", title(&info.title), count(info.messages, "message"));
     screen.wrapped(&[(Style::Success, &text)]).await;
     for entry in last_words(session.agent.conversation()) {
         screen.wrapped(&[(Style::Dim, &format!("  {}", said(&entry.message)))]).await;
@@ -319,13 +319,13 @@ pub async fn compare(session: &mut Session, rest: &[&str]) -> Done {
     }
     let screen = &session.runner.screen;
     if this.messages == 0 && that.messages == 0 {
-        let text = format!("{} has the same {}", title(&info), count(equal, "message"));
+        let text = format!("{} has the same {}", title(&info.title), count(equal, "message"));
         screen.wrapped(&[(Style::Plain, &text)]).await;
         return Ok(());
     }
     let text = format!("the same so far: {}", count(equal, "message"));
     screen.line(Style::Dim, &text).await;
-    for line in this.lines("this conversation").into_iter().chain(that.lines(&title(&info))) {
+    for line in this.lines("this conversation").into_iter().chain(that.lines(&title(&info.title))) {
         screen.wrapped(&[(Style::Plain, &line)]).await;
     }
     Ok(())
@@ -355,14 +355,14 @@ pub async fn search(session: &mut Session, text: &str) -> Done {
             break;
         }
     }
-    session.listed = found.iter().map(|found| found.conversation.id.clone()).collect();
+    session.listed = found.iter().map(|found| found.id.clone()).collect();
     let text: Vec<(String, String)> = (1_usize..)
         .zip(&found)
         .map(|(number, found)| {
             let at = found.index.saturating_add(1);
             let place = in_quotes(&found.text, MESSAGE);
-            let what = format!("{}, message {at}: {place}", title(&found.conversation));
-            (format!("{number}  {}", short(&found.conversation.id)), what)
+            let what = format!("{}, message {at}: {place}", title(&found.title));
+            (format!("{number}  {}", short(&found.id)), what)
         })
         .collect();
     rows(session, &text).await;
@@ -436,7 +436,8 @@ pub async fn forget(session: &mut Session, rest: &[&str]) -> Done {
     let store = store(session).await?;
     let info = named(session, &store, word).await?;
     let screen = session.runner.screen.clone();
-    let what = format!("This deletes {}, {}. It cannot be undone.\n", title(&info), count(info.messages, "message"));
+    let what =
+        format!("This deletes {}, {}. It cannot be undone.\n", title(&info.title), count(info.messages, "message"));
     let asked = screen.hold_for_question().await.ask(&[(Style::Plain, &what)], "Delete it? [y/N] ").await;
     let (answer, end) = asked.map_err(|why| why.to_string())?;
     if end != LineEnd::Entered || !matches!(answer.trim(), "y" | "Y" | "yes") {

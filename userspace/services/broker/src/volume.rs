@@ -171,17 +171,18 @@ impl<K: Keyspace> DataVolume<K> {
         Ok(info)
     }
 
-    /// Whether logins are those of the volume's users: it is there, and locked or open.
+    /// Whether logins are those of the volume's users: it is there, and locked or open. Waits until that is known.
     ///
     /// # Errors
-    /// The vault does not answer, or is still searching. A login has to wait.
+    /// The vault does not answer.
     pub async fn has_users(&self) -> Result<bool, CallError> {
-        match self.info().await?.state {
-            VolumeState::Searching => {
-                Err(CallError::failed("the disks are being looked at; log in again when that is done"))
+        loop {
+            match self.info().await?.state {
+                // The search ends soon, and so does an unattended set-up.
+                VolumeState::Searching => self.clock.sleep(PAUSE).await,
+                VolumeState::Locked | VolumeState::Open => return Ok(true),
+                _ => return Ok(false),
             }
-            VolumeState::Locked | VolumeState::Open => Ok(true),
-            _ => Ok(false),
         }
     }
 

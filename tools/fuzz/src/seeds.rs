@@ -228,7 +228,7 @@ pub fn transfer() -> Result<Vec<Vec<u8>>> {
     let sum = b"FOLDER~1   ".iter().fold(0_u8, |sum, byte| sum.rotate_right(1).wrapping_add(*byte));
     let mut long = [0xff; 32];
     for (unit, at) in b"long dir name".iter().zip([1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30]) {
-        long[at..at + 2].copy_from_slice(&[*unit, 0]);
+        long.iter_mut().skip(at).zip([*unit, 0]).for_each(|(to, from)| *to = from);
     }
     (long[0], long[11], long[12], long[13], long[26], long[27]) = (0x41, 0x0f, 0, sum, 0, 0);
     let top = [entry(b"A       TXT", 0x20, 2, 5), long, entry(b"FOLDER~1   ", 0x10, 3, 0)].concat();

@@ -34,12 +34,13 @@ impl Disk for Bytes {
 
     async fn read(&self, block: u64, count: u32) -> Result<Vec<u8>, Fault> {
         let start = block as usize * BLOCK;
-        Ok(self.0.borrow()[start..start + count as usize * BLOCK].to_vec())
+        let disk = self.0.borrow();
+        Ok(disk.iter().skip(start).take(count as usize * BLOCK).copied().collect())
     }
 
     async fn write(&self, block: u64, bytes: Vec<u8>) -> Result<(), Fault> {
         let start = block as usize * BLOCK;
-        self.0.borrow_mut()[start..start + bytes.len()].copy_from_slice(&bytes);
+        self.0.borrow_mut().iter_mut().skip(start).zip(bytes).for_each(|(to, from)| *to = from);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A folder of 100,000 entries costs no more than one of ten, counted in calls to the keyspace and in entries that they carry.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
+#![allow(clippy::unit_arg, reason = "what is counted is what the argument does")]
 
 mod common;
 

@@ -112,12 +112,15 @@ impl<K: Keyspace> Keyspace for &Counting<K> {
     }
 }
 
+/// Table and key of an entry.
+type Place = (String, Vec<u8>);
+
 /// A keyspace that is a map: for many entries, where only what is asked of it counts.
 #[derive(Debug, Default)]
-pub struct Map(RefCell<BTreeMap<(String, Vec<u8>), Vec<u8>>>);
+pub struct Map(RefCell<BTreeMap<Place, Vec<u8>>>);
 
 impl Map {
-    fn bounds(table: &str, from: &[u8], to: &[u8]) -> (Bound<(String, Vec<u8>)>, Bound<(String, Vec<u8>)>) {
+    fn bounds(table: &str, from: &[u8], to: &[u8]) -> (Bound<Place>, Bound<Place>) {
         let key = |key: &[u8]| (String::from(table), key.to_vec());
         let end = if to.is_empty() { (format!("{table}\0"), Vec::new()) } else { key(to) };
         (Bound::Included(key(from)), Bound::Excluded(end))

@@ -1,4 +1,5 @@
 //! Random steps, done on any tree.
+#![allow(clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use std::cell::RefCell;
 

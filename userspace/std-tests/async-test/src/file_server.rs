@@ -38,7 +38,7 @@ pub fn open_files_end_with_their_server() -> Outcome {
     // It waits for the lock, or is about to.
     let other = File::open(path).map_err(told)?;
     let waits = thread::spawn(move || gone(other.lock(), "waiting for a lock"));
-    call(env()?.cap::<FaultInjectorClient>("faults")?.kill("store"))?;
+    call(env()?.cap::<FaultInjectorClient>("faults")?.kill("scratch"))?;
     joined(waits)?;
     lost(&mut file)?;
     gone(entries.next().unwrap_or_else(|| Err(io::Error::other("the listing came to its end"))), "listing")?;

@@ -290,11 +290,11 @@ fn what_ended_threads_left_is_given_up() -> Outcome {
     check(bytes.try_reserve_exact(60 << 20).is_ok(), "an allocation was refused memory that nobody uses")
 }
 
-/// Of 256 MiB, in pieces that are less than the heap grows by, with as many objects as programs have by themselves.
+/// Of 192 MiB, in pieces that are less than the heap grows by, with as many objects as programs have by themselves.
 fn the_heap_grows_to_all_that_it_may() -> Outcome {
     const PIECE: usize = 48 << 10;
     let mut pieces: Vec<Vec<u8>> = Vec::new();
-    for number in 0..(240 << 20) / PIECE {
+    for number in 0..(176 << 20) / PIECE {
         let mut piece = Vec::new();
         let made = piece.try_reserve_exact(PIECE);
         check(made.is_ok(), &format!("an allocation was refused behind {} MiB", (number * PIECE) >> 20))?;

@@ -13,7 +13,7 @@ proptest! {
 
     /// Any operations leave what a plain map has, before and after each sync and each opening, with any cache.
     #[test]
-    fn a_volume_is_a_map_of_blocks(start: u64, blocks in 8_u64..700, cache in 0_usize..6, chacha: bool) {
+    fn a_volume_is_a_map_of_blocks(start: u64, blocks in 10_u64..700, cache in 0_usize..6, chacha: bool) {
         let cipher = if chacha { CipherKind::ChaCha20Poly1305 } else { CipherKind::Aes256Gcm };
         let mut seed = Seed(start);
         let mut volume = format_with(SimDisk::new(blocks, start), cipher, cache);

@@ -81,6 +81,7 @@ struct SessionInfo {
   modelAllowed @4 :Bool;
   user @5 :Bool;             # The principal is a user of the data volume.
   failedAttempts @6 :UInt32; # Of a user: wrong keys before this login, since the one before it.
+  lockSeconds @7 :UInt32;    # Of a user: how long the terminal may be idle before it is locked; 0: for ever.
 }
 
 struct NamedGrant {
@@ -128,6 +129,10 @@ interface UserSession {
   review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text);
   # Tells what this call needs, before the person is asked about it: `forbidden` with a reason, or a mode at least as
   # strict as the tool's own. The note tells the person what the call would cost them. It decides and records nothing.
+
+  unlock @10 (passphrase :Text) -> (valid :Bool, why :Text);
+  # Tries the passphrase of the session's person, at a terminal that was locked. Attempts count as those of a login. `why`
+  # tells what was wrong.
 }
 
 interface Lease {
@@ -163,7 +168,7 @@ struct UserInfo {
   # A user of the data volume.
   name @0 :Text;
   profile @1 :Profile;
-  createdUnix @2 :Int64;   # Milliseconds since 1970.
+  createdUnix @2 :Int64;   # Seconds since 1970.
 }
 
 interface Users {
@@ -192,6 +197,29 @@ interface Users {
   renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
       $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000);
   # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
+}
+
+struct Setting {
+  name @0 :Text;    # The dotted name of a value in `/etc/system.toml`.
+  value @1 :Text;
+  source @2 :Text;  # The file that has it, `settings`, or `built in`.
+}
+
+interface Settings {
+  # What the configuration says on this machine. For operators; there are none without a data volume. A change holds from the
+  # next login on.
+
+  list @0 () -> (settings :List(Setting))
+      $A.tool("list_settings") $A.category(readOnly) $A.abortable;
+  # Lists the settings of this machine, with their values and where each value comes from.
+
+  set @1 (name :Text, value :Text) -> ()
+      $A.tool("set_setting") $A.category(admin);
+  # Changes a setting of this machine, from the next login on.
+
+  reset @2 (name :Text) -> ()
+      $A.tool("reset_setting") $A.category(admin);
+  # Gives a setting back the value that the image has for it.
 }
 
 struct Approval {

@@ -217,3 +217,36 @@ interface ModelAdmin {
   # Returns the verified memory that workers of the model map, read-only, and the file's length. Its holder may inspect
   # its frames and evict its pages, which are verified again when they come in again.
 }
+
+struct InstalledModel {
+  # A model in the folder of installed ones.
+  name @0 :Text;      # The name of its file, which it was signed under.
+  id @1 :Text;        # In the catalog; empty if it is not offered.
+  bytes @2 :UInt64;   # Of the file as far as it is there.
+  problem @3 :Text;   # Why it is not offered.
+}
+
+interface ModelStore {
+  # The models that were installed on this machine, beside those of the boot medium. Operators hold it.
+
+  installed @0 () -> (models :List(InstalledModel));
+  # In the order of their names.
+
+  install @1 (source :Storage.Directory, path :Text) -> (model :InstalledModel) $A.abortable;
+  # Copies a model file with its signature and tree, `path.sig` and `path.verity`, to the data disk, and offers it. Each
+  # block is checked before it is copied. A copy that was cut continues where it stopped. One is copied at a time.
+
+  installing @2 () -> (name :Text, done :UInt64, total :UInt64) $A.abortable;
+  # How far the copy in progress is, in bytes of the model file; `name` is empty if there is none.
+
+  remove @3 (name :Text) -> ();
+  # Ends the model's worker and deletes its files, or what there is of them.
+}
+
+interface ModelFolder {
+  # Where installed models are. Held by the model loader.
+
+  open @0 () -> (lasting :Bool, folder :Storage.Directory) $A.abortable;
+  # The folder, as soon as the data disk is open. It is not `lasting` if there is no data disk: what is written goes when
+  # the machine is turned off. The capability outlives the server.
+}

@@ -49,6 +49,8 @@ interface TerminalSession {
   status @8 (text :Text, style :Style) -> ();
   # Shows a line of progress below all other output until the next output. It takes at most one row, and is not shown
   # while a line is being read.
+  idle @9 () -> (milliseconds :UInt64);
+  # Since anything was typed, or since the terminal was started.
 }
 
 interface Terminal {

@@ -64,6 +64,9 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Namespace", "opened", "it only waits"),
     ("TransferVolumes", "importFile", "a part of the file is there, and the next call continues it"),
     ("TransferVolumes", "exportFile", "the same"),
+    ("ModelStore", "install", "a part of the file is there, and the next call continues it"),
+    ("ModelStore", "installing", "it only looks"),
+    ("ModelFolder", "open", "it only waits"),
     ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 

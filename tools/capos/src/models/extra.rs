@@ -19,6 +19,8 @@ use capos_host::files::write_whole;
 
 /// Where models are on the image.
 const FOLDER: &str = "boot/models";
+/// Where the first files of home directories are.
+const HOME: &str = "scenario/home";
 /// Where the trust store is on the image.
 const TRUST: &str = "etc/trust";
 /// The metadata by which a model says that it can call tools.
@@ -67,6 +69,9 @@ pub struct ExtraModel {
     pub key: Signer,
     /// A byte that is inverted after signing.
     pub flip: Option<Flip>,
+    /// Whether it is with the first files of home directories instead of the image's models.
+    #[serde(default)]
+    pub in_home: bool,
 }
 
 fn default_size() -> String {
@@ -128,10 +133,10 @@ pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, t
     if tree.exists() {
         std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
     }
-    let folder = tree.join(FOLDER);
-    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut trust = read_trust(&stage.join(TRUST))?;
     for model in models {
+        let folder = tree.join(if model.in_home { HOME } else { FOLDER });
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         make_one(model, scenario, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
     }
     let path = tree.join(TRUST);

@@ -242,6 +242,7 @@ impl<W: World> Context<W> {
             label: &self.label,
             untrusted: self.untrusted,
             note: &note,
+            by_hand: false,
         };
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let patience = self.world.sleep_until(self.world.now().saturating_add(limit));

@@ -162,6 +162,8 @@ pub struct Ask<'a> {
     pub untrusted: usize,
     /// What the broker has the person told; may be nothing.
     pub note: &'a str,
+    /// The person typed the call, and no model has a part in it.
+    pub by_hand: bool,
 }
 
 /// The person's answer.

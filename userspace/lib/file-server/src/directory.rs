@@ -104,7 +104,7 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         if listing.more {
             let (_, info) = self.status_of(&path).await.map_err(refused)?;
             return Err(CallError::overloaded(format!(
-                "`{path}` has {} entries, more than one answer can carry; use `entries`, which gives them in parts",
+                "`{path}` has {} entries, more than one answer can carry; `/run ls` lists them, and programs read them in parts",
                 info.bytes
             )));
         }

@@ -357,6 +357,7 @@ impl Dialog {
                     Err(why) => self.blank(Says::error(&why)),
                 },
             },
+            State::First { .. } if line.is_empty() => self.blank(Says::none().add(Style::Dim, "Choose the name again.")),
             State::First { name } => match check_passphrase(line) {
                 Ok(()) => {
                     self.state = State::Again { name, passphrase: line.to_owned() };
@@ -424,6 +425,11 @@ impl Dialog {
                 self.state = State::Code;
                 return Says::none().then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "));
             }
+            if name == FORGOT {
+                let text = "the recovery code works at a start of the machine, while the disk is locked; an operator can give \
+                            you another passphrase with /users reset";
+                return self.who(Says::error(text));
+            }
             return self.profile_named(&name);
         }
         let name = if name.is_empty() { self.initial.name() } else { name };
@@ -465,7 +471,10 @@ impl Dialog {
             State::Silent { .. } => Says::none().then(ask(AGAIN)),
             State::Name | State::First { .. } | State::Again { .. } => self.decline(),
             State::Passphrase { .. } => self.otherwise(),
-            State::Whose => self.whose(Says::none().add(Style::Warning, INSIST)),
+            State::Whose => {
+                let text = "The disk is open. Nobody got another passphrase; log in with one that is known.";
+                self.look(Says::none().add(Style::Warning, text))
+            }
             State::NewFirst { name } | State::NewAgain { name, .. } => {
                 self.renew(name, Says::none().add(Style::Warning, INSIST))
             }

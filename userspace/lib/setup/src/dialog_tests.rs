@@ -184,6 +184,8 @@ fn what_is_wrong_in_a_set_up_is_said_and_asked_again() {
     ADA.run(&[
         (At(Blank), NAME, "blank"),
         (Line("guest"), NAME, "choose another name"),
+        (Line("adda"), FIRST, ""),
+        (Line(""), NAME, "Choose the name again"),
         (Line("ada"), FIRST, ""),
         (Line("short"), FIRST, "at least 8 characters, and this one has 5"),
         (Line("correct horse"), SAME, ""),
@@ -285,8 +287,22 @@ fn the_recovery_code_leads_to_a_new_passphrase() {
         (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
         (Done, whose, "is right"),
         (Line("eve"), whose, "there is no user of this name"),
-        (Stop, whose, "cannot log in before"),
         (Line("bob"), "secret New passphrase of bob, at least 8 characters: ", ""),
+        (Stop, "secret New passphrase of bob, at least 8 characters: ", "cannot log in before"),
+    ]);
+    let open = "ask login as ada, bob, guest, anonymous (Enter: ada): ";
+    TWO.run(&[
+        (
+            At(Locked),
+            "ask login as ada, bob, guest, anonymous, or `forgot` to use the recovery code (Enter: ada): ",
+            "locked",
+        ),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        (Done, whose, "is right"),
+        (Stop, "look", "Nobody got another passphrase"),
+        (At(Open), open, ""),
+        (Line("forgot"), open, "at a start of the machine"),
     ]);
 }
 

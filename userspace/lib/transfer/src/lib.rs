@@ -15,7 +15,6 @@
 extern crate alloc;
 
 mod cached;
-pub mod copy;
 mod device;
 mod disk;
 mod error;
@@ -24,6 +23,7 @@ mod iso;
 pub mod name;
 mod volume;
 
+pub use capos_copy as copy;
 pub use disk::{Disk, Fault};
 pub use error::Error;
 pub use fat::set_time;

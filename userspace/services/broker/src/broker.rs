@@ -12,9 +12,10 @@ use capos_broker::deadlines::Deadlines;
 use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
 use capos_broker::permit::Permit;
 use capos_broker::persisted;
+use capos_broker::settings::{self, Settings};
 use capos_broker::volume::{DataVolume, Identity, Plan};
 use capos_broker::worker::Replaced;
-use capos_policy::{Attempts, Budgets};
+use capos_policy::{Attempts, Budgets, ServiceEnds};
 use capos_rt::{Clock, Error, Server, log};
 use capos_schema::authority::{
     AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerServer,
@@ -22,6 +23,7 @@ use capos_schema::authority::{
 };
 use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
+use capos_schema::manifest::SessionProfile;
 use capos_schema::store::{KeyKind, NamespaceClient, VolumeInfo, VolumeState};
 
 use crate::capability_pool::CapabilityPool;
@@ -33,9 +35,39 @@ const MAX_PRINCIPAL: usize = 64;
 /// Sessions that can be held at once, those that have ended among them.
 const SESSIONS: u32 = 16;
 
+/// What the configuration is made of, apart from the settings.
+pub struct Sources {
+    /// The files of the image, by their paths.
+    pub files: Vec<(&'static str, String)>,
+    pub profiles: Vec<SessionProfile>,
+    pub services: ServiceEnds,
+    /// For passphrases that are given in plain text.
+    pub salt: [u8; 16],
+}
+
+impl Sources {
+    /// The files, by their paths.
+    pub fn named(&self) -> Vec<(&str, &str)> {
+        self.files.iter().map(|(name, text)| (*name, text.as_str())).collect()
+    }
+
+    /// The configuration with these settings, and the settings that are not understood.
+    ///
+    /// # Errors
+    /// A file has a mistake.
+    pub fn configuration(&self, settings: &Settings) -> Result<(Config, Vec<(String, String)>), String> {
+        let (mut config, bad) = settings::configuration(&self.named(), settings, self.salt)?;
+        config.permit(&self.profiles)?;
+        config.policy.services = self.services.clone();
+        Ok((config, bad))
+    }
+}
+
 /// The broker.
 pub struct Broker {
-    pub config: Config,
+    pub sources: Sources,
+    /// The configuration in force, with the settings that it has.
+    config: RefCell<(Rc<Config>, Settings)>,
     pub blocks: CapabilityPool,
     pub clock: Clock,
     /// When workers are waited for no longer, and which of them were replaced for it.
@@ -60,7 +92,7 @@ pub struct Broker {
 impl Broker {
     /// A broker without sessions. Attempts and budgets are those of before, where it was restarted.
     pub fn new(
-        config: Config,
+        (sources, config): (Sources, Config),
         blocks: CapabilityPool,
         (attempts, budgets): (Attempts, Budgets),
         entropy: EntropyClient,
@@ -69,7 +101,8 @@ impl Broker {
         volume: Option<DataVolume<NamespaceClient>>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            config,
+            sources,
+            config: RefCell::new((Rc::new(config), Settings::new())),
             blocks,
             deadlines: Deadlines::new(clock.clone()),
             replaced: Replaced::default(),
@@ -84,6 +117,41 @@ impl Broker {
             attempts: RefCell::new(attempts),
             volume,
         })
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Rc<Config> {
+        self.config.borrow().0.clone()
+    }
+
+    /// Puts the settings of the data volume in force, once it is open.
+    ///
+    /// # Errors
+    /// They cannot be read: no session is better than one with wrong permissions.
+    async fn apply_settings(&self) -> Result<(), CallError> {
+        let Some(volume) = &self.volume else { return Ok(()) };
+        let settings = volume.settings().await?;
+        if self.config.borrow().1 == settings {
+            return Ok(());
+        }
+        let (config, bad) = self.sources.configuration(&settings).map_err(CallError::failed)?;
+        for (name, why) in bad {
+            log::warning!("the setting {name} is not understood and left out: {why}");
+        }
+        *self.config.borrow_mut() = (Rc::new(config), settings);
+        Ok(())
+    }
+
+    /// The data volume, as long as this person is an operator.
+    ///
+    /// # Errors
+    /// There is none, or they are none.
+    pub async fn volume_of(&self, operator: &str) -> Result<&DataVolume<NamespaceClient>, CallError> {
+        let volume = self.volume()?;
+        if volume.is_operator(operator).await? {
+            return Ok(volume);
+        }
+        Err(CallError::invalid_argument(format!("{operator} is no longer an operator")))
     }
 
     /// The data volume.
@@ -143,8 +211,8 @@ impl Broker {
     /// # Errors
     /// Why it does not open.
     pub async fn try_passphrase(&self, given: &str) -> Result<(), String> {
-        let kept = self.config.passphrase.as_ref();
-        let kept = self.attempts.borrow_mut().begin(kept, self.clock.now()).map_err(|why| why.to_string())?;
+        let config = self.config();
+        let kept = self.attempts.borrow_mut().begin(config.passphrase.as_ref(), self.clock.now()).map_err(|why| why.to_string())?;
         self.keep().await?;
         self.attempts.borrow_mut().finish(kept, given).map_err(|why| why.to_string())?;
         self.keep().await
@@ -202,7 +270,7 @@ pub struct BrokerObject(pub Rc<Broker>);
 impl AuthorityBrokerServer for BrokerObject {
     async fn profiles(&self, _cx: &CallContext) -> Result<AuthorityBrokerProfilesResults, CallError> {
         let profiles = Vec::from([Profile::Operator, Profile::Guest, Profile::Anonymous]);
-        Ok(AuthorityBrokerProfilesResults { profiles, initial: self.0.config.initial })
+        Ok(AuthorityBrokerProfilesResults { profiles, initial: self.0.config().initial })
     }
 
     async fn login(
@@ -223,6 +291,7 @@ impl AuthorityBrokerServer for BrokerObject {
         let open = Permit::acquire(&broker.open, SESSIONS)
             .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
         let id = hex::encode(broker.random().await?);
+        broker.apply_settings().await?;
         let login = if broker.needs_key(profile, &principal).await? {
             broker.user(principal, &passphrase).await
         } else {
@@ -329,15 +398,16 @@ impl Broker {
 
     /// Somebody who is no user of a data volume. An operator's passphrase is the configured one.
     async fn without_key(&self, profile: Profile, principal: String, passphrase: &str) -> Result<Login, CallError> {
-        let initial = profile == self.config.initial;
+        let config = self.config();
+        let initial = profile == config.initial;
         let principal =
-            if initial && !self.config.principal.is_empty() { self.config.principal.clone() } else { principal };
+            if initial && !config.principal.is_empty() { config.principal.clone() } else { principal };
         if principal.is_empty() {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }
         // An operator has to know the passphrase.
         let is_known = initial || profile == Profile::Operator;
-        if !is_known && principal == self.config.principal {
+        if !is_known && principal == config.principal {
             return Err(CallError::invalid_argument(format!(
                 "{principal} is the principal of the console; log in with another name"
             )));
@@ -356,7 +426,7 @@ impl Broker {
 
     /// Records what was done with a key of the data volume, and with what outcome. A full log keeps nobody from their
     /// disk: the session that follows is recorded or not opened.
-    async fn record_key(&self, what: &str, name: &str, refused: Option<String>) {
+    pub async fn record_key(&self, what: &str, name: &str, refused: Option<String>) {
         let outcome = refused.unwrap_or_else(|| "done".into());
         let subject = Subject { session: "", principal: name };
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("volume", &what), ("outcome", &outcome)];

@@ -16,6 +16,8 @@ use serde::Deserialize;
 
 /// Iterations for a passphrase that a configuration gives in plain text.
 const ITERATIONS: u32 = 1000;
+/// Minutes before an idle terminal is locked, if nothing else is configured.
+pub const LOCK_MINUTES: u32 = 15;
 /// The profiles, in order.
 const PROFILES: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
 
@@ -28,6 +30,8 @@ pub struct Config {
     pub principal: String,
     /// Id, or beginning of the id, of the model that sessions get; empty: the first.
     pub model: String,
+    /// After how many idle minutes a user's terminal is locked; 0: never.
+    pub lock_minutes: u32,
     /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
     pub data_disk: bool,
     /// What opens a step-up.
@@ -56,6 +60,7 @@ struct Session {
     principal: Option<String>,
     model: Option<String>,
     passphrase: Option<String>,
+    lock_minutes: Option<u32>,
     data_disk: Option<bool>,
 }
 
@@ -107,6 +112,7 @@ impl Config {
             initial: Profile::Operator,
             principal: String::new(),
             model: String::new(),
+            lock_minutes: LOCK_MINUTES,
             data_disk: true,
             passphrase: None,
             policy: Policy::default(),
@@ -143,6 +149,7 @@ impl Config {
         if let Some(id) = file.session.model {
             self.model = id;
         }
+        put(&mut self.lock_minutes, &file.session.lock_minutes);
         put(&mut self.data_disk, &file.session.data_disk);
         if let Some(text) = file.session.passphrase {
             self.passphrase = Some(passphrase(&text, salt)?);

@@ -14,6 +14,7 @@ pub mod patience;
 pub mod permit;
 pub mod persisted;
 pub mod request;
+pub mod settings;
 pub mod tally;
 pub mod users;
 pub mod volume;

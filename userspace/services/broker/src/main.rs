@@ -12,17 +12,19 @@ mod capability_pool;
 mod decision;
 mod metered;
 mod session;
+mod settings_object;
 mod users_object;
 
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 
-use broker::{Broker, BrokerObject};
+use broker::{Broker, BrokerObject, Sources};
 use capability_pool::CapabilityPool;
 use capos_broker::config::Config;
 use capos_broker::memory_budget::{Endpoint, QUESTIONS, REQUESTS};
 use capos_broker::persisted;
+use capos_broker::settings::Settings;
 use capos_broker::volume::{DataVolume, Plan};
 use capos_policy::ServiceEnds;
 use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
@@ -63,7 +65,7 @@ async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str
 async fn plan(medium: &DirectoryClient) -> Option<Result<Plan, String>> {
     for path in SETUP {
         if medium.stat(path).await.is_ok() {
-            return Some(read_plan(medium, path).await.map_err(|why| format!("{path}: {why}")));
+            return Some(read_plan(medium, path).await.map_err(|why| format!("the file {path} is not used: {why}")));
         }
     }
     None
@@ -93,15 +95,16 @@ async fn start(env: Env) -> Result<(), Error> {
     let entropy = env.cap::<EntropyClient>("entropy")?;
     let salt = random(&entropy).await?;
     let medium = env.cap::<DirectoryClient>("medium")?;
-    let texts = files(&medium).await?;
-    let named: alloc::vec::Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
-    let mut config = Config::read(&named, salt).map_err(Error::new)?;
     let manifest = env.cap::<SessionProfilesClient>("profiles")?;
-    let profiles = manifest.list().await.context("reading the profiles")?;
-    config.permit(&profiles).map_err(Error::new)?;
-    config.policy.services = ServiceEnds::new(manifest.services().await.context("reading what services lose")?);
-    let blocks = CapabilityPool::of(&env, &profiles)?;
+    let sources = Sources {
+        files: files(&medium).await?,
+        profiles: manifest.list().await.context("reading the profiles")?,
+        services: ServiceEnds::new(manifest.services().await.context("reading what services lose")?),
+        salt,
+    };
+    // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
+    let (config, _) = sources.configuration(&Settings::new()).map_err(Error::new)?;
+    let blocks = CapabilityPool::of(&env, &sources.profiles)?;
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
     let counted =
         persisted::decode(&state).context("the stored counts of passphrases, tokens and requests are malformed")?;
@@ -109,7 +112,7 @@ async fn start(env: Env) -> Result<(), Error> {
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
     let volume = volume(&env, &config)?;
-    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers, volume);
+    let broker = Broker::new((sources, config), blocks, counted, entropy, env.clock()?, servers, volume);
     let prepared = broker.clone();
     drop(capos_rt::spawn(async move { prepared.prepare(plan(&medium).await).await }));
     // Of those who have no session yet.

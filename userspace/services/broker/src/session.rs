@@ -17,7 +17,7 @@ use capos_rt::log;
 use capos_schema::authority::{
     ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, ToolPermission, ToolQuestion,
     UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
-    UserSessionStepUpResults, UsersClient,
+    SettingsClient, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -29,6 +29,7 @@ use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
+use crate::settings_object::SettingsObject;
 use crate::users_object::UsersObject;
 
 /// Leases that one session can hold, those that were used or are over among them.
@@ -45,7 +46,8 @@ pub struct Session {
     parts: RefCell<Vec<Part>>,
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
-    users: Option<UsersClient>,
+    /// What an operator manages the machine with.
+    administration: Option<(UsersClient, SettingsClient)>,
     meter: Rc<Meter>,
     /// Leases that somebody holds.
     leases: Rc<Cell<u32>>,
@@ -66,7 +68,7 @@ impl Session {
         info: SessionInfo,
     ) -> Result<Rc<Self>, CallError> {
         let profile = info.profile;
-        let mut policy = SessionPolicy::new(&broker.config.policy, profile);
+        let mut policy = SessionPolicy::new(&broker.config().policy, profile);
         let mut parts = Vec::new();
         for part in broker.blocks.parts(profile).await {
             grant_tools(&mut policy, part.interface, part.read_only);
@@ -78,12 +80,19 @@ impl Session {
         let rules = policy.rules().clone();
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
-        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, ..info };
+        let lock_seconds = if info.user { broker.config().lock_minutes.saturating_mul(60) } else { 0 };
+        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, lock_seconds, ..info };
         // Without a data volume there are no users.
-        let users = if info.user && profile == Profile::Operator {
+        let administration = if info.user && profile == Profile::Operator {
             grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
-            let object = UsersObject { broker: broker.clone(), operator: info.principal.clone() };
-            Some(UsersClient::serve(&broker.server.of(&share), Rc::new(object))?)
+            grant_tools(&mut policy, SettingsClient::INTERFACE_ID, false);
+            let server = broker.server.of(&share);
+            let users = UsersObject { broker: broker.clone(), operator: info.principal.clone() };
+            let settings = SettingsObject { broker: broker.clone(), operator: info.principal.clone() };
+            Some((
+                UsersClient::serve(&server, Rc::new(users))?,
+                SettingsClient::serve(&server, Rc::new(settings))?,
+            ))
         } else {
             None
         };
@@ -96,7 +105,7 @@ impl Session {
             parts: RefCell::new(parts),
             asked,
             approvals,
-            users,
+            administration,
             meter,
             leases: Rc::default(),
             ended,
@@ -280,7 +289,9 @@ impl UserSessionServer for Session {
             })
             .collect();
         grants.push(made("approvals", self.approvals.clone()));
-        grants.extend(self.users.clone().map(|users| made("users", users)));
+        if let Some((users, settings)) = self.administration.clone() {
+            grants.extend([made("users", users), made("settings", settings)]);
+        }
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session continues and runs no tool.
         match self.broker.blocks.audit.writer(&self.info.id).await {
@@ -330,6 +341,13 @@ impl UserSessionServer for Session {
         Ok(UserSessionDecideResults { decision, reason })
     }
 
+    async fn unlock(&self, _cx: &CallContext, passphrase: String) -> Result<UserSessionUnlockResults, CallError> {
+        self.alive()?;
+        let why = self.broker.try_passphrase_of(&self.info, &passphrase).await.err();
+        self.broker.record_key("unlockTerminal", &self.info.principal, why.clone()).await;
+        Ok(UserSessionUnlockResults { valid: why.is_none(), why: why.unwrap_or_default() })
+    }
+
     async fn step_up(
         &self,
         _cx: &CallContext,
@@ -365,7 +383,7 @@ impl UserSessionServer for Session {
         self.alive()?;
         named("a model's name", &id)?;
         let held = self.meter.hold_model()?;
-        let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
+        let wanted = if id.is_empty() { self.broker.config().model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
         let opened = match self.meter.count(0) {
             Ok(_) => model::open(&self.broker.blocks.catalog, &rules, &wanted).await,

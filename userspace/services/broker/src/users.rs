@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_schema::authority::{Profile, UserInfo};
 
-/// The table of the users, by name: the time of creation in milliseconds since 1970 in 8 bytes, then the profile's name.
+/// The table of the users, by name: the time of creation in seconds since 1970 in 8 bytes, then the profile's name.
 const USERS: &str = "users";
 /// The version of the tables.
 const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);

@@ -1,6 +1,5 @@
 //! The users of the data volume, as an operator's session holds them.
 
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,13 +19,8 @@ pub struct UsersObject {
 }
 
 impl UsersObject {
-    /// The volume, as long as the session's person is an operator.
     async fn volume(&self) -> Result<&DataVolume<NamespaceClient>, CallError> {
-        let volume = self.broker.volume()?;
-        if volume.is_operator(&self.operator).await? {
-            return Ok(volume);
-        }
-        Err(CallError::invalid_argument(format!("{} is no longer an operator", self.operator)))
+        self.broker.volume_of(&self.operator).await
     }
 
     async fn passphrase(&self) -> Result<String, CallError> {
@@ -46,6 +40,9 @@ impl UsersServer for UsersObject {
     }
 
     async fn remove(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
+        if name == self.operator {
+            return Err(CallError::invalid_argument("you cannot remove yourself; another operator can"));
+        }
         self.volume().await?.remove_user(&name).await
     }
 

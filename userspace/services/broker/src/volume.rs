@@ -15,6 +15,7 @@ use capos_setup::Unattended;
 use capos_setup::rules::{attempts, check_key_file, check_name, check_passphrase, normalised};
 use capos_setup::unattended::Key;
 
+use crate::settings::{self, Settings};
 use crate::users;
 
 /// How long a user whose key has opened the volume may log in without telling it again, in nanoseconds.
@@ -258,9 +259,9 @@ impl<K: Keyspace> DataVolume<K> {
         *self.known.borrow_mut() = Some(Known { who, until, failed });
     }
 
-    /// Milliseconds since 1970; 0 if the clock cannot be read.
+    /// Seconds since 1970; 0 if the clock cannot be read.
     fn now(&self) -> i64 {
-        self.clock.wall_clock().ok().and_then(|now| i64::try_from(now).ok()).unwrap_or_default()
+        self.clock.wall_clock().ok().and_then(|now| i64::try_from(now / 1000).ok()).unwrap_or_default()
     }
 
     /// What the last key has shown, if it is fresh and is what is wanted: once.
@@ -296,7 +297,14 @@ impl<K: Keyspace> DataVolume<K> {
         self.vault.add(name, &passphrase).await
     }
 
-    /// Gives a user another passphrase in place of the one so far; where that is another, returns why.
+    /// Whether a passphrase of this name opens the volume. The user of a key file has none at first.
+    async fn has_passphrase(&self, name: &str) -> Result<bool, CallError> {
+        let keys = self.vault.status().await?.keys;
+        Ok(keys.iter().any(|key| key.name == name && key.kind == KeyKind::Passphrase))
+    }
+
+    /// Gives a user another passphrase in place of the one so far; where that is another, returns why. The first one of a user
+    /// who has none takes no other.
     ///
     /// # Errors
     /// The new one does not do, or the volume does not allow it.
@@ -307,8 +315,15 @@ impl<K: Keyspace> DataVolume<K> {
         passphrase: &str,
     ) -> Result<Option<String>, CallError> {
         check_passphrase(passphrase).map_err(rejected)?;
+        if !self.has_passphrase(name).await? {
+            self.set_passphrase(name, passphrase).await?;
+            return Ok(None);
+        }
         if let Err(why) = self.verify(name, current).await {
             return Ok(Some(why));
+        }
+        if normalised(current) == normalised(passphrase) {
+            return Ok(Some("this is your passphrase already; choose another".to_owned()));
         }
         self.vault.replace(name, &normalised(passphrase)).await?;
         Ok(None)
@@ -323,12 +338,44 @@ impl<K: Keyspace> DataVolume<K> {
         if name.is_empty() || passphrase.is_empty() {
             return Err("no passphrase was entered".into());
         }
+        if !self.has_passphrase(name).await.map_err(|error| error.to_string())? {
+            return Err(format!("{name} has no passphrase yet; /passphrase sets one"));
+        }
         let tried = self.vault.verify(name, &normalised(passphrase)).await.map_err(|error| error.to_string())?;
         if tried.valid {
             return Ok(());
         }
         let failed = self.vault.status().await.map_err(|error| error.to_string())?.failed_attempts;
         Err(counted(&tried.why, failed))
+    }
+
+    /// The settings of this machine; none while the volume is not open.
+    ///
+    /// # Errors
+    /// The store has none to give.
+    pub async fn settings(&self) -> Result<Settings, CallError> {
+        if self.info().await?.state != VolumeState::Open {
+            return Ok(Settings::new());
+        }
+        settings::read(&self.space).await.map_err(|fault| CallError::failed(format!("reading the settings: {fault}")))
+    }
+
+    /// Keeps a setting, which was checked.
+    ///
+    /// # Errors
+    /// The store does not keep it.
+    pub async fn set(&self, name: &str, value: &str) -> Result<(), CallError> {
+        let kept = settings::put(&self.space, name, value).await;
+        kept.map_err(|fault| CallError::failed(format!("the setting is not kept: {fault}")))
+    }
+
+    /// Removes a setting.
+    ///
+    /// # Errors
+    /// The store does not keep that.
+    pub async fn reset(&self, name: &str) -> Result<(), CallError> {
+        let kept = settings::remove(&self.space, name).await;
+        kept.map_err(|fault| CallError::failed(format!("the setting is not reset: {fault}")))
     }
 
     /// The users.
@@ -400,8 +447,13 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// There is none of this name, it is the last operator, or the volume does not allow it.
     pub async fn remove_user(&self, name: &str) -> Result<(), CallError> {
-        users::may_lose_operator(&self.users().await?, name).map_err(rejected)?;
-        if self.vault.status().await?.keys.iter().any(|key| key.name == name) {
+        let users = self.users().await?;
+        let has_key = self.vault.status().await?.keys.iter().any(|key| key.name == name);
+        if !has_key {
+            users::find(&users, name).map_err(rejected)?;
+        }
+        users::may_lose_operator(&users, name).map_err(rejected)?;
+        if has_key {
             self.vault.remove(name).await?;
         }
         users::remove(&self.space, name).await.map_err(|fault| not_kept(&fault))

@@ -227,7 +227,7 @@ fn the_first_user_is_an_operator_and_needs_the_passphrase_from_the_second_login_
     assert!(machine.login("ada", "").unwrap_err().contains("no passphrase was entered"), "once");
     assert!(machine.login("", HORSE).is_err());
     assert_eq!(machine.login("ada", HORSE), Ok(ada()));
-    assert_eq!(run(machine.volume.users()).unwrap().unwrap()[0].created_unix, 1000);
+    assert_eq!(run(machine.volume.users()).unwrap().unwrap()[0].created_unix, 1);
 }
 
 #[test]
@@ -301,6 +301,7 @@ fn a_passphrase_is_changed_by_whoever_knows_it() {
     assert!(change(HORSE, "short").unwrap_err().to_string().contains("at least 8"));
     assert_eq!(change(HORSE, STAPLE).unwrap(), None);
     assert!(machine.login("ada", HORSE).is_err() && machine.login("ada", STAPLE).is_ok());
+    assert!(change(STAPLE, STAPLE).unwrap().unwrap().contains("your passphrase already"));
 }
 
 #[test]
@@ -314,6 +315,7 @@ fn users_are_added_changed_and_removed() {
     assert_eq!(machine.login("bob", HORSE).unwrap().1, Profile::Guest);
     assert!(!run(volume.is_operator("bob")).unwrap().unwrap());
     assert!(error(run(volume.remove_user("ada"))).contains("last operator"));
+    assert!(error(run(volume.remove_user("nobody"))).contains("no user \"nobody\""));
     assert!(error(run(volume.set_profile("ada", Profile::Guest))).contains("last operator"));
     run(volume.set_profile("bob", Profile::Operator)).unwrap().unwrap();
     run(volume.reset_passphrase("bob", STAPLE)).unwrap().unwrap();
@@ -376,10 +378,12 @@ fn a_key_file_opens_the_volume_at_every_start() {
     assert_eq!(info.state, VolumeState::Locked);
     assert!(info.details.starts_with("it is wrong; 1 failed attempt"), "{}", info.details);
     assert!(machine.login("", "").is_err());
-    // The operator of a site without a passphrase can get one.
+    // The operator of a site without a passphrase sets the first one, and not a second one without the first.
     assert_eq!(machine.unlock("site", KEY_FILE, KeyKind::KeyFile), None);
-    run(machine.volume.reset_passphrase("site", HORSE)).unwrap().unwrap();
+    assert!(run(machine.volume.verify("site", HORSE)).unwrap().unwrap_err().contains("/passphrase sets one"));
+    assert_eq!(run(machine.volume.change_passphrase("site", "", HORSE)).unwrap().unwrap(), None);
     assert!(machine.login("site", HORSE).is_ok());
+    assert!(run(machine.volume.change_passphrase("site", "", STAPLE)).unwrap().unwrap().is_some());
 }
 
 #[test]

@@ -61,12 +61,12 @@ impl Catalog {
         Rc::new(Self { medium, trust, table, account, exporter, report, forge, models: RefCell::default() })
     }
 
-    /// Verifies and registers a model file of the medium.
+    /// Verifies and registers a model file of a medium.
     ///
     /// # Errors
     /// It is refused, or the audit log takes no record of it.
-    async fn register(&self, path: &str) -> Result<ModelInfo, Error> {
-        let offer = Offer::on_medium(&self.medium, path).await;
+    pub async fn register(&self, medium: &DirectoryClient, path: &str) -> Result<ModelInfo, Error> {
+        let offer = Offer::on_medium(medium, path).await;
         self.admit(path, &ModelInfo::default(), offer).await
     }
 
@@ -95,6 +95,52 @@ impl Catalog {
                 Err(error)
             }
         }
+    }
+
+    /// Verifies the signature of an offer. Refusals are reported.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn examine(&self, offer: Offer) -> Result<VerifiedWeights, Error> {
+        let path = offer.path.clone();
+        let verified = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await;
+        if let Err(error) = &verified {
+            self.report.refused(&path, error.words()).await;
+        }
+        verified
+    }
+
+    /// Whether the model could be offered, and is not yet.
+    ///
+    /// # Errors
+    /// It could not, or it is there already: the reason.
+    pub async fn check_new(&self, weights: &VerifiedWeights) -> Result<(), Error> {
+        let (info, _) = weights.info(threads()).await?;
+        let known = self.models.borrow().iter().find(|model| model.info.id == info.id).map(|model| model.file.clone());
+        known.map_or(Ok(()), |file| Err(Error::new(format!("this model is offered already, as `{file}`"))))
+    }
+
+    /// The id of the model with this file name.
+    pub fn id_of(&self, file: &str) -> Option<String> {
+        self.models.borrow().iter().find(|model| model.file == file).map(|model| model.info.id.clone())
+    }
+
+    /// What reports go through.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Ends a model's worker and forgets the model.
+    ///
+    /// # Errors
+    /// There is no such model.
+    pub async fn withdraw(&self, id: &str, why: &str) -> Result<(), CallError> {
+        let worker = self.find(id, |model| model.worker.clone())?;
+        self.models.borrow_mut().retain(|model| model.info.id != id);
+        if let Some(worker) = worker {
+            worker.stop(why).await;
+        }
+        Ok(())
     }
 
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
@@ -132,7 +178,7 @@ impl Catalog {
         for entry in self.medium.list(directory).await.with_context(|| format!("listing {directory}"))? {
             if entry.name.ends_with(".gguf") {
                 let path = format!("{directory}/{}", entry.name);
-                if self.register(&path).await.is_ok() {
+                if self.register(&self.medium, &path).await.is_ok() {
                     count = count.saturating_add(1);
                 }
             }
@@ -294,11 +340,7 @@ impl ModelAdminServer for Catalog {
     }
 
     async fn unload(&self, _cx: &CallContext, id: String) -> Result<(), CallError> {
-        let worker = self.find(&id, |model| model.worker.clone())?;
-        self.models.borrow_mut().retain(|model| model.info.id != id);
-        if let Some(worker) = worker {
-            worker.stop("its model was unloaded").await;
-        }
+        self.withdraw(&id, "its model was unloaded").await?;
         self.report.worker("model.unloaded", &id, "unloaded").await;
         Ok(())
     }

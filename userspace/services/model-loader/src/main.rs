@@ -1,11 +1,12 @@
 //! Verifies model weights, pages them in block by checked block, and serves the model catalog.
 //!
-//! Provides: `ModelCatalog` (0) and `ModelAdmin` (1).
+//! Provides: `ModelCatalog` (0), `ModelAdmin` (1) and `ModelStore` (2).
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
 mod catalog;
+mod installed;
 mod medium;
 mod report;
 mod weights;
@@ -19,12 +20,13 @@ use capos_schema::audit::AuditWriterClient;
 use capos_schema::kernel::{
     CapabilityTableClient, EntropyClient, MemoryObjectClient, ResourceAccountClient, TimerClient,
 };
-use capos_schema::models::{ModelAdminService, ModelCatalogService};
+use capos_schema::models::{ModelAdminService, ModelCatalogService, ModelFolderClient, ModelStoreService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{ProcessSpawnerClient, SystemStatusClient};
 use capos_verity::TrustStore;
 use catalog::Catalog;
 use core::cell::RefCell;
+use installed::Installed;
 use report::Report;
 use worker::{FRAME, Forge};
 
@@ -89,7 +91,10 @@ async fn run(env: Env) -> Result<(), Error> {
     let registered = catalog.register_all(MODELS, &order, scripted).await?;
     log::info!("{} registered", count(registered, "model"));
     env.serve(0, Rc::new(ModelCatalogService(catalog.clone())));
-    env.serve(1, Rc::new(ModelAdminService(catalog)));
+    env.serve(1, Rc::new(ModelAdminService(catalog.clone())));
+    let installed = Installed::new(catalog);
+    capos_rt::spawn(installed.clone().find(env.optional::<ModelFolderClient>("models")?));
+    env.serve(2, Rc::new(ModelStoreService(installed)));
     env.run().await
 }
 capos_rt::program!(run);

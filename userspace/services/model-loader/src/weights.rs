@@ -46,6 +46,7 @@ pub struct VerifiedWeights {
 }
 
 /// A model as offered: three files, none of which is trusted yet.
+#[derive(Clone)]
 pub struct Offer {
     /// Its name in messages: its path on the medium, or the name it was signed under.
     pub path: String,
@@ -77,7 +78,7 @@ impl Offer {
 }
 
 /// The part of a path after its folders.
-fn name_of(path: &str) -> &str {
+pub fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -154,13 +155,25 @@ impl VerifiedWeights {
         Ok(())
     }
 
+    /// Reads and checks `most` bytes of the file from `offset` on, or less if it ends before.
+    ///
+    /// # Errors
+    /// A block differs from the signed one, or cannot be read.
+    pub async fn read(&self, offset: u64, most: usize) -> Result<Vec<u8>, Error> {
+        let within = usize::try_from(offset % BLOCK_SIZE as u64).unwrap_or(0);
+        let first = offset.saturating_sub(within as u64);
+        let left = usize::try_from(self.size.saturating_sub(first)).unwrap_or(usize::MAX);
+        let whole = most.saturating_add(within).min(left).next_multiple_of(BLOCK_SIZE);
+        let mut data = medium::read_range(&self.file, first, whole).await.with_context(|| self.path.clone())?;
+        self.check_all(first, &data).await?;
+        data.drain(..within.min(data.len()));
+        data.truncate(most);
+        Ok(data)
+    }
+
     /// Reads and checks the first bytes of the file, whole blocks.
     async fn prefix(&self, bytes: usize) -> Result<Vec<u8>, Error> {
-        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
-        let whole = bytes.min(size).next_multiple_of(BLOCK_SIZE);
-        let data = medium::read_range(&self.file, 0, whole).await.with_context(|| self.path.clone())?;
-        self.check_all(0, &data).await?;
-        Ok(data)
+        self.read(0, bytes.next_multiple_of(BLOCK_SIZE)).await
     }
 
     /// What the file says of itself, from checked blocks, and the memory it needs to run with `threads` threads.

@@ -97,7 +97,8 @@ impl Runner {
     ) -> Asked {
         let tool = &ask.tool.descriptor;
         let mut page = Page::default();
-        page.add(Style::Question, format!("The model wants to run {} ", tool.name));
+        let who = if ask.by_hand { "You are about to run" } else { "The model wants to run" };
+        page.add(Style::Question, format!("{who} {} ", tool.name));
         page.add(Style::Plain, format!("({}; {what})\n", tool.category));
         page.line(Style::Dim, &tool.description.replace('\n', " "), columns);
         let behind = self.behind(ask, style, columns).await;

@@ -92,6 +92,20 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Waits until nothing was typed for so many milliseconds. A terminal that does not answer counts as one that is used.
+    pub async fn idle(&self, milliseconds: u64) {
+        loop {
+            let idle = self.once(|terminal| async move { terminal.idle().await }).await.unwrap_or(0);
+            let left = milliseconds.saturating_sub(idle);
+            if left == 0 {
+                return;
+            }
+            self.clock.sleep(left.saturating_mul(1_000_000).max(PAUSE)).await;
+        }
+    }
+}
+
 /// An answer of the terminal that is longer than what is accepted. A terminal refuses such lines itself, with a message. One
 /// that gives more is not asked again for the same line, which is lost, and the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

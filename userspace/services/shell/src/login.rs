@@ -85,12 +85,12 @@ impl Login {
                 _ => Came::Interrupted,
             },
             Next::Ask { prompt, secret: true, .. } => self.secret(&prompt).await,
-            Next::Call(call) => match self.call(call).await {
+            Next::Call(call) => match self.derived(self.call(call)).await {
                 Ok(Ok(text)) => Came::Done(text),
                 Ok(Err(why)) => Came::Failed(why),
                 Err(error) => Came::Failed(error.to_string()),
             },
-            Next::Login { profile, name, passphrase } => match self.broker.login(profile, &name, &passphrase).await {
+            Next::Login { profile, name, passphrase } => match self.login(profile, &name, &passphrase).await {
                 Ok(user) => {
                     self.session(user, &name).await;
                     Came::Ended
@@ -98,6 +98,18 @@ impl Login {
                 Err(why) => Came::Failed(why.to_string()),
             },
         }
+    }
+
+    /// A session, for a passphrase if there is one.
+    async fn login(&self, profile: Profile, name: &str, passphrase: &str) -> Result<UserSessionClient, CallError> {
+        let call = self.broker.login(profile, name, passphrase);
+        if passphrase.is_empty() { call.await } else { self.derived(call).await }
+    }
+
+    /// Waits for something that derives a key, and says so meanwhile.
+    async fn derived<T>(&self, work: impl Future<Output = T>) -> T {
+        self.screen.status(Style::Dim, "checking the key; this takes some seconds").await;
+        work.await
     }
 
     async fn look(&self) -> Came {

@@ -4,8 +4,10 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::pin::pin;
 
 use capos_async_lock::Waiters;
+use capos_rt::{Either, log, select};
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
 use capos_terminal::Wrap;
@@ -133,6 +135,38 @@ impl Screen {
                 .await;
                 (String::new(), LineEnd::Cancelled)
             }
+        }
+    }
+
+    /// As [`Self::read`]; ends when nothing was typed for so many seconds, and gives nothing then. What was typed is dropped.
+    pub async fn read_until_idle(
+        &self,
+        prompt: &str,
+        completions: Vec<String>,
+        seconds: u64,
+    ) -> Option<(String, LineEnd)> {
+        let mut read = pin!(self.read(prompt, completions));
+        match select(read.as_mut(), self.link.idle(seconds.saturating_mul(1000))).await {
+            Either::First(line) => Some(line),
+            Either::Second(()) => {
+                let given_up = self.link.once(|terminal| async move { terminal.give_up().await }).await;
+                if let Err(error) = given_up {
+                    log::warning!("the terminal did not end the line: {error}");
+                }
+                match read.await {
+                    // It was entered just before.
+                    (line, LineEnd::Entered) => Some((line, LineEnd::Entered)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// Takes everything off the screen.
+    pub async fn clear(&self) {
+        drop(self.hold_for_question().await);
+        if let Err(error) = self.link.call(|terminal| async move { terminal.clear().await }).await {
+            log::warning!("the screen was not cleared: {error}");
         }
     }
 

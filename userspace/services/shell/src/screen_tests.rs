@@ -38,6 +38,10 @@ struct Terminal {
     down: Cell<u32>,
     /// The next line has no room.
     too_long: Cell<bool>,
+    /// The read in progress was given up.
+    given_up: Cell<bool>,
+    /// When a key was last pressed.
+    typed: Cell<u64>,
 }
 
 impl Terminal {
@@ -49,7 +53,16 @@ impl Terminal {
         self.running()?;
         self.tell(format!("{what} {}{more}", joined(prompt)));
         let (takes, line) = self.answers.borrow_mut().pop_front().unwrap_or((LONG, ""));
-        self.clock.sleep(takes).await;
+        self.given_up.set(false);
+        let given_up = async {
+            while !self.given_up.get() {
+                self.clock.sleep(MS).await;
+            }
+        };
+        if let Either::Right(()) = race(self.clock.sleep(takes), given_up).await {
+            return Ok((String::new(), LineEnd::Cancelled));
+        }
+        self.typed.set(self.clock.now());
         self.running()?;
         self.tell("answered".to_string());
         Ok(if line == "^C" { (String::new(), LineEnd::Interrupted) } else { (line.to_string(), LineEnd::Entered) })
@@ -160,7 +173,12 @@ impl TerminalSessionServer for Session {
 
     async fn give_up(&self, _: &CallContext) -> Result<(), CallError> {
         self.0.tell("given up".to_string());
+        self.0.given_up.set(true);
         Ok(())
+    }
+
+    async fn idle(&self, _: &CallContext) -> Result<u64, CallError> {
+        Ok((self.0.clock.now() - self.0.typed.get()) / MS)
     }
 
     async fn clear(&self, _: &CallContext) -> Result<(), CallError> {
@@ -178,6 +196,8 @@ fn at_screen(answers: &[(u64, &'static str)], act: impl AsyncFnOnce(Rc<Screen>, 
             answers: RefCell::new(answers.iter().copied().collect()),
             down: Cell::new(0),
             too_long: Cell::new(false),
+            given_up: Cell::new(false),
+            typed: Cell::new(clock.now()),
         });
         let client = TerminalClient::serve(&Rc::new(Local::default()), Rc::new(Opens(terminal.clone()))).unwrap();
         let screen = Rc::new(Screen::new(Link::open(client, clock.clone()).await));
@@ -317,4 +337,18 @@ fn a_prompt_waits_for_a_terminal_and_a_question_does_not() {
     let over = "secret This question has ended. Press Enter to continue: ";
     let read: Vec<&str> = told.iter().filter(|text| *text != "answered").map(String::as_str).collect();
     assert_eq!(read, ["line > ", "line > ", "ask sure?  after ", over, "line > "]);
+}
+
+/// A prompt ends when no key was pressed for a minute, and not before.
+#[test]
+fn an_idle_prompt_ends() {
+    let told = at_screen(&[(59_000 * MS, "in time"), (LONG, "")], async |screen, _, clock| {
+        let read = async || screen.read_until_idle("> ", Vec::new(), 60).await;
+        assert_eq!(read().await, Some(("in time".into(), LineEnd::Entered)));
+        let before = clock.now();
+        assert_eq!(read().await, None);
+        let waited = clock.now() - before;
+        assert!((60_000 * MS..62_000 * MS).contains(&waited), "it ended after {} ms", waited / MS);
+    });
+    assert_eq!(told, ["line > ", "answered", "line > +", "given up"]);
 }

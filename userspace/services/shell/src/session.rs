@@ -30,6 +30,8 @@ const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 const TELL_PLAINLY: &str = "/plain sends its tool calls and results as text, which any chat template accepts; ";
 const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses another model";
 
+const PROMPT: &str = "capos> ";
+
 /// A conversation, and how many of its messages are saved.
 pub struct Kept {
     pub conversation: Conversation,
@@ -178,7 +180,7 @@ impl Session {
         self.runner.tell_start("the prompt").await;
         loop {
             self.jobs.report(&self.runner.screen).await;
-            let (line, end) = self.runner.screen.read("capos> ", completions(self)).await;
+            let (line, end) = self.read_line().await;
             self.runner.begin_line();
             let line = line.trim();
             match end {
@@ -202,6 +204,47 @@ impl Session {
             }
             if flow == Flow::Exit {
                 return Flow::Exit;
+            }
+        }
+    }
+
+    /// The next line of the person, who unlocks a terminal that was idle for too long.
+    async fn read_line(&self) -> (String, LineEnd) {
+        let seconds = self.runner.info.lock_seconds;
+        if seconds == 0 {
+            return self.runner.screen.read(PROMPT, completions(self)).await;
+        }
+        loop {
+            let read = self.runner.screen.read_until_idle(PROMPT, completions(self), seconds.into());
+            if let Some(line) = read.await {
+                return line;
+            }
+            let why = format!("locked after {} without a key", count(seconds.div_ceil(60), "minute"));
+            if !self.lock(&why).await {
+                return (String::new(), LineEnd::EndOfInput);
+            }
+        }
+    }
+
+    /// Clears the screen and shows nothing until the person's passphrase is given; whether it was. Jobs go on meanwhile.
+    pub async fn lock(&self, why: &str) -> bool {
+        let (screen, info) = (&self.runner.screen, &self.runner.info);
+        screen.clear().await;
+        screen.line(Style::Plain, why).await;
+        let question = format!("Passphrase of {} (Ctrl-C: end the session): ", name(&info.principal));
+        loop {
+            let secret = match screen.hold_for_question().await.secret(&[], &question).await {
+                Ok((secret, LineEnd::Entered)) => secret,
+                Ok((_, LineEnd::Interrupted | LineEnd::EndOfInput)) => return false,
+                // The terminal has restarted.
+                _ => continue,
+            };
+            screen.status(Style::Dim, "checking the passphrase; this takes some seconds").await;
+            match self.runner.of_broker(self.runner.user.unlock(&secret).await) {
+                Ok(tried) if tried.valid => return true,
+                Ok(tried) => screen.error(&tried.why).await,
+                Err(_) if self.runner.is_lost() => return false,
+                Err(error) => screen.error(&error.to_string()).await,
             }
         }
     }

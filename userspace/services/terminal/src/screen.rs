@@ -56,6 +56,8 @@ pub struct Screen {
     room: Happenings,
     /// Something came from the keyboard.
     typed: Happenings,
+    /// When that last was, in nanoseconds since boot.
+    typed_at: Cell<u64>,
     /// What was typed waits for the terminal to tell its size.
     held: Happenings,
     /// Input counts again, or the terminal has told its size, or will not.
@@ -72,7 +74,7 @@ pub struct Screen {
 impl Screen {
     /// The screen on a port.
     pub fn new(uart: Uart, clock: Clock) -> Rc<Self> {
-        let settings = Settings::default();
+        let (settings, now) = (Settings::default(), clock.now());
         let screen = Self {
             uart,
             clock,
@@ -87,6 +89,7 @@ impl Screen {
             received: Happenings::default(),
             room: Happenings::default(),
             typed: Happenings::default(),
+            typed_at: Cell::new(now),
             held: Happenings::default(),
             settled: Happenings::default(),
             answered: Happenings::default(),
@@ -250,6 +253,11 @@ impl Screen {
         }
     }
 
+    /// Milliseconds since anything was typed, or since the terminal was started.
+    pub fn idle(&self) -> u64 {
+        self.clock.now().saturating_sub(self.typed_at.get()) / 1_000_000
+    }
+
     /// Waits for the next Ctrl-C that no read takes; how many there have been.
     pub async fn interrupt(&self) -> u64 {
         self.interrupts.after(self.interrupts.count()).await;
@@ -407,6 +415,7 @@ impl Receiving<'_> {
         if !bytes.is_empty() {
             self.screen.with(|console| console.input(bytes));
             self.screen.typed.happen();
+            self.screen.typed_at.set(self.screen.clock.now());
         }
     }
 }

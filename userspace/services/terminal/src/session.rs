@@ -180,6 +180,10 @@ impl TerminalSessionServer for Session {
         Ok(())
     }
 
+    async fn idle(&self, _cx: &CallContext) -> Result<u64, CallError> {
+        Ok(self.screen.idle())
+    }
+
     async fn clear(&self, _cx: &CallContext) -> Result<(), CallError> {
         self.settle().await;
         self.screen.clear().await;

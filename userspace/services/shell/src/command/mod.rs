@@ -6,6 +6,8 @@ mod conversations;
 mod disks;
 mod inspect;
 mod model;
+mod models;
+mod settings;
 mod status;
 mod users;
 
@@ -43,6 +45,8 @@ pub const HELP: &[(&str, &str)] = &[
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/status", "show the machine, its services and the session's limits"),
     ("/model", "list the models; /model ID or TITLE changes the model"),
+    ("/models", "list the installed models; /models remove NAME removes one"),
+    ("/models install PATH", "install a model from the home directory, or with VOLUME:PATH from a transfer volume"),
     ("/run", "list the programs"),
     ("/run NAME ARGS", "run a program; `|` connects several, `&` at the end runs them in the background"),
     ("/jobs", "list the background jobs"),
@@ -53,6 +57,9 @@ pub const HELP: &[(&str, &str)] = &[
     ("/users profile NAME PROFILE", "change a user's profile"),
     ("/users reset NAME", "give a user a new passphrase; /users recovery-code makes a new recovery code"),
     ("/passphrase", "change your own passphrase"),
+    ("/lock", "lock the terminal until your passphrase is given"),
+    ("/settings", "list the settings, and where each value comes from"),
+    ("/settings set NAME VALUE", "change a setting from the next login on; /settings reset NAME takes the image's value"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -82,7 +89,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "exit"
+        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
         | "quit"
             if !rest.is_empty() =>
         {
@@ -94,11 +101,14 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "more" => more(session).await,
         "tools" => inspect::tools(session).await,
         "model" => model::model(session, &rest).await,
+        "models" => models::models(session, text).await,
         "audit" => audit::audit(session, &rest).await,
         "approvals" => audit::approvals(session).await,
         "disks" => disks::disks(session).await,
         "users" => users::users(session, &rest).await,
         "passphrase" => users::passphrase(session).await,
+        "settings" => settings::settings(session, text).await,
+        "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
         "fork" => conversations::fork(session, &rest).await,

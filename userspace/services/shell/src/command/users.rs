@@ -15,16 +15,24 @@ use super::{Done, refreshed, rows};
 use crate::escape::plain;
 use crate::session::Session;
 
+/// Those that a user can have.
+const PROFILES: [&str; 2] = ["operator", "guest"];
 const USAGE: &str = "usage: /users, /users add NAME [operator|guest], /users remove NAME, /users profile NAME \
                      operator|guest, /users reset NAME, /users recovery-code";
 
 /// `/users`.
 pub async fn users(session: &mut Session, rest: &[&str]) -> Done {
+    if !session.runner.info.user {
+        return Err("users are those of a data disk, and this session is of none; /disks lists the disks".to_string());
+    }
     refreshed(session).await?;
     let users = session.runner.grants.find::<UsersClient>("manage the users of a data disk")?;
     let (tool, arguments) = match rest {
         [] => return list(session, &users).await,
         ["add", name] => ("add_user", json!({ "name": name, "profile": "guest" })),
+        ["add" | "profile", _, profile] if !PROFILES.contains(profile) => {
+            return Err(format!("a user's profile is operator or guest, not `{}`; {USAGE}", plain(profile)));
+        }
         ["add", name, profile] => ("add_user", json!({ "name": name, "profile": profile })),
         ["remove", name] => ("remove_user", json!({ "name": name })),
         ["profile", name, profile] => ("set_user_profile", json!({ "name": name, "profile": profile })),
@@ -40,7 +48,7 @@ async fn list(session: &Session, users: &UsersClient) -> Done {
     let text: Vec<(String, String)> = found
         .into_iter()
         .map(|user| {
-            let created = u64::try_from(user.created_unix).unwrap_or_default().saturating_mul(1_000_000);
+            let created = u64::try_from(user.created_unix).unwrap_or_default().saturating_mul(1_000_000_000);
             let own = if user.name == session.runner.info.principal { "; this session" } else { "" };
             let what = format!("{}, since {}{own}", user.profile.name(), capos_audit::date(created));
             (user.name, what)
@@ -51,7 +59,7 @@ async fn list(session: &Session, users: &UsersClient) -> Done {
 }
 
 /// Calls a tool as the person, at the same gate as a model's call.
-async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
+pub async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
     let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == name);
     let tool = tool.ok_or_else(|| format!("this session has no tool {name}; /tools lists those that it has"))?;
     let runner = &session.runner;
@@ -77,7 +85,8 @@ pub async fn passphrase(session: &Session) -> Done {
     if !runner.info.user {
         return Err("only a user of a data disk has a passphrase of their own; /disks lists the disks".to_string());
     }
-    let Some(current) = secret(session, "Your passphrase: ").await else { return Err(NONE.to_string()) };
+    // Who logs in by a key file has none at first.
+    let Some(current) = secret_or_none(session, "Your passphrase: ").await else { return Err(NONE.to_string()) };
     let Some(new) = secret(session, "New passphrase, at least 8 characters: ").await else {
         return Err(NONE.to_string());
     };
@@ -86,6 +95,7 @@ pub async fn passphrase(session: &Session) -> Done {
         return Err("these are two different passphrases; nothing was changed".to_string());
     }
     // Deriving two keys takes longer than other calls.
+    runner.screen.status(Style::Dim, "changing the passphrase; this takes some seconds").await;
     let name = &runner.info.principal;
     let changed = runner.broker.change_passphrase(name, &current, &new).await;
     let changed = runner.of_broker(changed).map_err(|why| plain(&why.to_string()))?;
@@ -99,9 +109,13 @@ pub async fn passphrase(session: &Session) -> Done {
 const NONE: &str = "no passphrase was entered; nothing was changed";
 
 async fn secret(session: &Session, prompt: &str) -> Option<String> {
+    secret_or_none(session, prompt).await.filter(|secret| !secret.is_empty())
+}
+
+async fn secret_or_none(session: &Session, prompt: &str) -> Option<String> {
     let answer = session.runner.screen.hold_for_question().await.secret(&[], prompt).await;
     match answer {
-        Ok((secret, LineEnd::Entered)) if !secret.is_empty() => Some(secret),
+        Ok((secret, LineEnd::Entered)) => Some(secret),
         _ => None,
     }
 }

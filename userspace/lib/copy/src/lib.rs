@@ -4,6 +4,12 @@
 //! a file is left from an earlier attempt, the copy continues behind it, provided that its bytes are those of the source:
 //! the SHA-256 digests of both beginnings are compared. The source may have changed meanwhile, and the file may be another.
 
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::Future;

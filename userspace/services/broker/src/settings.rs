@@ -1,0 +1,322 @@
+//! Settings: what an operator has changed of the configuration on this machine.
+//!
+//! They are a layer of configuration over the files of the image, in the broker's namespace. Each is the dotted name of a value
+//! in `system.toml`, and the value in TOML. What the files say comes back where a setting is removed.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
+use capos_schema::authority::{Profile, Setting};
+use toml::Value;
+
+use crate::config::Config;
+
+/// The table of the settings: the value as TOML, by the setting's name.
+const TABLE: &str = "settings";
+/// What messages call the layer.
+pub const LAYER: &str = "settings";
+/// Where a value comes from that nobody has set.
+const BUILT_IN: &str = "built in";
+/// Bytes of a name and of a value at most.
+const MAX_BYTES: usize = 256;
+/// Settings at most.
+const MOST: usize = 256;
+/// Tools whose permission stays as the image has it: whoever may use them could otherwise give them away, or lose them.
+const FIXED: [&str; 3] = ["list_settings", "set_setting", "reset_setting"];
+/// Numbers below which nobody could change a setting any more: there would be no time to answer the question.
+const LEAST: [(&str, i64); 5] = [
+    ("approval_timeout_ms", 10_000),
+    ("tool_timeout_ms", 1000),
+    ("max_seconds", 600),
+    ("max_iterations", 1),
+    ("max_tokens_per_call", 16),
+];
+
+/// The settings, by their names.
+pub type Settings = BTreeMap<String, String>;
+
+/// Reads the settings that are kept.
+///
+/// # Errors
+/// The store has none to give.
+pub async fn read(space: &impl Keyspace) -> Result<Settings, Fault> {
+    let found = space.range(Range::all(TABLE)).await?;
+    let text = |bytes: Vec<u8>| {
+        String::from_utf8(bytes).map_err(|_| Fault::Damaged("the broker's table of settings is malformed".to_string()))
+    };
+    found.entries.into_iter().map(|(name, value)| Ok((text(name)?, text(value)?))).collect()
+}
+
+/// Keeps a setting.
+///
+/// # Errors
+/// The store does not keep it.
+pub async fn put(space: &impl Keyspace, name: &str, value: &str) -> Result<(), Fault> {
+    space.commit(Batch::new().put(TABLE, name.as_bytes(), value.as_bytes()), Durability::Now).await
+}
+
+/// Removes a setting.
+///
+/// # Errors
+/// The store does not keep that.
+pub async fn remove(space: &impl Keyspace, name: &str) -> Result<(), Fault> {
+    space.commit(Batch::new().remove(TABLE, name.as_bytes()), Durability::Now).await
+}
+
+/// A text as a string of TOML, which has the escapes of JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The parts of a name.
+fn parts(name: &str) -> Vec<&str> {
+    name.split('.').collect()
+}
+
+/// A value as TOML, of the kind that the setting has.
+///
+/// # Errors
+/// The setting cannot be changed here, or not to this value.
+pub fn value(name: &str, given: &str) -> Result<String, String> {
+    if name.len() > MAX_BYTES || given.len() > MAX_BYTES {
+        return Err(format!("the name and the value of a setting have at most {MAX_BYTES} bytes"));
+    }
+    let text = || Ok(quoted(given));
+    let number = |field: &str| {
+        let number: i64 = given.parse().map_err(|_| format!("{name} is a number, not {given:?}"))?;
+        let least = LEAST.iter().find(|(known, _)| *known == field).map_or(0, |(_, least)| *least);
+        if number < least {
+            return Err(format!("{name} is at least {least}"));
+        }
+        Ok(number.to_string())
+    };
+    match *parts(name).as_slice() {
+        ["session", "model"] | ["profiles", _, "model"] => text(),
+        ["permissions", tool] if FIXED.contains(&tool) => {
+            Err(format!("the permission of {tool} stays as the image has it, so that settings can be changed"))
+        }
+        ["permissions", tool] if !tool.is_empty() => text(),
+        ["session", "lock_minutes"] => number("lock_minutes"),
+        ["limits", field] | ["profiles", _, "limits", field] => number(field),
+        ["profiles", _, field @ ("principal_tokens" | "principal_requests")] => number(field),
+        ["profiles", _, "hide_forbidden"] => match given {
+            "true" | "false" => Ok(given.to_string()),
+            _ => Err(format!("{name} is true or false, not {given:?}")),
+        },
+        _ => Err(format!(
+            "there is no setting {name:?}; settings are session.model, session.lock_minutes, limits.NAME, \
+             permissions.TOOL and profiles.NAME.NAME"
+        )),
+    }
+}
+
+/// The settings as a text of configuration.
+#[must_use]
+pub fn layer(settings: &Settings) -> String {
+    let mut text = String::new();
+    for (name, value) in settings {
+        let name: Vec<String> = parts(name).into_iter().map(quoted).collect();
+        text.push_str(&format!("{} = {value}\n", name.join(".")));
+    }
+    text
+}
+
+/// The configuration of the image's files with the settings over them, and the settings that are not understood, such as those
+/// of another version, each with the reason.
+///
+/// # Errors
+/// The files have a mistake.
+pub fn configuration(
+    files: &[(&str, &str)],
+    settings: &Settings,
+    salt: [u8; 16],
+) -> Result<(Config, Vec<(String, String)>), String> {
+    let with = |settings: &Settings| {
+        let text = layer(settings);
+        let mut all = Vec::from(files);
+        all.push((LAYER, &text));
+        Config::read(&all, salt)
+    };
+    if let Ok(config) = with(settings) {
+        return Ok((config, Vec::new()));
+    }
+    let (mut good, mut bad) = (Settings::new(), Vec::new());
+    for (name, value) in settings {
+        good.insert(name.clone(), value.clone());
+        if let Err(why) = with(&good) {
+            good.remove(name);
+            bad.push((name.clone(), why));
+        }
+    }
+    Ok((with(&good)?, bad))
+}
+
+/// Checks a setting together with the others, before it is kept.
+///
+/// # Errors
+/// Why it cannot be set.
+pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &str) -> Result<String, String> {
+    let value = value(name, given)?;
+    if settings.len() >= MOST && !settings.contains_key(name) {
+        return Err(format!("there are {MOST} settings, and no more are possible; reset one first"));
+    }
+    let alone = Settings::from([(name.to_string(), value.clone())]);
+    let (_, bad) = configuration(files, &alone, [0; 16])?;
+    match bad.into_iter().next() {
+        None => Ok(value),
+        Some((_, why)) => Err(why.trim_start_matches(&format!("{LAYER}: ")).to_string()),
+    }
+}
+
+/// Every value of a text of configuration, by its dotted name. Rules, and what is the host's, are left out.
+fn flat(text: &str) -> Settings {
+    fn add(found: &mut Settings, name: &str, value: &Value) {
+        match value {
+            Value::Table(table) => {
+                for (key, value) in table {
+                    let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                    add(found, &name, value);
+                }
+            }
+            Value::String(text) => drop(found.insert(name.to_string(), text.clone())),
+            Value::Integer(number) => drop(found.insert(name.to_string(), number.to_string())),
+            Value::Boolean(whether) => drop(found.insert(name.to_string(), whether.to_string())),
+            // No value of the configuration is one of these.
+            Value::Array(_) | Value::Float(_) | Value::Datetime(_) => {}
+        }
+    }
+    let mut found = Settings::new();
+    let table: toml::Table = text.parse().unwrap_or_default();
+    add(&mut found, "", &Value::Table(table));
+    found.retain(|name, _| !name.starts_with("runner.") && name != "session.passphrase");
+    found
+}
+
+/// What holds where nothing is configured.
+fn standard() -> Settings {
+    let rules = capos_policy::ProfileRules::standard(Profile::Operator);
+    let limits = rules.limits;
+    let numbers = [
+        ("max_iterations", u64::from(limits.max_iterations)),
+        ("max_tokens", limits.max_tokens),
+        ("max_seconds", limits.max_seconds),
+        ("tool_timeout_ms", limits.tool_timeout_ms.into()),
+        ("approval_timeout_ms", limits.approval_timeout_ms.into()),
+        ("max_tokens_per_call", limits.max_tokens_per_call.into()),
+        ("max_requests_per_minute", limits.max_requests_per_minute.into()),
+        ("max_jobs", limits.max_jobs.into()),
+        ("max_silence_seconds", rules.patience.silence_seconds.into()),
+        ("max_answer_seconds", rules.patience.answer_seconds.into()),
+    ];
+    let mut found: Settings =
+        numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string())).collect();
+    found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
+    found.insert("session.model".to_string(), "the first".to_string());
+    found
+}
+
+/// Every value that is known, with its origin: the last layer that has it.
+#[must_use]
+pub fn list(files: &[(&str, &str)], settings: &Settings) -> Vec<Setting> {
+    let mut found: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut take = |layer: Settings, source: &str| {
+        for (name, value) in layer {
+            found.insert(name, (value, source.to_string()));
+        }
+    };
+    take(standard(), BUILT_IN);
+    for (name, text) in files {
+        take(flat(text), &format!("/{name}"));
+    }
+    take(flat(&layer(settings)), LAYER);
+    found.into_iter().map(|(name, (value, source))| Setting { name, value, source }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use capos_schema::models::PermissionMode;
+
+    const FILE: (&str, &str) =
+        ("etc/system.toml", "[session]\npassphrase = \"x\"\n[limits]\nmax_tokens = 5\n[permissions]\nread_log = \"hidden\"");
+
+    fn settings(all: &[(&str, &str)]) -> Settings {
+        all.iter().map(|(name, given)| ((*name).to_string(), value(name, given).unwrap())).collect()
+    }
+
+    #[test]
+    fn settings_lie_over_the_files_and_go_again() {
+        let set = settings(&[
+            ("limits.max_tokens", "7"),
+            ("permissions.read_log", "auto"),
+            ("profiles.guest.limits.max_jobs", "1"),
+            ("session.model", "1"),
+        ]);
+        let (config, bad) = configuration(&[FILE], &set, [1; 16]).unwrap();
+        assert!(bad.is_empty());
+        assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 7);
+        assert_eq!(config.policy.profile(Profile::Guest).limits.max_jobs, 1);
+        assert_eq!(config.model, "1");
+        assert_eq!(config.policy.overrides.last().unwrap().mode, Some(PermissionMode::Auto));
+        let (config, _) = configuration(&[FILE], &Settings::new(), [1; 16]).unwrap();
+        assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
+    }
+
+    #[test]
+    fn what_another_version_has_set_is_left_out_and_named() {
+        let mut set = settings(&[("limits.max_tokens", "7")]);
+        set.insert("limits.max_dreams".into(), "3".into());
+        let (config, bad) = configuration(&[FILE], &set, [1; 16]).unwrap();
+        assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 7);
+        assert!(bad.len() == 1 && bad[0].0 == "limits.max_dreams" && bad[0].1.contains("max_dreams"), "{bad:?}");
+    }
+
+    #[test]
+    fn mistakes_are_told_before_they_are_kept() {
+        for (name, given, words) in [
+            ("limits.max_tokens", "many", "limits.max_tokens is a number, not \"many\""),
+            ("limits.max_tokens", "-1", "limits.max_tokens is at least 0"),
+            ("limits.max_iterations", "99999999999", "max_iterations"),
+            ("limits.approval_timeout_ms", "5", "at least 10000"),
+            ("limits.max_dreams", "5", "unknown field `max_dreams`"),
+            ("permissions.read_file", "maybe", "there is no mode \"maybe\""),
+            ("permissions.set_setting", "auto", "stays as the image has it"),
+            ("session.passphrase", "x", "there is no setting \"session.passphrase\""),
+            ("session.profile", "guest", "there is no setting"),
+            ("profiles.root.model", "local", "there is no such profile"),
+            ("profiles.guest.hide_forbidden", "7", "true or false"),
+            ("rule", "x", "there is no setting"),
+            ("", "", "there is no setting"),
+        ] {
+            let why = check(&[FILE], &Settings::new(), name, given).unwrap_err();
+            assert!(why.contains(words), "{name} = {given}: {why}");
+        }
+        let odd = check(&[FILE], &Settings::new(), "permissions.a\"b = 1\n[session]", "auto").unwrap();
+        let kept = Settings::from([("permissions.a\"b = 1\n[session]".to_string(), odd)]);
+        let (config, bad) = configuration(&[FILE], &kept, [1; 16]).unwrap();
+        assert_eq!(config.policy.overrides.last().unwrap().tool.as_deref(), Some("a\"b = 1\n[session]"));
+        assert!(bad.is_empty());
+        let full = (0..MOST).map(|at| (format!("permissions.t{at}"), "\"auto\"".to_string())).collect();
+        assert!(check(&[FILE], &full, "permissions.more", "auto").unwrap_err().contains("reset one first"));
+        assert!(check(&[FILE], &full, "permissions.t3", "consent").is_ok());
+    }
+
+    #[test]
+    fn each_value_is_listed_with_its_origin() {
+        let set = settings(&[("limits.max_jobs", "2"), ("permissions.read_log", "auto")]);
+        let all = list(&[FILE], &set);
+        let of = |name: &str| {
+            let found = all.iter().find(|setting| setting.name == name).unwrap();
+            (found.value.as_str(), found.source.as_str())
+        };
+        assert_eq!(of("limits.max_jobs"), ("2", "settings"));
+        assert_eq!(of("limits.max_tokens"), ("5", "/etc/system.toml"));
+        assert_eq!(of("limits.max_iterations"), ("16", "built in"));
+        assert_eq!(of("permissions.read_log"), ("auto", "settings"));
+        assert!(all.iter().all(|setting| !setting.name.contains("passphrase")));
+    }
+}

@@ -184,7 +184,7 @@ interface Users {
 
   remove @2 (name :Text) -> ()
       $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000);
-  # Removes a user and their keys. The last operator cannot be removed.
+  # Removes a user with their keys and all that is kept for them. The last operator cannot be removed, nor the user who asks.
 
   setProfile @3 (name :Text, profile :Profile) -> ()
       $A.tool("set_user_profile") $A.category(admin);

@@ -67,15 +67,11 @@ pub fn ls(paths: &[String], out: &mut dyn Write) -> Result<ExitCode, Failure> {
             writeln!(out, "{path}").map_err(Failure::Output)?;
             continue;
         }
-        let mut names = Vec::new();
+        // Entries come in the order of their names, and a folder may have more of them than there is memory for.
         for entry in fs::read_dir(path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let mark = if entry.file_type().map_err(failed)?.is_dir() { "/" } else { "" };
-            names.push(format!("{}{mark}", entry.file_name().to_string_lossy()));
-        }
-        names.sort();
-        for name in names {
-            writeln!(out, "{name}").map_err(Failure::Output)?;
+            writeln!(out, "{}{mark}", entry.file_name().to_string_lossy()).map_err(Failure::Output)?;
         }
     }
     Ok(ExitCode::SUCCESS)

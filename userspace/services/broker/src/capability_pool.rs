@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::{AuditLogClient, AuditWriterClient};
 use capos_schema::authority::Profile;
-use capos_schema::cap::{Cap, Client, Rights};
+use capos_schema::cap::{CallError, Cap, Client, Rights};
 use capos_schema::conversations::{ConversationAdminClient, ConversationStoreClient};
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::manifest::{SessionGrant, SessionProfile};
@@ -19,6 +19,9 @@ use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 const PATIENCE: u64 = 10_000_000_000;
 /// The same for the conversations of a principal: the session asks again later.
 const CONVERSATIONS_PATIENCE: u64 = 2_000_000_000;
+
+/// Conversations that are deleted before more are listed.
+const FORGOTTEN_AT_ONCE: u32 = 100;
 
 /// The building blocks.
 pub struct CapabilityPool {
@@ -104,6 +107,24 @@ impl CapabilityPool {
             Err(why) => {
                 log::info!("{principal} has no saved conversations now: {why}");
                 None
+            }
+        }
+    }
+
+    /// Deletes what is kept for a principal, whom nobody is any more.
+    ///
+    /// # Errors
+    /// It cannot be deleted now.
+    pub async fn forget(&self, principal: &str) -> Result<(), CallError> {
+        let Some(conversations) = &self.conversations else { return Ok(()) };
+        let store = conversations.of(principal).await?;
+        loop {
+            let page = store.list("", FORGOTTEN_AT_ONCE).await?;
+            if page.conversations.is_empty() {
+                return Ok(());
+            }
+            for conversation in page.conversations {
+                store.remove(&conversation.id).await?;
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The users of the data volume, as an operator's session holds them.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,7 +36,12 @@ impl UsersServer for UsersObject {
 
     async fn add(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<String, CallError> {
         let passphrase = self.passphrase().await?;
-        self.volume().await?.add_user(&name, profile, &passphrase).await?;
+        let volume = self.volume().await?;
+        if !volume.users().await?.iter().any(|user| user.name == name) {
+            // What is left of an earlier user of this name is not for this one.
+            self.broker.blocks.forget(&name).await?;
+        }
+        volume.add_user(&name, profile, &passphrase).await?;
         Ok(passphrase)
     }
 
@@ -43,7 +49,10 @@ impl UsersServer for UsersObject {
         if name == self.operator {
             return Err(CallError::invalid_argument("you cannot remove yourself; another operator can"));
         }
-        self.volume().await?.remove_user(&name).await
+        self.volume().await?.remove_user(&name).await?;
+        self.broker.blocks.forget(&name).await.map_err(|error| {
+            CallError::failed(format!("the user is removed; what is kept for them is deleted when the name is added again: {error}"))
+        })
     }
 
     async fn set_profile(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<(), CallError> {

@@ -80,6 +80,10 @@ impl Renderer for Runner {
                     let columns = screen.size().await.0;
                     *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
                 }
+                // A piece that brings nothing to show, such as one before the call's name, begins no row.
+                if text.is_empty() {
+                    return;
+                }
                 // If anything else was shown since, it begins in a row that continues the call's.
                 let known = self.progress.wrap.borrow_mut().is_some();
                 if !known || (!new && held.is_fresh()) {

@@ -199,6 +199,10 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     for entry in last_words(session.agent.conversation()) {
         screen.wrapped(&[(Style::Dim, &format!("  {}", said(&entry.message)))]).await;
     }
+    if !is_answered(session.agent.conversation()) {
+        let text = "the last request was not answered to its end; enter it again if it still holds";
+        screen.line(Style::Warning, text).await;
+    }
     if let Some(model) = session.runner.model.info().filter(|model| model.id != info.model && !info.model.is_empty()) {
         let text = format!("it was held with {}; the model is {} now", name(&info.model), name(&model.id));
         screen.wrapped(&[(Style::Dim, &text)]).await;
@@ -207,6 +211,14 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         screen.line(Style::Dim, &super::unfinished(running)).await;
     }
     Ok(())
+}
+
+/// Whether the model has had the last word: no request and no result of a tool waits for its answer.
+fn is_answered(conversation: &Conversation) -> bool {
+    conversation
+        .entries()
+        .last()
+        .is_none_or(|entry| entry.message.role == Role::Assistant && entry.message.tool_calls.is_empty())
 }
 
 /// The person's last message and the model's last words.

@@ -48,7 +48,7 @@ help:
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
-	@echo '  make crash                  let the power fail under what lasts, on a simulated disk: CRASHES=1000000 CRASH_SEED=0 ONLY=text'
+	@echo '  make crash                  let the power fail under what lasts, on a simulated disk and in QEMU: CRASHES=1000000 KILLS=500 CRASH_SEED=0 ONLY=text'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
 	@echo 'Extend'
@@ -132,7 +132,7 @@ fuzz: tools
 	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 crash: tools
-	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(CAPOS) crash $(ONLY)
+	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(if $(KILLS),KILLS=$(KILLS)) $(CAPOS) crash $(ONLY)
 
 sanitize:
 	@tools/sanitize.sh

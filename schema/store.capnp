@@ -15,6 +15,8 @@ enum StoreFault {
   damaged @5;   # A block is not what was written there last.
   medium @6;    # The disk failed or is gone.
   changed @7;   # Somebody else has changed the namespace since the version that the commit is based on.
+  lost @8;      # The disk failed, and commits of this holder that were not durable were taken back. It is told once, at the
+                # holder's next commit or sync, which is not done; what was durable is there.
 }
 
 struct KeyValue {

@@ -85,7 +85,7 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
 
 /// The data disk as the machine has it.
 fn attached(file: &Path) -> Disk {
-    Disk { file: file.to_owned(), bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
+    Disk { file: file.to_owned(), served: None, bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
 }
 
 /// Default number of processors.

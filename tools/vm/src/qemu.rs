@@ -68,6 +68,8 @@ pub enum Bus {
 pub struct Disk {
     /// Its content, byte for byte.
     pub file: PathBuf,
+    /// The socket of the program that serves it ([`crate::served`]); without it QEMU reads the file.
+    pub served: Option<PathBuf>,
     /// How it is attached.
     pub bus: Bus,
     /// Further properties of QEMU's drive: `cache=writethrough`, `throttling.iops-total=10`.
@@ -262,7 +264,14 @@ impl Machine {
         }
         for (number, disk) in self.disks.iter().enumerate() {
             let more = |properties: &str| if properties.is_empty() { String::new() } else { format!(",{properties}") };
-            let file = disk.file.to_str().context("the disk's path is not UTF-8")?.replace(',', ",,");
+            let path = disk.served.as_ref().unwrap_or(&disk.file);
+            let path = path.to_str().context("the disk's path is not UTF-8")?.replace(',', ",,");
+            let content = match disk.served {
+                Some(_) => format!(
+                    "driver=raw,werror=report,rerror=report,file.driver=nbd,file.server.type=unix,file.server.path={path}"
+                ),
+                None => format!("format=raw,file={path}"),
+            };
             let (device, bus) = match disk.bus {
                 Bus::Virtio => ("virtio-blk-pci", String::new()),
                 Bus::Sata => {
@@ -277,7 +286,7 @@ impl Machine {
                 }
             };
             arguments.push("-drive".into());
-            arguments.push(format!("if=none,id=disk{number},format=raw,file={file}{}", more(&disk.drive)));
+            arguments.push(format!("if=none,id=disk{number},{content}{}", more(&disk.drive)));
             arguments.push("-device".into());
             arguments.push(format!("{device},drive=disk{number}{bus}{}", more(&disk.device)));
         }
@@ -501,7 +510,13 @@ mod tests {
     fn disks_come_last_and_can_be_written() {
         let mut machine = Machine::new(Path::new("a.iso"), "tcg");
         machine.more_drives = vec![Medium::Sata];
-        let disk = |file: &str, bus| Disk { file: file.into(), bus, drive: String::new(), device: String::new() };
+        let disk = |file: &str, bus| Disk {
+            file: file.into(),
+            served: None,
+            bus,
+            drive: String::new(),
+            device: String::new(),
+        };
         let through =
             Disk { drive: "cache=writethrough".into(), device: "serial=x".into(), ..disk("v,w", Bus::Virtio) };
         machine.disks = vec![through, disk("s", Bus::Sata)];

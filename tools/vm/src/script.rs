@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use regex_lite::Regex;
 
+use crate::disk_step::{self, DiskStep};
 use crate::expect::Pattern;
 
 /// A step of a script.
@@ -14,6 +15,8 @@ pub enum Step {
     Expect(Pattern),
     /// Fail if this has appeared anywhere so far.
     Absent(Pattern),
+    /// Wait until the log of this start of the machine contains this.
+    Log(Pattern),
     /// Type these bytes.
     Send(Vec<u8>),
     /// Type what the expression's first group matched last in everything that has appeared, and Enter.
@@ -22,6 +25,11 @@ pub enum Step {
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
     Eject,
+    /// Change how a disk behaves, or, while no machine runs, what it holds: name, change.
+    Disk(String, DiskStep),
+    /// Start the machine so many times and cut its power each time at a random request to a disk: name, number, seed.
+    /// What its log says to be acknowledged must be there each time.
+    Kills(String, u64, u64),
     /// Kill the machine, as if its power had failed. The script continues with [`Step::Boot`].
     PowerCut,
     /// Start the machine again with the same medium and disks. One that runs has to switch itself off first.
@@ -56,7 +64,7 @@ pub fn parse(text: &str) -> Result<Vec<Line>> {
             continue;
         }
         let step = parse_step(line).with_context(|| format!("line {number}: `{line}`"))?;
-        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot | Step::Absent(_))) {
+        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot | Step::Absent(_) | Step::Disk(..))) {
             bail!("line {number}: `{line}` needs a running machine: after `power-cut` in line {cut} comes `boot`");
         }
         match step {
@@ -85,6 +93,8 @@ fn parse_step(line: &str) -> Result<Step> {
         "expect-regex" => Step::Expect(regex(text()?)?),
         "absent" => Step::Absent(plain(text()?)?),
         "absent-regex" => Step::Absent(regex(text()?)?),
+        "log" => Step::Log(plain(text()?)?),
+        "log-regex" => Step::Log(regex(text()?)?),
         "send" => {
             let bytes = text()?;
             let times: usize = match core::mem::take(&mut rest) {
@@ -108,6 +118,17 @@ fn parse_step(line: &str) -> Result<Step> {
             let path = String::from_utf8(text()?).context("the path is not UTF-8")?;
             let offset = rest.parse().context("an offset in bytes must follow the path")?;
             return Ok(Step::Corrupt(path.into(), offset));
+        }
+        "disk" => {
+            let words: Vec<&str> = rest.split_whitespace().collect();
+            let (name, change) = words.split_first().context("the disk's name is missing")?;
+            return Ok(Step::Disk((*name).to_owned(), disk_step::parse(change)?));
+        }
+        "kills" => {
+            let words: Vec<&str> = rest.split_whitespace().collect();
+            let number = |word: &str| word.parse::<u64>().with_context(|| format!("`{word}` is no number"));
+            let [disk, count, seed] = words.as_slice() else { bail!("expected a disk's name, a number and a seed") };
+            return Ok(Step::Kills((*disk).to_owned(), number(count)?, number(seed)?));
         }
         "eject" => Step::Eject,
         "power-cut" => Step::PowerCut,

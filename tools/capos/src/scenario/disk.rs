@@ -4,7 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use capos_vm::disk_step::DiskStep;
 use capos_vm::qemu::{Bus, Disk};
+use capos_vm::served::{Seed, Served};
 use serde::Deserialize;
 
 use crate::data::{Size, create_blank};
@@ -21,6 +23,9 @@ pub struct DiskSettings {
     pub size: Option<Size>,
     /// Its first bytes at the first boot, by the file's path from the scenario's folder; left out: zeros.
     pub file: Option<PathBuf>,
+    /// Whether the runner is the disk: it can fail, and a power cut loses what was not flushed.
+    #[serde(default)]
+    pub served: bool,
     /// Further properties of QEMU's drive.
     #[serde(default)]
     pub drive: String,
@@ -58,12 +63,56 @@ pub fn check(disks: &[DiskSettings], folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The disks of a running scenario.
+#[derive(Default)]
+pub struct Made {
+    /// As the machine has them.
+    pub disks: Vec<Disk>,
+    /// Their names, and what serves those that the runner serves.
+    means: Vec<(String, Option<Served>)>,
+}
+
+impl Made {
+    /// What serves a disk.
+    ///
+    /// # Errors
+    /// There is no such disk, or QEMU reads its file.
+    pub fn served(&self, name: &str) -> Result<&Served> {
+        let (_, served) =
+            self.means.iter().find(|(known, _)| known == name).with_context(|| format!("there is no disk `{name}`"))?;
+        served.as_ref().with_context(|| format!("the disk `{name}` needs `served = true`"))
+    }
+
+    /// Takes a step of the script.
+    ///
+    /// # Errors
+    /// There is no such disk, or it cannot be changed so.
+    pub fn step(&self, name: &str, step: &DiskStep, runs: bool) -> Result<()> {
+        if let DiskStep::Mood(mood) = step {
+            self.served(name)?.set_mood(*mood);
+            return Ok(());
+        }
+        ensure!(!runs, "a disk's content is changed while no machine runs, after `power-cut`");
+        let at = self.means.iter().position(|(known, _)| known == name);
+        let disk = at.and_then(|at| self.disks.get(at)).with_context(|| format!("there is no disk `{name}`"))?;
+        step.change(&disk.file)
+    }
+
+    /// The power is off: what the disks have not written to their media is lost or not, by the seed.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn cut(&self, seed: &mut Seed) -> Result<()> {
+        self.means.iter().filter_map(|(_, served)| served.as_ref()).try_for_each(|served| served.cut(seed))
+    }
+}
+
 /// Makes the disks in `out` as they are before the first boot.
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Vec<Disk>> {
-    let mut made = Vec::new();
+pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Made> {
+    let mut made = Made::default();
     for disk in disks {
         let file = out.join(format!("{}.img", disk.name));
         if file.exists() {
@@ -82,7 +131,15 @@ pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Vec<D
             }
             (None, size) => drop(create_blank(&file, size.unwrap_or_default())?),
         }
-        made.push(Disk { file, bus: disk.bus, drive: disk.drive.clone(), device: disk.device.clone() });
+        let served = disk.served.then(|| Served::start(&file)).transpose()?;
+        made.disks.push(Disk {
+            file,
+            served: served.as_ref().map(Served::socket),
+            bus: disk.bus,
+            drive: disk.drive.clone(),
+            device: disk.device.clone(),
+        });
+        made.means.push((disk.name.clone(), served));
     }
     Ok(made)
 }
@@ -111,7 +168,7 @@ mod tests {
         check(&disks, folder.path()).unwrap();
         let out = tempfile::tempdir().unwrap();
         std::fs::write(out.path().join("a.img"), b"of an earlier run").unwrap();
-        let made = create(&disks, folder.path(), out.path()).unwrap();
+        let made = create(&disks, folder.path(), out.path()).unwrap().disks;
         assert_eq!((made[0].bus, made[1].bus), (Bus::Virtio, Bus::Sata));
         let blank = std::fs::read(&made[0].file).unwrap();
         assert!(blank.len() == 8 << 20 && blank.iter().all(|byte| *byte == 0));

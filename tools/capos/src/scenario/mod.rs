@@ -4,6 +4,7 @@
 pub mod checks;
 pub mod disk;
 pub mod export;
+pub mod kills;
 pub mod run_agent;
 pub mod symbols;
 
@@ -29,6 +30,7 @@ use capos_vm::expect::{Miss, Stripper, Terminal};
 use capos_vm::monitor::Monitor;
 use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
 use capos_vm::script::{self, Line, Step};
+use capos_vm::served::Seed;
 use capos_vm::timing;
 
 /// The runner's part of `config.toml`. The other sections are the guest's.
@@ -137,7 +139,7 @@ impl Scenario {
         model(&folder.join("model.jsonl"))?;
         let checks = Checks::open(folder)?;
         disk::check(&config.runner.disk, folder).with_context(|| config_file.display().to_string())?;
-        let again = |line: &Line| matches!(line.step, Step::PowerCut | Step::Boot | Step::Eject);
+        let again = |line: &Line| matches!(line.step, Step::PowerCut | Step::Boot | Step::Eject | Step::Kills(..));
         if let Some(line) = script.iter().find(|line| again(line)).filter(|_| config.runner.person) {
             bail!("{} line {}: a person's terminal has no such step", script_file.display(), line.number);
         }
@@ -203,7 +205,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let started = Instant::now();
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
     let disks = disk::create(&scenario.settings.disk, &scenario.folder, out)?;
-    let machine = &Machine { disks, ..machine.clone() };
+    let machine = &Machine { disks: disks.disks.clone(), ..machine.clone() };
     // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
     let changed = scenario.script.iter().any(|line| matches!(line.step, Step::Eject));
     ensure!(
@@ -219,7 +221,8 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,
     };
     let mut taken = 0;
-    let played = play(scenario, machine, &mut terminal, (&mut running, &mut monitor), &again, &mut taken, deadline);
+    let means = Means { machine, disks: &disks, log: &log, again: &again };
+    let played = play(scenario, &means, &mut terminal, (&mut running, &mut monitor), &mut taken, deadline);
     let mut tail = if scenario.settings.person { screen::Tail::Quit } else { screen::Tail::Whole };
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
@@ -327,16 +330,25 @@ enum Stop {
     Failed(String),
 }
 
+/// What steps work with, in addition to the running machine.
+struct Means<'a> {
+    machine: &'a Machine,
+    disks: &'a disk::Made,
+    log: &'a Path,
+    /// Starts the machine again.
+    again: &'a dyn Fn() -> Result<Started>,
+}
+
 /// Takes the script's steps.
 fn play(
     scenario: &Scenario,
-    machine: &Machine,
+    means: &Means<'_>,
     terminal: &mut Terminal,
     (running, monitor): (&mut Running, &mut Option<Monitor>),
-    again: &dyn Fn() -> Result<Started>,
     taken: &mut usize,
     deadline: Instant,
 ) -> Result<Option<Stop>> {
+    let mut log_from = 0;
     for line in &scenario.script {
         let failed = |reason: String| Ok(Some(Stop::Failed(format!("terminal.txt line {}: {reason}", line.number))));
         match &line.step {
@@ -353,6 +365,17 @@ fn play(
                     return failed(format!("{pattern} {why}; after the last match the screen shows:\n{last}"));
                 }
             },
+            Step::Log(pattern) => {
+                let last = || log_since(means.log, log_from);
+                while pattern.end_in(&last()?).is_none() {
+                    if Instant::now() >= deadline || running.ended()?.is_some() {
+                        let text = last()?;
+                        return failed(format!("the log does not say {pattern}; it ends with:\n{}", last_lines(&text)));
+                    }
+                    // A file has no event to wait for.
+                    std::thread::park_timeout(Duration::from_millis(20));
+                }
+            }
             Step::Absent(pattern) => {
                 if let Some(line) = pattern.line_in(terminal.text()) {
                     return failed(format!("{pattern} has appeared and should not have: {line}"));
@@ -372,19 +395,37 @@ fn play(
                     return failed(format!("{error:#}"));
                 }
             }
-            Step::Corrupt(path, offset) => corrupt(&machine.image, path, *offset)?,
+            Step::Corrupt(path, offset) => corrupt(&means.machine.image, path, *offset)?,
             Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
+            Step::Disk(name, change) => {
+                if let Err(error) = means.disks.step(name, change, running.ended()?.is_none()) {
+                    return failed(format!("{error:#}"));
+                }
+            }
+            Step::Kills(disk, count, seed) => {
+                let start = || {
+                    let (line, running, _) = (means.again)()?;
+                    Ok((line, running))
+                };
+                running.kill()?;
+                match kills::run(means.disks, disk, *count, *seed, means.log, &start, deadline)? {
+                    Ok(words) => println!("        {words}"),
+                    Err(reason) => return failed(reason),
+                }
+            }
             Step::PowerCut => {
                 running.kill()?;
                 terminal.drain(deadline);
+                means.disks.cut(&mut Seed(line.number as u64))?;
             }
             Step::Boot => {
                 terminal.drain(deadline);
                 if let Some(reason) = unexpected(running.wait(deadline)?, running) {
                     return failed(reason);
                 }
+                log_from = std::fs::metadata(means.log)?.len();
                 let line;
-                (line, *running, *monitor) = again()?;
+                (line, *running, *monitor) = (means.again)()?;
                 terminal.reconnect(line)?;
             }
             Step::Quit => {
@@ -395,6 +436,15 @@ fn play(
         *taken += 1;
     }
     Ok(None)
+}
+
+/// The log from a place on.
+fn log_since(log: &Path, from: u64) -> Result<String> {
+    let mut file = std::fs::File::open(log).context("opening the log")?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Why a machine cannot be started again: it did not switch itself off, and its power was not cut.

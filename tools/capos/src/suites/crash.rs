@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::system::System;
+use crate::scenario::{Scenario, run_agent};
+use capos_vm::accel;
+use capos_vm::script::Step;
 
 /// Tests that live through crashes: package and test. Each runs the one seed `CRASH_SEED` with `CRASHES` crash images.
 const SIMULATED: &[(&str, &str)] = &[
@@ -25,11 +28,16 @@ const IMAGES: u64 = 250;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Let the power fail at random places under everything that lasts, on a simulated disk, and check after each time that all
-/// that was acknowledged is there.
+/// The scenario in which the power of a whole machine fails, below the source folder.
+const MACHINE: &str = "tests/scenarios/random-kills";
+/// Seconds that a start of the machine may take on average.
+const START_SECONDS: u64 = 15;
+
+/// Let the power fail at random places under everything that lasts, on a simulated disk and in QEMU, and check after each
+/// time that all that was acknowledged is there.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only packages with this text in their name.
+    /// Only packages with this text in their name, or `qemu`.
     #[arg(value_name = "PART")]
     only: Option<String>,
     /// Crash images, shared by the packages.
@@ -38,6 +46,12 @@ pub struct Args {
     /// First seed; each has 250 crash images.
     #[arg(long, value_name = "SEED", default_value_t = 0, env = "CRASH_SEED")]
     seed: u64,
+    /// Power cuts of a machine in QEMU.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500, env = "KILLS")]
+    kills: u64,
+    /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
+    accel: Option<String>,
 }
 
 /// Runs the subcommand.
@@ -45,16 +59,37 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let wanted = |package: &str| args.only.as_deref().is_none_or(|part| package.contains(part));
     let tests: Vec<_> = SIMULATED.iter().filter(|(package, _)| wanted(package)).collect();
-    let Some(seeds) = args.images.div_ceil(IMAGES).checked_div(tests.len() as u64) else {
+    let machine = wanted("qemu");
+    let Some(seeds) = args.images.div_ceil(IMAGES).checked_div(tests.len() as u64).or(machine.then_some(0)) else {
         let known: Vec<&str> = SIMULATED.iter().map(|(package, _)| *package).collect();
-        bail!("no package has `{}` in its name; there are {}", args.only.as_deref().unwrap_or(""), known.join(", "));
+        bail!(
+            "no package has `{}` in its name; there are {} and qemu",
+            args.only.as_deref().unwrap_or(""),
+            known.join(", ")
+        );
     };
     for (package, test) in tests {
         let programs = programs(&system, package)?;
         let seeds: VecDeque<u64> = (args.seed..args.seed.saturating_add(seeds.max(1))).collect();
         live(package, test, &programs, seeds)?;
     }
-    Ok(ExitCode::SUCCESS)
+    if machine { kill(&system, args) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Cuts the power of a machine, again and again.
+fn kill(system: &System, args: &Args) -> Result<ExitCode> {
+    let mut scenario = Scenario::open(&system.root().join(MACHINE))?;
+    for line in &mut scenario.script {
+        if let Step::Kills(_, count, seed) = &mut line.step {
+            (*count, *seed) = (args.kills, args.seed);
+        }
+    }
+    scenario.settings.limit_seconds = args.kills.saturating_add(1).saturating_mul(START_SECONDS);
+    let out = system.target().join("crash");
+    let accelerator = accel::choose(args.accel.as_deref())?;
+    let report = run_agent::execute(&system.build(true)?, &scenario, None, &accelerator, &out)?;
+    println!("{}", run_agent::summary(&scenario, &report, &out));
+    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Builds the tests of a package; its programs.

@@ -355,7 +355,7 @@ fn passed_line(name: &str, count: &Count) -> Option<String> {
 /// Counts a run: as one test, or as the tests that the kernel or a test program reports.
 fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
     let in_kernel = KERNEL.iter().any(|name| run.name.strip_prefix("qemu/") == Some(name));
-    let told = in_kernel || !run.scenario.settings.boot.is_empty();
+    let mut told = in_kernel || !run.scenario.settings.boot.is_empty();
     if told {
         let log = std::fs::read(out.join("serial.log"))?;
         let log = String::from_utf8_lossy(&log);
@@ -367,7 +367,8 @@ fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Ta
         } else if in_kernel {
             kernel_tests(&log).iter().for_each(|name| tally.pass(&format!("{}/{name}", run.name)));
         } else {
-            program_tests(&run.name, &log, tally);
+            // A scenario that boots a system of its own is judged as a whole.
+            told = program_tests(&run.name, &log, tally);
         }
     }
     match &report.reason {
@@ -389,8 +390,9 @@ fn figure(run: &str, verdict: Verdict, tally: &mut Tally) {
     }
 }
 
-/// Counts the tests that a first process has run. Other processes' lines begin with their own names.
-fn program_tests(run: &str, log: &str, tally: &mut Tally) {
+/// Counts the tests that a first process has run; whether there were any. Other processes' lines begin with their own names.
+fn program_tests(run: &str, log: &str, tally: &mut Tally) -> bool {
+    let before = (tally.passed, tally.failed);
     for line in log.lines().filter_map(|line| line.strip_prefix("init: ")) {
         if let Some(name) = line.strip_prefix("ok ") {
             tally.pass(&format!("{run}/{name}"));
@@ -398,6 +400,7 @@ fn program_tests(run: &str, log: &str, tally: &mut Tally) {
             tally.fail(&format!("{run}/{name}"), reason);
         }
     }
+    before != (tally.passed, tally.failed)
 }
 
 /// The names of the passed tests in the kernel's log.
@@ -529,7 +532,7 @@ mod tests {
     fn tests_of_a_first_process_are_read_from_the_log() {
         let log = "init: ok one\nok two\nlog: init: FAILED forged: by another\ninit: FAILED three: it ran on\n";
         let mut tally = Tally::default();
-        program_tests("qemu/hostile", log, &mut tally);
+        assert!(program_tests("qemu/hostile", log, &mut tally) && !program_tests("qemu/x", "log: ok", &mut tally));
         assert_eq!((tally.passed, tally.failed), (1, 1));
         assert_eq!(tally.failures, ["qemu/hostile/three"]);
     }

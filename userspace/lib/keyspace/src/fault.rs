@@ -20,7 +20,8 @@ pub enum Fault {
     Damaged(String),
     /// The disk failed or is gone.
     Medium(String),
-    /// The store ended meanwhile. Whether a commit was done is unknown; it can be repeated.
+    /// The store ended meanwhile, or its disk failed: whether a commit was done is unknown, and it can be repeated. What was
+    /// committed for later and not synced may be gone.
     Lost(String),
     /// A key, value or batch is empty or too long.
     Invalid(String),
@@ -37,6 +38,7 @@ impl Fault {
             StoreFault::ReadOnly => Self::ReadOnly(why),
             StoreFault::Damaged => Self::Damaged(why),
             StoreFault::Medium => Self::Medium(why),
+            StoreFault::Lost => Self::Lost(why),
             // A batch names no version that it is based on.
             StoreFault::Changed => Self::Invalid(why),
         })
@@ -52,7 +54,8 @@ impl Fault {
             Self::ReadOnly(_) => StoreFault::ReadOnly,
             Self::Damaged(_) => StoreFault::Damaged,
             Self::Medium(_) => StoreFault::Medium,
-            Self::Lost(_) | Self::Invalid(_) => return None,
+            Self::Lost(_) => StoreFault::Lost,
+            Self::Invalid(_) => return None,
         })
     }
 }

@@ -12,6 +12,14 @@ const ENTRY: u64 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(pub(crate) u64);
 
+impl Namespace {
+    /// Its number, which no other namespace of the store gets.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What a namespace takes and may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use core::fmt;
 
-use capos_volume::{Access, Disk, Error, KEY, Locked, Options, Volume};
+use capos_volume::{Access, Disk, Error, KEY, Key, Locked, Operation, Options, Volume};
 use zeroize::Zeroizing;
 
 use crate::{BLOCK_BYTES, BlockError, Blocks};
@@ -13,9 +13,10 @@ use crate::{BLOCK_BYTES, BlockError, Blocks};
 /// Fills bytes with random ones that no one can predict.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// A volume as blocks. After an error it is opened again with the key that it had.
+/// A volume as blocks. After an error it is opened again with the key that it had; if the disk cannot be written then, for
+/// reading alone.
 ///
-/// Of a volume that was opened for reading, what is written stays in memory: the database changes a few blocks when it is
+/// Of a volume that is open for reading alone, what is written stays in memory: the database changes a few blocks when it is
 /// opened. A sync is rejected.
 pub struct OnVolume<D> {
     /// None after an error, until it is opened again.
@@ -26,6 +27,8 @@ pub struct OnVolume<D> {
     options: Options,
     random: Random,
     blocks: u64,
+    /// Why it is open for reading alone although it is to be written.
+    failure: Option<Error>,
     /// Blocks that were written to a volume that is open for reading alone.
     held: BTreeMap<u64, Box<[u8; BLOCK_BYTES]>>,
 }
@@ -44,10 +47,22 @@ fn failed(error: Error) -> BlockError {
 }
 
 impl<D: Disk + Clone> OnVolume<D> {
-    /// An open volume as blocks. `disk` is the one below it, and `options` are those with which it is opened again.
+    /// Opens a volume as blocks. `disk` is the one below it, and `options` are those with which it is opened again.
+    ///
+    /// # Errors
+    /// The headers were changed, the root of the tree is damaged, or the disk cannot be read.
+    pub fn open(locked: Locked<D>, key: Key, disk: D, options: Options, random: Random) -> Result<Self, Error> {
+        let held = BTreeMap::new();
+        let mut new = Self { volume: None, disk, key: key.bytes(), options, random, blocks: 0, failure: None, held };
+        new.unlock(locked, key)?;
+        new.blocks = new.volume()?.len();
+        Ok(new)
+    }
+
+    /// An open volume as blocks.
     pub fn new(volume: Volume<D>, disk: D, options: Options, random: Random) -> Self {
         let (key, blocks) = (volume.key(), volume.len());
-        Self { volume: Some(volume), disk, key, options, random, blocks, held: BTreeMap::new() }
+        Self { volume: Some(volume), disk, key, options, random, blocks, failure: None, held: BTreeMap::new() }
     }
 
     /// The volume.
@@ -56,7 +71,7 @@ impl<D: Disk + Clone> OnVolume<D> {
     /// It could not be opened again after an error.
     pub fn volume(&mut self) -> Result<&mut Volume<D>, Error> {
         if self.volume.is_none() {
-            self.open()?;
+            self.open_again()?;
         }
         self.volume.as_mut().ok_or(Error::Failed)
     }
@@ -67,16 +82,36 @@ impl<D: Disk + Clone> OnVolume<D> {
         self.volume.as_ref().map_or(0, |volume| volume.header().mount)
     }
 
-    /// Whether it was opened for reading alone.
+    /// Whether it is open for reading alone.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.options.access == Access::Read
+        self.options.access == Access::Read || self.failure.is_some()
     }
 
-    fn open(&mut self) -> Result<(), Error> {
+    /// Why it is open for reading alone although it is to be written: a write that failed. [`Blocks::forget`] tries again.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.failure
+    }
+
+    fn open_again(&mut self) -> Result<(), Error> {
         let locked = Locked::read(self.disk.clone())?;
         let key = locked.resume(&self.key)?;
-        self.volume = Some(locked.open(key, self.options, &mut self.random)?);
+        self.unlock(locked, key)
+    }
+
+    fn unlock(&mut self, locked: Locked<D>, key: Key) -> Result<(), Error> {
+        self.failure = None;
+        let opened = locked.open(key, self.options, &mut self.random);
+        self.volume = Some(match opened {
+            Err(error @ Error::Disk { operation: Operation::Write | Operation::Flush, .. }) => {
+                self.failure = Some(error);
+                let locked = Locked::read(self.disk.clone())?;
+                let key = locked.resume(&self.key)?;
+                locked.open(key, Options { access: Access::Read, ..self.options }, &mut self.random)?
+            }
+            other => other?,
+        });
         Ok(())
     }
 }
@@ -103,13 +138,16 @@ impl<D: Disk + Clone + Send + 'static> Blocks for OnVolume<D> {
     }
 
     fn sync(&mut self) -> Result<(), BlockError> {
-        self.volume().and_then(Volume::sync).map_err(failed)
+        match self.failure {
+            Some(failure) => Err(failed(failure)),
+            None => self.volume().and_then(Volume::sync).map_err(failed),
+        }
     }
 
     fn forget(&mut self) -> Result<(), BlockError> {
         self.held.clear();
         // Its changes since the last sync are lost with it.
         self.volume = None;
-        self.open().map_err(failed)
+        self.open_again().map_err(failed)
     }
 }

@@ -39,6 +39,7 @@ pub struct Store<B: Blocks> {
     pub(crate) file: Shared<B>,
     pub(crate) namespaces: BTreeMap<u64, Usage>,
     pub(crate) next: u64,
+    losses: u64,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -59,7 +60,7 @@ impl<B: Blocks> Store<B> {
             return Err(StoreError::Format("the first block is not that of a store".into()));
         };
         let file = Arc::new(Mutex::new(file));
-        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0 };
+        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0, losses: 0 };
         store.reopen()?;
         Ok(store)
     }
@@ -190,13 +191,41 @@ impl<B: Blocks> Store<B> {
 
     /// Takes back what was not synced, after an error, and says what the error was.
     pub(crate) fn failed(&mut self, error: StoreError) -> StoreError {
-        // What it writes while it ends is taken back as well.
-        self.database = None;
+        self.end();
         let cause = self.file.lock().take_error();
         match (cause, error) {
             (Some(cause), StoreError::Database(_)) => StoreError::Blocks(cause),
             (_, error) => error,
         }
+    }
+
+    /// Ends the database; what it writes meanwhile is taken back as well.
+    fn end(&mut self) {
+        self.database = None;
+        self.losses = self.losses.saturating_add(1);
+    }
+
+    /// How often commits that were not synced have been taken back after an error.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Opens the database again if an error has ended it, as every call does.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn recover(&mut self) -> Result<(), StoreError> {
+        self.database().map(drop)
+    }
+
+    /// Opens the blocks again, after they were open for reading alone. Commits since the last sync are lost.
+    ///
+    /// # Errors
+    /// The blocks fail.
+    pub fn open_again(&mut self) -> Result<(), StoreError> {
+        self.end();
+        self.reopen()
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

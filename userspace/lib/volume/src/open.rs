@@ -54,6 +54,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// The volume key, for [`Locked::resume`]. Its holder can read and change the volume.
+    pub fn bytes(&self) -> Zeroizing<[u8; KEY]> {
+        self.key.clone()
+    }
+
     /// The number of the slot that the secret opened; none of a key that was kept.
     pub fn slot(&self) -> Option<usize> {
         self.slot

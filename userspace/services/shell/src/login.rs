@@ -10,6 +10,7 @@ use capos_rt::Clock;
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
+use capos_schema::store::VolumeState;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
@@ -92,6 +93,7 @@ impl Login {
             },
             Next::Login { profile, name, passphrase } => match self.login(profile, &name, &passphrase).await {
                 Ok(user) => {
+                    self.warn().await;
                     self.session(user, &name).await;
                     Came::Ended
                 }
@@ -110,6 +112,17 @@ impl Login {
     async fn derived<T>(&self, work: impl Future<Output = T>) -> T {
         self.screen.status(Style::Dim, "checking the key; this takes some seconds").await;
         work.await
+    }
+
+    /// Says before a session that nothing of it is kept, if the disk cannot be written.
+    async fn warn(&self) {
+        if let Ok(volume) = self.broker.volume().await
+            && volume.read_only
+            && volume.state == VolumeState::Open
+        {
+            let text = format!("The disk is read-only and nothing new is kept: {}.", plain(&volume.details));
+            self.screen.wrapped(&[(Style::Warning, &text)]).await;
+        }
     }
 
     async fn look(&self) -> Came {

@@ -1,6 +1,7 @@
 //! What the store lies on: the volume of a data disk, or memory.
 
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 use capos_store::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks, OnVolume};
@@ -37,6 +38,15 @@ impl<D: DataDisk> Base<D> {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Volume(volume) if volume.is_read_only())
+    }
+
+    /// Why nothing can be written although it could be: the disk failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Volume(volume) => volume.failure().map(|failure| failure.to_string()),
+        }
     }
 
     /// How often it was opened for writing: it grows whenever what was not synced is lost.

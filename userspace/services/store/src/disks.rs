@@ -129,6 +129,15 @@ fn without_volume(all: &[(usize, &Seen)]) -> Decision {
     }
     let told: Vec<String> = all.iter().map(|(_, seen)| format!("{} {}", seen.info.place, reason(seen))).collect();
     let foreign = all.iter().find(|(_, seen)| is_foreign(seen)).map(|(disk, _)| *disk);
+    let failing = all.iter().find(|(_, seen)| is_unreadable(seen));
+    if let (Some((disk, seen)), None) = (failing, foreign) {
+        let details = format!(
+            "{} {}; check its cable, or replace it and restore a backup; until then {NOTHING_KEPT}",
+            seen.info.place,
+            reason(seen)
+        );
+        return Decision { state: VolumeState::Damaged, disk: Some(*disk), details };
+    }
     let state = if foreign.is_some() { VolumeState::Foreign } else { VolumeState::None };
     let what = if told.is_empty() { "no disk is attached that can be written".into() } else { told.join("; ") };
     Decision { state, disk: foreign, details: format!("{what}; {NOTHING_KEPT}; {ATTACH}") }
@@ -137,6 +146,11 @@ fn without_volume(all: &[(usize, &Seen)]) -> Decision {
 /// Whether a disk holds something that is somebody's.
 fn is_foreign(seen: &Seen) -> bool {
     seen.mark == Mark::None && !matches!(seen.info.content, DiskContent::Blank | DiskContent::Unreadable)
+}
+
+/// Whether a disk cannot be read, so that nobody knows what it holds.
+fn is_unreadable(seen: &Seen) -> bool {
+    seen.info.content == DiskContent::Unreadable || matches!(seen.mark, Mark::Unreadable(_))
 }
 
 /// Why a disk is not used.
@@ -203,8 +217,8 @@ mod tests {
             (&[medium(), fat.clone()], Foreign, Some(1), "f holds a FAT volume and is left alone"),
             (&[medium(), small], No, None, "has less than 8 MiB"),
             (&[medium(), fixed], No, None, "cannot be written"),
-            (&[medium(), unreadable], No, None, "u cannot be read (no answer)"),
-            (&[medium(), bad], No, None, "s cannot be read (reading disk block 0)"),
+            (&[medium(), unreadable], Damaged, Some(1), "u cannot be read (no answer)"),
+            (&[medium(), bad], Damaged, Some(1), "s cannot be read (reading disk block 0)"),
             (&[medium(), blank("b"), volume("a")], Locked, Some(2), "on a is locked"),
             (&[volume("a"), fat], Locked, Some(0), "on a is locked"),
             (&[medium(), newer.clone()], OtherVersion, Some(1), "has format 2"),

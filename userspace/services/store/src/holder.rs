@@ -12,7 +12,9 @@ use capos_schema::storage::DiskAccessClient;
 use capos_schema::store::VolumeState;
 use capos_store::{MemoryBlocks, Random};
 use capos_store_service::kept::{BYTES, Kept};
+use capos_store_service::marks::{self, Marks};
 use capos_store_service::shares::Shares;
+use capos_store_service::spaces::Spaces;
 use capos_store_service::vault::{Means, Vault};
 
 use crate::disk::GuestDisk;
@@ -21,6 +23,8 @@ use crate::here::Here;
 /// Memory of the process that a key derivation leaves alone: buffers, caches of the database and the volume, one batch.
 const REST: u64 = 8 << 20;
 const FRAME: u64 = 4096;
+/// Where the page has the marks, behind the key.
+const MARKS: u64 = 1024;
 /// Random bytes of one call.
 const ENTROPY: usize = 1024;
 
@@ -40,6 +44,8 @@ pub struct Holder {
     pub changed: Waiters,
     memory_kib: u64,
     page: Option<Mapping>,
+    /// What the page says of clients.
+    marks: RefCell<Marks>,
 }
 
 impl Holder {
@@ -61,6 +67,7 @@ impl Holder {
             vault: RefCell::new(Vault::new(shares, means)),
             changed: Waiters::default(),
             memory_kib: settings.memory_kib,
+            marks: RefCell::new(marks(page.as_ref())),
             page,
         }))
     }
@@ -83,6 +90,28 @@ impl Holder {
         Kept::decode(&bytes)
     }
 
+    /// The clients to whom an earlier life of the process owes something.
+    pub fn owed(&self) -> Marks {
+        self.marks.borrow().clone()
+    }
+
+    /// Keeps for the next life which clients it will have to tell, before they are answered; and says what is new of the disk.
+    pub fn keep(&self, spaces: &mut Spaces<GuestDisk>) {
+        if let Some(news) = spaces.news() {
+            log::warning!("{news}");
+        }
+        let (at_risk, mut marks) = (spaces.at_risk(), self.marks.borrow_mut());
+        if at_risk == *marks {
+            return;
+        }
+        if let Some(page) = &self.page
+            && let Err(error) = page.write(MARKS, at_risk.bytes())
+        {
+            log::warning!("after a crash of this service its clients are not told what they have lost: {error}");
+        }
+        *marks = at_risk;
+    }
+
     /// Keeps the key of an open volume for the next life of the process, and tells those who wait for a state.
     pub fn settle(&self) {
         let kept = self.vault.borrow_mut().kept();
@@ -93,6 +122,13 @@ impl Holder {
         }
         self.changed.wake();
     }
+}
+
+/// The clients that an earlier life of the process has left in the page.
+fn marks(page: Option<&Mapping>) -> Marks {
+    let mut bytes = [0; marks::BYTES];
+    let read = page.map(|page| page.read(MARKS, &mut bytes));
+    if matches!(read, Some(Ok(()))) { Marks::new(bytes) } else { Marks::default() }
 }
 
 /// Bytes that a key derivation may take. The heap may have to hold room for two, since what was free before is in pieces.

@@ -70,7 +70,11 @@ pub async fn search(holder: Rc<Holder>) {
     let place = at.as_ref().and_then(|(seen, means)| Some(place(seen, means.disk.clone()?)));
     let locked = at.and_then(|(_, means)| means.locked.take());
     begin(&holder, &decision, place, locked);
-    let vault = holder.vault.borrow();
+    let mut vault = holder.vault.borrow_mut();
+    if let Some(spaces) = vault.spaces() {
+        spaces.continue_after(&holder.owed());
+        holder.keep(spaces);
+    }
     log::info!("{}", vault.details());
     drop(vault);
     holder.settle();

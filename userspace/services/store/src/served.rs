@@ -39,7 +39,9 @@ impl NamespaceObject {
         };
         let why = vault.details().to_string();
         let Some(spaces) = vault.spaces() else { return Ok(Err((fault, why))) };
-        match work(spaces, &self.client) {
+        let done = work(spaces, &self.client);
+        self.holder.keep(spaces);
+        match done {
             Ok(done) => Ok(Ok(done)),
             Err(Refusal::Fault(fault, why)) => Ok(Err((fault, why))),
             Err(Refusal::Invalid(why)) => Err(CallError::invalid_argument(why)),
@@ -100,7 +102,7 @@ impl NamespaceServer for NamespaceObject {
     }
 
     async fn sync(&self, _cx: &CallContext) -> Result<NamespaceSyncResults, CallError> {
-        Ok(match self.with(|spaces, _| spaces.sync()).await? {
+        Ok(match self.with(Spaces::sync).await? {
             Ok(()) => NamespaceSyncResults::default(),
             Err((fault, why)) => NamespaceSyncResults { fault, why },
         })

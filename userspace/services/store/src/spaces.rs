@@ -11,6 +11,7 @@ use capos_schema::store::{Change, NamespaceInfo, StoreFault};
 use capos_store::{Namespace, Store, StoreError};
 
 use crate::base::{Base, DataDisk};
+use crate::marks::Marks;
 use crate::shares::Shares;
 
 /// Why a namespace did not do something.
@@ -43,6 +44,14 @@ pub struct Spaces<D: DataDisk> {
     known: BTreeMap<String, Namespace>,
     /// The version of each namespace that was changed in this life.
     versions: BTreeMap<Namespace, u64>,
+    /// Those with commits that are not durable.
+    unsynced: Marks,
+    /// Those whose commits were taken back, and who were not told yet.
+    lost: Marks,
+    /// Of the store, when that was looked at last.
+    losses: u64,
+    /// The failure of the disk that was told last.
+    told: Option<String>,
 }
 
 impl<D: DataDisk> Spaces<D> {
@@ -51,7 +60,101 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// The base fails, or holds something else.
     pub fn open(base: Base<D>, shares: Shares) -> Result<Self, StoreError> {
-        Ok(Self { store: Store::open(base)?, shares, known: BTreeMap::new(), versions: BTreeMap::new() })
+        let store = Store::open(base)?;
+        Ok(Self {
+            losses: store.losses(),
+            store,
+            shares,
+            known: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            unsynced: Marks::default(),
+            lost: Marks::default(),
+            told: None,
+        })
+    }
+
+    /// Continues an earlier life of the process, in which these had commits that were not durable.
+    pub fn continue_after(&mut self, unsynced: &Marks) {
+        self.lost.add(unsynced);
+    }
+
+    /// Who is to be told, should the process end now. In memory everything ends with it.
+    #[must_use]
+    pub fn at_risk(&self) -> Marks {
+        if !self.is_lasting() {
+            return Marks::all();
+        }
+        let mut marks = self.unsynced.clone();
+        marks.add(&self.lost);
+        marks
+    }
+
+    /// Why the disk cannot be written although it could be, with what to do.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.store.with_blocks(Base::failure).map(|why| {
+            format!(
+                "the data disk failed ({why}), so the volume is open for reading alone: copy what you need to another \
+                 disk, replace this one, and restore a backup"
+            )
+        })
+    }
+
+    /// What has changed with the disk since this was asked last, as a sentence.
+    pub fn news(&mut self) -> Option<String> {
+        let failure = self.failure();
+        if failure == self.told {
+            return None;
+        }
+        self.told.clone_from(&failure);
+        Some(failure.unwrap_or_else(|| "the data disk can be written again".into()))
+    }
+
+    /// Notes whose commits an error has taken back.
+    fn settle(&mut self) {
+        if self.losses != self.store.losses() {
+            self.lost.add(&core::mem::take(&mut self.unsynced));
+            // Whether it can still be written is known when it is open again; if that fails, the next call says so.
+            let _ = self.store.recover();
+            self.losses = self.store.losses();
+        }
+    }
+
+    /// Does something with the store.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Store<Base<D>>) -> Result<T, Fault>) -> Result<T, Refusal> {
+        let done = work(&mut self.store);
+        self.settle();
+        done.map_err(|fault| match fault {
+            Fault::Medium(why) => {
+                Refusal::Fault(StoreFault::Medium, format!("{why}; check the data disk and its cable"))
+            }
+            other => other.into(),
+        })
+    }
+
+    /// A client begins to change something. After a failure of the disk, its writing is tried again.
+    fn begin(&mut self, client: &str) -> Result<Namespace, Refusal> {
+        if self.failure().is_some() {
+            self.with(|store| Ok(store.open_again()?))?;
+        }
+        if self.is_read_only() {
+            return Err(self.reading_alone());
+        }
+        let namespace = self.namespace(client)?;
+        if self.lost.remove(namespace) {
+            let why = "the disk or the store failed, and changes that were not durable yet were lost; what was durable is \
+                       there; do it again";
+            return Err(Refusal::Fault(StoreFault::Lost, why.into()));
+        }
+        Ok(namespace)
+    }
+
+    fn reading_alone(&self) -> Refusal {
+        let why = self.failure().unwrap_or_else(|| {
+            "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start again"
+                .into()
+        });
+        Refusal::Fault(StoreFault::ReadOnly, why)
     }
 
     /// Whether it is on a disk.
@@ -83,12 +186,12 @@ impl<D: DataDisk> Spaces<D> {
             Some(namespace) => {
                 let now = self.store.usage().into_iter().find(|(known, _)| *known == namespace);
                 if !read_only && now.is_some_and(|(_, usage)| usage.limit != limit) {
-                    self.store.set_limit(namespace, limit)?;
+                    self.with(|store| Ok(store.set_limit(namespace, limit)?))?;
                 }
                 namespace
             }
-            None if read_only => return Err(reading_alone()),
-            None => self.store.create_namespace(client, limit)?,
+            None if read_only => return Err(self.reading_alone()),
+            None => self.with(|store| Ok(store.create_namespace(client, limit)?))?,
         };
         self.known.insert(client.into(), namespace);
         Ok(namespace)
@@ -124,7 +227,7 @@ impl<D: DataDisk> Spaces<D> {
     /// [`Refusal`]
     pub fn get(&mut self, client: &str, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
         let namespace = self.namespace(client)?;
-        Ok(local::get(&mut self.store, namespace, table, key)?)
+        self.with(|store| local::get(store, namespace, table, key))
     }
 
     /// Entries of a table.
@@ -133,7 +236,7 @@ impl<D: DataDisk> Spaces<D> {
     /// [`Refusal`]
     pub fn range(&mut self, client: &str, range: Range<'_>) -> Result<Entries, Refusal> {
         let namespace = self.namespace(client)?;
-        Ok(local::range(&mut self.store, namespace, range)?)
+        self.with(|store| local::range(store, namespace, range))
     }
 
     /// Does all changes, or none. `based` is the version that they are based on, or 0. Returns the new version.
@@ -141,10 +244,7 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn commit(&mut self, client: &str, changes: &[Change], durable: bool, based: u64) -> Result<u64, Refusal> {
-        if self.is_read_only() {
-            return Err(reading_alone());
-        }
-        let namespace = self.namespace(client)?;
+        let namespace = self.begin(client)?;
         let version = self.version(namespace);
         if based != 0 && based != version {
             let why =
@@ -152,28 +252,27 @@ impl<D: DataDisk> Spaces<D> {
             return Err(Refusal::Fault(StoreFault::Changed, why));
         }
         let durability = if durable { Durability::Now } else { Durability::Later };
-        local::commit(&mut self.store, namespace, changes, durability)?;
+        self.with(|store| local::commit(store, namespace, changes, durability))?;
+        if durable {
+            self.unsynced = Marks::default();
+        } else {
+            self.unsynced.insert(namespace);
+        }
         let next = version.saturating_add(1);
         self.versions.insert(namespace, next);
         Ok(next)
     }
 
-    /// Makes all commits durable.
+    /// Makes all commits durable, of every client.
     ///
     /// # Errors
     /// [`Refusal`]
-    pub fn sync(&mut self) -> Result<(), Refusal> {
-        if self.is_read_only() {
-            return Err(reading_alone());
-        }
-        Ok(self.store.sync()?)
+    pub fn sync(&mut self, client: &str) -> Result<(), Refusal> {
+        self.begin(client)?;
+        self.with(|store| Ok(store.sync()?))?;
+        self.unsynced = Marks::default();
+        Ok(())
     }
-}
-
-fn reading_alone() -> Refusal {
-    let why =
-        "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start again";
-    Refusal::Fault(StoreFault::ReadOnly, why.into())
 }
 
 #[cfg(test)]
@@ -236,7 +335,7 @@ mod tests {
         let large = usize::try_from(other.limit).unwrap();
         assert_eq!(fault(spaces.commit("other", &put(b"a", large), true, 0)), StoreFault::Quota);
         assert!(matches!(spaces.commit("other", &put(b"", 1), true, 0), Err(Refusal::Invalid(_))));
-        assert_eq!(spaces.sync(), Ok(()));
+        assert_eq!(spaces.sync("files"), Ok(()));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use capos_policy::Attempts;
 use capos_schema::store::{KeyInfo, KeyKind, VolumeInfo, VolumeState};
 use capos_store::{MemoryBlocks, OnVolume, Random, StoreError};
 use capos_volume::{
-    Access, Cost, Error, Format, Header, Key, KeySlot, Locked, Options, RecoveryCode, Secret, SlotKind, Volume,
-    calibrate, choose, set_wrong_keys, wrong_keys,
+    Access, Cost, Error, Format, Header, Key, KeySlot, Locked, Operation, Options, RecoveryCode, Secret, SlotKind,
+    Volume, calibrate, choose, set_wrong_keys, wrong_keys,
 };
 use zeroize::Zeroizing;
 
@@ -177,14 +177,14 @@ impl<D: DataDisk> Vault<D> {
 
     /// Opens the volume with a key that is right.
     fn unlocked(&mut self, locked: Locked<D>, key: Key, disk: D) {
-        match locked.open(key, self.options(), &mut (self.means.random)()) {
-            Ok(volume) => self.opened(volume, disk),
+        match OnVolume::open(locked, key, disk, self.options(), (self.means.random)()) {
+            Ok(volume) => self.opened(volume),
             Err(error) => self.broken(VolumeState::Damaged, &error),
         }
     }
 
-    fn opened(&mut self, volume: Volume<D>, disk: D) {
-        let base = Base::Volume(Box::new(OnVolume::new(volume, disk, self.options(), (self.means.random)())));
+    fn opened(&mut self, volume: OnVolume<D>) {
+        let base = Base::Volume(Box::new(volume));
         match Spaces::open(base, self.shares.clone()) {
             Ok(spaces) => {
                 self.stage = Stage::Open(Box::new(spaces));
@@ -228,6 +228,9 @@ impl<D: DataDisk> Vault<D> {
             Stage::Locked(locked, _) => locked.header().cloned(),
             _ => None,
         };
+        if let Some(failure) = self.spaces().and_then(|spaces| spaces.failure()) {
+            (info.details, info.read_only) = (failure, true);
+        }
         let open = self.with_volume(|volume| Ok((volume.header().clone(), volume.head()))).ok();
         if let Some((_, head)) = &open {
             let digest = hex::encode(head.digest.get(..16).unwrap_or_default());
@@ -266,7 +269,8 @@ impl<D: DataDisk> Vault<D> {
         added.map_err(|error| error.to_string())?;
         (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
         self.attempts = Attempts::default();
-        self.opened(volume, place.disk);
+        let random = (self.means.random)();
+        self.opened(OnVolume::new(volume, place.disk, self.options(), random));
         if self.state != VolumeState::Open {
             return Err(self.details.clone());
         }
@@ -407,18 +411,23 @@ impl<D: DataDisk> Vault<D> {
         let _ = self.record(0);
     }
 
-    /// Records the count of wrong keys. A disk that cannot be written keeps none.
+    /// Records the count of wrong keys. A disk that cannot be written keeps none: it can still be read.
     fn record(&mut self, wrong: u32) -> Result<(), String> {
         if self.read_only {
             return Ok(());
         }
+        let unwritten = |done: Result<(), Error>| match done {
+            Err(Error::Disk { operation: Operation::Write | Operation::Flush, .. }) => Ok(()),
+            other => other,
+        };
         if let Stage::Locked(locked, _) = &mut self.stage {
             let header = locked.header().cloned().ok_or("the volume has no header")?;
-            return set_wrong_keys(locked.disk_mut(), &header, wrong).map_err(|error| error.to_string());
+            let done = set_wrong_keys(locked.disk_mut(), &header, wrong);
+            return unwritten(done).map_err(|error| error.to_string());
         }
         self.with_volume(|volume| {
             let header = volume.header().clone();
-            set_wrong_keys(volume.disk_mut(), &header, wrong)
+            unwritten(set_wrong_keys(volume.disk_mut(), &header, wrong))
         })
     }
 

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
@@ -19,13 +20,13 @@ use capos_volume::{Disk, DiskError};
 const BLOCKS: u64 = 2000;
 const SECOND: u64 = 1_000_000_000;
 
-/// A disk that the test and the vault both hold.
+/// A disk that the test and the vault both hold. It can be told to fail writes.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>);
+struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicBool>);
 
 impl Shared {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))))
+        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))), Arc::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, SimDisk> {
@@ -43,6 +44,9 @@ impl Disk for Shared {
     }
 
     fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(DiskError::Failed);
+        }
         self.lock().write(block, from)
     }
 
@@ -279,9 +283,10 @@ fn a_disk_that_cannot_be_written_is_read() {
     assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
     assert!(has(&mut vault, b"a") && vault.status().read_only);
     assert!(vault.spaces().unwrap().info("client").unwrap().read_only);
-    for refused in
-        [vault.spaces().unwrap().commit("client", &put(b"b"), false, 0).map(drop), vault.spaces().unwrap().sync()]
-    {
+    for refused in [
+        vault.spaces().unwrap().commit("client", &put(b"b"), false, 0).map(drop),
+        vault.spaces().unwrap().sync("client"),
+    ] {
         assert!(matches!(refused, Err(Refusal::Fault(StoreFault::ReadOnly, _))), "{refused:?}");
     }
     assert!(vault.add("bob", "second person").is_err());
@@ -289,6 +294,67 @@ fn a_disk_that_cannot_be_written_is_read() {
 }
 
 /// What the volume holds is damaged: it is said, and the right key is no wrong one.
+/// What a client did not sync is lost with another's failed commit, and both are told: it at its next change.
+#[test]
+fn a_disk_that_fails_is_read_and_every_client_is_told() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    let spaces = vault.spaces().unwrap();
+    spaces.commit("first", &put(b"durable"), true, 0).unwrap();
+    spaces.commit("first", &put(b"later"), false, 0).unwrap();
+    spaces.commit("second", &put(b"durable"), true, 0).unwrap();
+    spaces.commit("first", &put(b"gone"), false, 0).unwrap();
+    machine.disk.1.store(true, Ordering::Relaxed);
+    let fault = |done: Result<u64, Refusal>| match done {
+        Err(Refusal::Fault(fault, why)) => (fault, why),
+        other => panic!("{other:?}"),
+    };
+    let (failed, why) = fault(spaces.commit("second", &put(b"more"), true, 0));
+    assert!(failed == StoreFault::Medium && why.contains("writing disk block"), "{why}");
+    // Reading goes on, with what was durable. Writing is tried each time.
+    assert!(spaces.news().unwrap().contains("copy what you need") && spaces.news().is_none());
+    let (failed, why) = fault(spaces.commit("second", &put(b"more"), true, 0));
+    assert!(failed == StoreFault::ReadOnly && why.contains("replace this one"), "{why}");
+    assert!(spaces.info("second").unwrap().read_only);
+    let at_risk = spaces.at_risk();
+    let status = vault.status();
+    assert!(status.read_only && status.details.contains("the data disk failed"), "{}", status.details);
+    assert!(vault.verify("ada", "correct horse") == Ok(Tried::Right));
+    // The disk is well again.
+    machine.disk.1.store(false, Ordering::Relaxed);
+    let spaces = vault.spaces().unwrap();
+    let (failed, why) = fault(spaces.commit("first", &put(b"new"), true, 0));
+    assert!(failed == StoreFault::Lost && why.contains("do it again"), "{why}");
+    assert!(spaces.news().unwrap().contains("written again"));
+    let held = |spaces: &mut capos_store_service::spaces::Spaces<Shared>, key: &[u8]| {
+        spaces.get("first", "t", key).unwrap().is_some()
+    };
+    assert!(held(spaces, b"durable") && held(spaces, b"later") && !held(spaces, b"gone") && !held(spaces, b"new"));
+    spaces.commit("first", &put(b"new"), true, 0).unwrap();
+    spaces.commit("second", &put(b"more"), true, 0).unwrap();
+    // The next life of the process tells those who were not told.
+    let kept = vault.kept().unwrap();
+    let mut next = machine.start(Some(&kept), false);
+    let spaces = next.spaces().unwrap();
+    spaces.continue_after(&at_risk);
+    assert_eq!(fault(spaces.commit("first", &put(b"x"), true, 0)).0, StoreFault::Lost);
+    assert!(
+        spaces.commit("first", &put(b"x"), true, 0).is_ok() && spaces.commit("second", &put(b"x"), true, 0).is_ok()
+    );
+}
+
+/// A volume that is locked opens on a disk that cannot be written any more: for reading.
+#[test]
+fn a_disk_that_fails_before_it_is_opened_is_read() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    vault.spaces().unwrap().commit("client", &put(b"a"), true, 0).unwrap();
+    machine.disk.1.store(true, Ordering::Relaxed);
+    let mut vault = machine.start(None, false);
+    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
+    assert!(has(&mut vault, b"a") && vault.status().read_only);
+}
+
 #[test]
 fn damage_is_told_apart_from_a_wrong_key() {
     let machine = Machine::new();

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod crash;
 mod raw;
 
 use alloc::format;
@@ -236,6 +237,9 @@ impl Test {
 }
 
 async fn run(env: Env) -> Result<(), Error> {
+    if env.arguments().iter().any(|argument| argument == "crash") {
+        return crash::run(&env).await;
+    }
     let out = env.cap::<StandardClient>("out")?;
     let test = Test {
         vault: env.cap("vault")?,

@@ -1,0 +1,139 @@
+//! The step `kills`: the power fails at random requests to a disk, again and again over the same disk.
+//!
+//! All that a disk sees of a machine are its requests, so a power cut before each of them is every case there is. What the
+//! disk has cached then is lost, whole or torn. The guest says on its log `acknowledged N` when it was told that batch N is
+//! durable, and after each start `found N` when it has compared everything with what N batches leave, or `FAILED` and why.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use capos_vm::qemu::Running;
+use capos_vm::served::Seed;
+use regex_lite::Regex;
+
+use crate::scenario::disk::Made;
+use crate::scenario::log_since;
+
+/// How long one start may take until the power is cut.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests before which the power is cut, at most: of one start in three, while it still opens the volume, and of the
+/// others.
+const EARLY: u64 = 150;
+const LATE: u64 = 700;
+
+/// What the log of all starts has said.
+#[derive(Debug, Default)]
+struct Story {
+    /// The last batch that was acknowledged, or found: what is there once must stay.
+    kept: u64,
+    /// Starts after which everything was compared.
+    compared: u64,
+    acknowledged: u64,
+}
+
+impl Story {
+    /// Continues with a start's log.
+    fn read(&mut self, text: &str, lines: &Regex) -> Result<(), String> {
+        for found in lines.captures_iter(text) {
+            let group = |number: usize| found.get(number).map_or("", |part| part.as_str());
+            let number: u64 = group(2).trim().parse().unwrap_or(0);
+            match group(1) {
+                "found" if number < self.kept => {
+                    return Err(format!("batch {} was acknowledged, and {number} are there", self.kept));
+                }
+                "found" => {
+                    self.compared = self.compared.saturating_add(1);
+                    self.kept = number;
+                }
+                "acknowledged" => {
+                    self.acknowledged = self.acknowledged.saturating_add(1);
+                    self.kept = self.kept.max(number);
+                }
+                _ => return Err(format!("the guest says: {}", group(2))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts the machine so often, and cuts its power each time. Returns a sentence about it, or why it failed.
+///
+/// # Errors
+/// A machine cannot be started, or a file cannot be read.
+pub fn run(
+    disks: &Made,
+    disk: &str,
+    count: u64,
+    seed: u64,
+    log: &Path,
+    start: &dyn Fn() -> Result<(UnixStream, Running)>,
+    deadline: Instant,
+) -> Result<Result<String, String>> {
+    let served = disks.served(disk)?;
+    let lines = Regex::new(r"(?m)\b(found|acknowledged|FAILED) ([^\r\n]+)\r?\n")?;
+    let mut story = Story::default();
+    // What the machine before has said.
+    let mut from = std::fs::metadata(log).map_or(0, |data| data.len());
+    disks.cut(&mut Seed(seed))?;
+    // The last start is cut only once everything was compared.
+    for number in 0..=count {
+        let mut seed = Seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
+        let most = if seed.below(3) == 0 { EARLY } else { LATE };
+        let request = seed.below(most);
+        served.stop_before(if number == count { u64::MAX } else { request });
+        let (line, mut running) = start()?;
+        let until = deadline.min(Instant::now() + PATIENCE);
+        let stopped = if number == count { wait_found(log, from, &lines, until)? } else { served.wait_stopped(until) };
+        running.kill()?;
+        drop(line);
+        disks.cut(&mut seed)?;
+        let text = log_since(log, from)?;
+        from = std::fs::metadata(log)?.len();
+        let at = || format!("start {number} of {count}, power cut before request {request} to `{disk}`");
+        if let Err(reason) = story.read(&text, &lines) {
+            return Ok(Err(format!("{}: {reason}", at())));
+        }
+        if !stopped {
+            let last = text.lines().last().unwrap_or_default();
+            return Ok(Err(format!("{}: it did not come so far; its log ends with: {last}", at())));
+        }
+    }
+    Ok(Ok(format!(
+        "power cut {count} times; compared {} times, {} durable batches acknowledged, none lost, none torn",
+        story.compared, story.acknowledged
+    )))
+}
+
+/// Waits until the log says that everything was compared, or that it has failed. A file has no event to wait for, so this
+/// looks every few milliseconds.
+fn wait_found(log: &Path, from: u64, lines: &Regex, deadline: Instant) -> Result<bool> {
+    loop {
+        let text = log_since(log, from)?;
+        if lines.captures_iter(&text).any(|found| found.get(1).is_some_and(|word| word.as_str() != "acknowledged")) {
+            return Ok(true);
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_acknowledged_must_be_found() {
+        let lines = Regex::new(r"(?m)\b(found|acknowledged|FAILED) ([^\r\n]+)\r?\n").unwrap();
+        let mut story = Story::default();
+        let mut read = |text: &str| story.read(text, &lines);
+        assert_eq!(read("crash: found 0\r\ncrash: acknowledged 1\r\ncrash: acknowledged 2\r\n"), Ok(()));
+        assert_eq!(read(""), Ok(()));
+        assert_eq!(read("crash: found 4\r\n"), Ok(()));
+        assert!(read("crash: found 3\r\n").unwrap_err().contains("batch 4"));
+        assert!(read("crash: FAILED batch 5 is there, and not all\r\n").unwrap_err().contains("batch 5"));
+    }
+}

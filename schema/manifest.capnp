@@ -27,6 +27,7 @@ struct SessionGrant {
   interface @2 :UInt64;
   rights @3 :UInt32;
   readOnly @4 :Bool;   # The read-only form of a directory.
+  ofPrincipal @5 :Bool;  # Each principal has their own: the service provides `Homes`.
 }
 
 struct CategoryMode {

@@ -251,3 +251,10 @@ interface Directory {
   # As for a File, for changes through this directory. `writeText`, `makeDirectory` and `remove` answer when their change is
   # on the medium; the methods for programs may answer before.
 }
+
+interface Homes {
+  # The home directories of all principals, each a tree of its own. Held by the broker.
+
+  of @0 (principal :Text) -> (home :Directory);
+  # The home of one principal; a new one begins with the first files of the image. The capability outlives the server.
+}

@@ -62,6 +62,8 @@ interface Namespace {
   # Makes earlier commits durable.
   opened @5 () -> (lasting :Bool) $A.abortable;
   # Waits until the volume is open, or it is known that there is none.
+  watch @6 () -> () $A.abortable;
+  # Never answers. The caller learns when this process of the store has ended, and with it what is not on a disk.
 }
 
 enum VolumeState {

@@ -4,6 +4,7 @@
 using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
 using Label = import "authority.capnp".Label;
+using Directory = import "storage.capnp".Directory;
 
 enum ServiceState {
   stopped @0;
@@ -132,6 +133,10 @@ interface Launcher {
 
   usage @4 () -> (usage :ProgramsUsage);
   # Returns what the programs that were run hold now. A program that has ended holds nothing.
+
+  forSession @5 (from :Text, home :Directory) -> (launcher :Launcher);
+  # The same launcher for one session. Programs whose manifest entry grants a directory of `from`, as in `ProgramNeed`,
+  # get `home` for it.
 }
 
 struct ProgramsUsage {
@@ -229,5 +234,6 @@ interface PciFunction {
 interface SessionObserver {
   # Hears when a session has ended, after the broker recorded that, or could not. Calls that could not be aborted may
   # still record their ends later.
-  ended @0 (session :Text) -> ();
+  ended @0 (session :Text, home :Directory $A.optional) -> ();
+  # `home` is the session's home directory, read-only, if it had one.
 }

@@ -62,6 +62,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("TextEmbedder", "embed", "a vector is data that nobody reads; the worker keeps nothing of the texts"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
     ("Namespace", "opened", "it only waits"),
+    ("Namespace", "watch", "the same"),
     ("TransferVolumes", "importFile", "a part of the file is there, and the next call continues it"),
     ("TransferVolumes", "exportFile", "the same"),
     ("ModelStore", "install", "a part of the file is there, and the next call continues it"),

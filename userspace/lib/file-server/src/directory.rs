@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use capos_policy::join;
 use capos_schema::authority::Label;
-use capos_schema::cap::{CallContext, CallError, Client};
+use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient, FileError, FileStatus,
@@ -16,7 +16,8 @@ use capos_schema::storage::{
 use capos_tree::{FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
 
 use crate::file::FileObject;
-use crate::volume::{READ_ONLY_ROOT, Volume, entry, refused, status, told};
+use crate::key::Key;
+use crate::volume::{Volume, entry, refused, status, told};
 
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
@@ -178,8 +179,7 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
         if self.node == Tree::ROOT && self.trail.is_none() {
             // The manifest gives this to services, which continue when this one is restarted.
-            let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
-            return Ok(DirectoryClient::from_cap(cap));
+            return self.volume.root(false);
         }
         self.narrower(self.node, false, self.trail.clone())
     }
@@ -272,8 +272,8 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         let trail = self.trail.labelled(&label);
         if self.node == Tree::ROOT {
             // Programs get this, and continue when this one is restarted.
-            let key = self.volume.trails.keep(trail, self.writable);
-            return Ok(DirectoryClient::from_cap(self.volume.exporter.durable(key, DirectoryClient::INTERFACE_ID)?));
+            let trail = self.volume.trails.keep(trail);
+            return self.volume.durable(Key::Root { trail, writable: self.writable });
         }
         self.narrower(self.node, self.writable, trail)
     }

@@ -11,6 +11,7 @@ extern crate alloc;
 mod directory;
 mod file;
 mod fill;
+mod key;
 mod locks;
 mod memory;
 mod volume;
@@ -19,6 +20,7 @@ use capos_rt::ServeOptions;
 
 pub use directory::DirectoryObject;
 pub use fill::{Filled, Source, fill};
+pub use key::{MAX_TREES, tree_of};
 pub use volume::Volume;
 
 /// How a file server answers calls: a write carries up to 256 KiB.

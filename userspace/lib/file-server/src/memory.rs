@@ -5,15 +5,14 @@ use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 
 use capos_rt::memory::{self, Access};
-use capos_schema::cap::{CallContext, CallError, Client};
+use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::ReadOnlyFileMemoryResults;
 use capos_tree::{FileTree, NodeId};
 
+use crate::key::Key;
 use crate::volume::{Volume, refused};
 
-/// The bit that the keys of pagers have. Those of roots are less.
-const PAGER: u64 = 1 << 61;
 /// Files that have memory at most. A file with memory is held, so that it stays when its name is removed.
 const MAX_MEMORIES: usize = 64;
 /// Bytes that are copied at once.
@@ -66,8 +65,8 @@ impl Memories {
         if bytes == 0 {
             return Err(CallError::unimplemented("an empty file has no memory; read it instead"));
         }
-        let pager = volume.exporter.durable(PAGER | id.number(), PagerClient::INTERFACE_ID)?;
-        let memory = self.account.create_paged_memory(bytes, &Client::from_cap(pager)).await?;
+        let pager: PagerClient = volume.durable(Key::Pager(id))?;
+        let memory = self.account.create_paged_memory(bytes, &pager).await?;
         volume.tree.hold(id).await.map_err(refused)?;
         let is_current = changes == self.changes.get() && !self.made.borrow().contains_key(&id);
         if is_current {
@@ -89,11 +88,6 @@ pub struct FilePager<T> {
 }
 
 impl<T> FilePager<T> {
-    /// The file whose pager has this key.
-    pub fn node(key: u64) -> Option<NodeId> {
-        (key & PAGER != 0).then(|| NodeId::from_number(key & !PAGER))
-    }
-
     pub fn new(volume: &Rc<Volume<T>>, node: NodeId) -> Self {
         Self { volume: volume.clone(), node }
     }

@@ -6,23 +6,23 @@ use core::cell::Cell;
 
 use capos_async_lock::Waiters;
 use capos_rt::{Server, log};
-use capos_schema::cap::{CallError, Dispatch};
+use capos_schema::cap::{CallError, Client, Dispatch};
 use capos_schema::kernel::{PagerService, ResourceAccountClient, TimerClient};
-use capos_schema::storage::{DirectoryService, EntryInfo, EntryKind, FileError, FileStatus};
+use capos_schema::storage::{DirectoryClient, DirectoryService, EntryInfo, EntryKind, FileError, FileStatus};
 use capos_tree::{FileTree, Info, Kind, NodeId, PathError, Trails, Tree, TreeError};
 
 use crate::directory::DirectoryObject;
+use crate::key::Key;
 use crate::locks::LockQueue;
 use crate::memory::{FilePager, Memories};
 
-/// The key of the durable capability to the root, read-only.
-pub(crate) const READ_ONLY_ROOT: u64 = 0;
 /// Changes are on the medium this much later at the latest, in nanoseconds.
 const SYNCED_AFTER: u64 = 1_000_000_000;
 
 /// A tree and what is known of those who use it.
 pub struct Volume<T> {
     pub(crate) tree: T,
+    number: u64,
     timer: TimerClient,
     pub(crate) exporter: Rc<Server>,
     pub(crate) locks: LockQueue,
@@ -33,10 +33,10 @@ pub struct Volume<T> {
 }
 
 impl<T: FileTree + 'static> Volume<T> {
-    /// A volume. `start` is the time since power-on, in nanoseconds. If it has an account, files to read are also served as
-    /// paged memory, which the account pays for.
+    /// A volume. `number` tells it from the service's others. `start` is the time since power-on, in nanoseconds. If it has an
+    /// account, files to read are also served as paged memory, which the account pays for.
     pub fn new(
-        tree: T,
+        (tree, number): (T, u64),
         timer: TimerClient,
         exporter: Rc<Server>,
         start: u64,
@@ -44,6 +44,7 @@ impl<T: FileTree + 'static> Volume<T> {
     ) -> Rc<Self> {
         Rc::new(Self {
             tree,
+            number,
             timer,
             exporter,
             locks: LockQueue::default(),
@@ -59,19 +60,32 @@ impl<T: FileTree + 'static> Volume<T> {
         &self.tree
     }
 
-    /// Answers what earlier instances of the service have given out for ever.
-    pub fn serve_durable(self: &Rc<Self>) {
-        let volume = self.clone();
-        self.exporter.serve_durable(move |key| {
-            if let Some(id) = FilePager::<T>::node(key) {
-                volume.memories.as_ref()?;
-                return Some(Rc::new(PagerService(Rc::new(FilePager::new(&volume, id)))));
+    /// What earlier instances of the service have given out under a key.
+    pub fn find(self: &Rc<Self>, key: u64) -> Option<Rc<dyn Dispatch>> {
+        match Key::decode(key).1 {
+            Key::Pager(id) => {
+                self.memories.as_ref()?;
+                Some(Rc::new(PagerService(Rc::new(FilePager::new(self, id)))))
             }
-            let (trail, writable) = if key == READ_ONLY_ROOT { Default::default() } else { volume.trails.find(key) };
-            let root: Rc<dyn Dispatch> =
-                Rc::new(DirectoryService(Rc::new(DirectoryObject::new(&volume, Tree::ROOT, writable, trail))));
-            Some(root)
-        });
+            Key::Root { trail, writable } => {
+                let trail = if trail == 0 { Default::default() } else { self.trails.find(trail) };
+                Some(Rc::new(DirectoryService(Rc::new(DirectoryObject::new(self, Tree::ROOT, writable, trail)))))
+            }
+        }
+    }
+
+    /// The root, as a capability that outlives this instance of the service.
+    ///
+    /// # Errors
+    /// The process has no room for a capability.
+    pub fn root(&self, writable: bool) -> Result<DirectoryClient, CallError> {
+        self.durable(Key::Root { trail: 0, writable })
+    }
+
+    /// A capability that outlives this instance of the service.
+    pub(crate) fn durable<C: Client>(&self, key: Key) -> Result<C, CallError> {
+        let key = key.encode(self.number).ok_or_else(|| CallError::overloaded("the file server has no number left"))?;
+        Ok(C::from_cap(self.exporter.durable(key, C::INTERFACE_ID)?))
     }
 
     /// Syncs the tree after changes, for ever.

@@ -44,6 +44,16 @@ impl Batch {
         self.push(table, ChangeKind::RemoveRange, from, to)
     }
 
+    /// The same changes, of tables whose names have this prefix.
+    pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
+        let mut batch = self.clone();
+        for change in &mut batch.changes {
+            change.table.insert_str(0, prefix);
+            batch.bytes = batch.bytes.saturating_add(prefix.len());
+        }
+        batch
+    }
+
     /// The changes.
     #[must_use]
     pub fn changes(&self) -> &[Change] {

@@ -15,11 +15,13 @@ mod client;
 mod fault;
 #[cfg(feature = "local")]
 pub mod local;
+mod within;
 
 use alloc::vec::Vec;
 
 pub use batch::Batch;
 pub use fault::Fault;
+pub use within::Within;
 
 /// Bytes of a key at most.
 pub const MAX_KEY: usize = 1024;
@@ -183,6 +185,22 @@ mod tests {
         let next = (first.entries.len() as u16).to_be_bytes();
         let rest = done(space.range(Range { from: &next, ..Range::all("t") })).unwrap();
         assert_eq!((first.entries.len() + rest.entries.len(), rest.more), (20_000, false));
+    }
+
+    #[test]
+    fn parts_of_a_keyspace_are_apart() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = LocalKeyspace::new(store, "a", 4 << 20).unwrap();
+        let [one, two] = ["1/", "2/"].map(|prefix| Within::new(space.clone(), prefix.into()));
+        for (part, value) in [(&one, b"x"), (&two, b"y")] {
+            done(part.commit(Batch::new().put("t", b"k", value).put("u", b"k", value), Durability::Now)).unwrap();
+        }
+        done(one.commit(Batch::new().remove("t", b"k").remove_range("u", b"", b""), Durability::Now)).unwrap();
+        let of = |part: &Within<_>| (done(part.get("t", b"k")).unwrap(), done(part.range(Range::all("u"))).unwrap());
+        assert_eq!(of(&one), (None, Entries::default()));
+        assert_eq!((of(&two).0.unwrap(), keys(&of(&two).1)), (b"y".to_vec(), alloc::vec![b"k".as_slice()]));
+        assert_eq!(done(space.get("2/t", b"k")).unwrap().unwrap(), b"y");
+        assert_eq!(done(two.info()).unwrap(), done(space.info()).unwrap());
     }
 
     #[test]

@@ -221,6 +221,15 @@ impl Checker<'_> {
             if grant.name.is_empty() || grants.iter().any(|other| other.name == grant.name) {
                 return Err(self.error(there, "each grant of a process needs a name of its own"));
             }
+            if kind == "service"
+                && grant.from.split_once('.').is_some_and(|(from, what)| self.is_of_principals(from, what))
+            {
+                let reason = format!(
+                    "`{}` is the home of a session's principal, so only sessions and programs hold it",
+                    grant.from
+                );
+                return Err(self.error(format!("{there}.from"), reason));
+            }
             grants.push(self.grant(process, &there, grant)?);
         }
         self.names_of_several(&here, &grants)?;

@@ -9,7 +9,7 @@ use capos_schema::manifest::{CategoryMode, Service, SessionGrant, SessionProfile
 use capos_schema::models::PermissionMode;
 
 use crate::check::{Checker, Result, interface};
-use crate::source::{ISSUER, NEVER_IN_SESSIONS};
+use crate::source::{DIRECTORY, HOMES, ISSUER, NEVER_IN_SESSIONS};
 use crate::text::{self, Grant, Process};
 
 /// Names that every session holds, so that no grant may take them.
@@ -63,7 +63,10 @@ impl Checker<'_> {
                     );
                     return Err(self.error(format!("{there}.from"), reason));
                 }
-                held.entry(found.held.clone()).or_insert(there);
+                // The issuer gets each principal's own.
+                if !found.of_principal {
+                    held.entry(found.held.clone()).or_insert(there);
+                }
                 grants.push(found);
             }
             profiles.push(SessionProfile { profile, grants, modes: self.modes(&here, section)? });
@@ -90,7 +93,14 @@ impl Checker<'_> {
             interface,
             rights: self.rights(there, grant, Rights::ALL)?.0,
             read_only,
+            of_principal: self.is_of_principals(provider, name),
         })
+    }
+
+    /// Whether each principal has their own of what a service provides.
+    pub(crate) fn is_of_principals(&self, provider: &str, name: &str) -> bool {
+        let provider = self.document.service.iter().find(|service| service.name == provider);
+        name == DIRECTORY && provider.is_some_and(|service| service.provides.iter().any(|name| name == HOMES))
     }
 
     fn modes(&self, here: &str, section: &text::Profile) -> Result<Vec<CategoryMode>> {

@@ -30,6 +30,10 @@ pub const DEVICE: &str = "PciFunction";
 pub const DIRECTORY: &str = "Directory";
 pub const READ_ONLY: &str = " read-only";
 
+/// The interface of a service that has a directory for each principal, and provides `Directory` for sessions and their
+/// programs alone.
+pub const HOMES: &str = "Homes";
+
 /// Interfaces that the first process serves itself, by ordinal.
 pub const INIT: &[&str] = &[
     "SystemStatus",
@@ -50,6 +54,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "DiskAccess",
     "DiskController",
     "FaultInjector",
+    HOMES,
     "ModelAdmin",
     "ModelCatalog",
     "PciFunction",

@@ -169,6 +169,34 @@ fn a_profile_says_what_its_sessions_hold() {
     assert!(!disk.trusted);
 }
 
+/// The home of a session's principal is held by sessions and programs, and comes from the broker and the launcher.
+#[test]
+fn a_home_is_a_principals() {
+    let homes = |more: &str| {
+        let disk = "[[service]]\nname = \"files\"\nprogram = \"/bin/files\"\nprovides = [\"Directory\", \"Homes\"]\n";
+        let program = "[[program]]\nname = \"cat\"\nprogram = \"/bin/cat\"\ngrants = [{ name = \"home\", from = \"files.Directory\" }]\n";
+        let issuer = ISSUER.replacen("from = \"disk.Directory\" }", "from = \"files.Directory\" }", 1);
+        format!("{SMALL}{disk}{more}{program}{issuer}")
+    };
+    let manifest = read("m.toml", &homes("")).unwrap();
+    let of_principal: Vec<bool> = manifest.profiles[0].grants.iter().map(|grant| grant.of_principal).collect();
+    assert_eq!(of_principal, [true, false]);
+    assert!(!manifest.profiles[1].grants[0].of_principal);
+    // The broker has nobody's.
+    let broker = manifest.services.iter().find(|service| service.name == "broker").unwrap();
+    assert!(broker.grants.iter().all(|grant| grant.from != "files.Directory"));
+    let service =
+        "[[service]]\nname = \"s\"\nprogram = \"/bin/s\"\ngrants = [{ name = \"home\", from = \"files.Directory\" }]\n";
+    let words = refused(&homes(service));
+    assert!(
+        words
+            .ends_with("`files.Directory` is the home of a session's principal, so only sessions and programs hold it"),
+        "{words}"
+    );
+    let given = homes("").replacen("from = \"files.Directory\" }", "from = \"files.Homes\" }", 2);
+    assert!(refused(&given).contains("no session holds `files.Homes`"));
+}
+
 #[test]
 fn print_shows_what_a_session_holds_and_takes() {
     let text = describe(&read("manifest.toml", SHIPPED).unwrap());
@@ -535,7 +563,7 @@ fn a_service_says_what_is_lost_with_it() {
         assert_eq!(service.loses.is_empty(), service.trusted, "{}", service.name);
     }
     let text = describe(&manifest);
-    assert!(text.contains("  loses: the files of the home directory: it restarts"), "{text}");
+    assert!(text.contains("  loses: what guests look at: it restarts"), "{text}");
     let disk = |line: &str| read("m.toml", &SMALL.replacen("provides", &format!("{line}\nprovides"), 1));
     assert_eq!(disk("loses = \"all\"").unwrap().services[0].loses, "all");
     let wrong = |line: &str| disk(line).unwrap_err().to_string();

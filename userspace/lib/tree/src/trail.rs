@@ -44,7 +44,7 @@ impl Trail {
 /// Trails that are kept at most. The holder of an older one gets [`all_above`] in its place.
 const MAX_TRAILS: usize = 1024;
 
-/// Trails of roots that outlive this instance of the service, by the keys of their durable capabilities.
+/// Trails of roots that outlive this instance of the service, by their numbers.
 #[derive(Debug)]
 pub struct Trails {
     kept: RefCell<BTreeMap<u64, Trail>>,
@@ -52,41 +52,38 @@ pub struct Trails {
 }
 
 impl Trails {
-    /// None yet. `start` is when this instance began, in nanoseconds since power-on: no instance makes the key of another, since
-    /// it makes less than one in a nanosecond.
+    /// None yet. `start` is when this instance began, in nanoseconds since power-on: no instance gives the number of another,
+    /// since it gives less than one in a microsecond. Numbers have 48 bits, and 0 is none.
     #[must_use]
     pub fn new(start: u64) -> Self {
-        Self { kept: RefCell::default(), next: Cell::new(start.max(1)) }
+        Self { kept: RefCell::default(), next: Cell::new((start / 1000).max(1)) }
     }
 
-    /// Keeps the trail of a root, and gives its key.
-    pub fn keep(&self, trail: Trail, writable: bool) -> u64 {
-        let next = self.next.get();
-        self.next.set(next.saturating_add(1));
-        let key = (next << 1) | u64::from(writable);
-        self.insert(key, trail);
-        key
+    /// Keeps the trail of a root, and gives its number.
+    pub fn keep(&self, trail: Trail) -> u64 {
+        let number = self.next.get();
+        self.next.set(number.saturating_add(1));
+        self.insert(number, trail);
+        number
     }
 
-    /// The trail behind a key, and whether its root may be written to. It is not known what was read through a key of an earlier
-    /// instance.
+    /// The trail of a number. It is not known what was read through a trail of an earlier instance.
     #[must_use]
-    pub fn find(&self, key: u64) -> (Trail, bool) {
-        let known = self.kept.borrow().get(&key).cloned();
-        let trail = known.unwrap_or_else(|| {
+    pub fn find(&self, number: u64) -> Trail {
+        let known = self.kept.borrow().get(&number).cloned();
+        known.unwrap_or_else(|| {
             let trail = Trail::default().labelled(&all_above());
-            self.insert(key, trail.clone());
+            self.insert(number, trail.clone());
             trail
-        });
-        (trail, key & 1 == 1)
+        })
     }
 
-    fn insert(&self, key: u64, trail: Trail) {
+    fn insert(&self, number: u64, trail: Trail) {
         let mut kept = self.kept.borrow_mut();
         if kept.len() >= MAX_TRAILS {
             kept.pop_first();
         }
-        kept.insert(key, trail);
+        kept.insert(number, trail);
     }
 }
 
@@ -103,27 +100,26 @@ mod tests {
     fn a_root_of_an_earlier_instance_carries_every_label() {
         let trails = Trails::new(1000);
         let log = label(&["pii.log"]);
-        let key = trails.keep(Trail::default().labelled(&log), true);
-        let (trail, writable) = trails.find(key);
-        assert!(writable && trail.label() == log);
+        let number = trails.keep(Trail::default().labelled(&log));
+        let trail = trails.find(number);
+        assert_eq!(trail.label(), log);
         trail.join(&label(&["secret.key"]));
-        assert_eq!(trails.find(key).0.label(), label(&["pii.log", "secret.key"]));
-        // The next instance, which makes other keys.
+        assert_eq!(trails.find(number).label(), label(&["pii.log", "secret.key"]));
+        // The next instance, which gives other numbers.
         let next = Trails::new(2000);
-        let own = next.keep(Trail::default().labelled(&log), false);
-        assert!(own != key && !next.find(own).1);
-        let (trail, writable) = next.find(key);
-        assert!(writable && trail.label() == all_above());
+        let own = next.keep(Trail::default().labelled(&log));
+        assert!(own != number && next.find(own).label() == log);
+        assert_eq!(next.find(number).label(), all_above());
     }
 
     #[test]
     fn trails_are_bounded_and_a_forgotten_one_is_above_all() {
         let trails = Trails::new(0);
-        let first = trails.keep(Trail::default().labelled(&Label::default()), true);
+        let first = trails.keep(Trail::default().labelled(&Label::default()));
         for _ in 0..MAX_TRAILS {
-            trails.keep(Trail::default(), true);
+            trails.keep(Trail::default());
         }
         assert_eq!(trails.kept.borrow().len(), MAX_TRAILS);
-        assert_eq!(trails.find(first).0.label(), all_above());
+        assert_eq!(trails.find(first).label(), all_above());
     }
 }

@@ -107,7 +107,8 @@ impl core::fmt::Display for TreeError {
             Self::IntoItself(name) => write!(f, "the folder `{name}` cannot be moved into itself"),
             Self::Gone => f.write_str("the file or folder was deleted meanwhile"),
             Self::NoSpace { needed, left } => {
-                write!(f, "no space: this takes {}, and {left} are left", capos_plural::count(*needed, "byte"))
+                let needed = capos_plural::count(*needed, "byte");
+                write!(f, "no space: this takes {needed}, and {left} are left; delete files that are not needed")
             }
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
             Self::ReadOnly(why) | Self::Medium(why) => f.write_str(why),

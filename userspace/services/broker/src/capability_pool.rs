@@ -12,7 +12,7 @@ use capos_schema::conversations::{ConversationAdminClient, ConversationStoreClie
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
-use capos_schema::storage::DirectoryClient;
+use capos_schema::storage::{DirectoryClient, HomesClient};
 use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 
 /// How long a file system may take to say what is read-only of it, in nanoseconds. Sessions wait for that.
@@ -33,6 +33,8 @@ pub struct CapabilityPool {
     pub catalog: ModelCatalogClient,
     /// Makes the stores of principals, where conversations are kept.
     conversations: Option<ConversationAdminClient>,
+    /// Gives principals their homes, where they have any.
+    homes: Option<HomesClient>,
     /// Told when a session has ended, where there is somebody to tell.
     pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.
@@ -46,7 +48,8 @@ pub struct CapabilityPool {
 /// What each session of a profile gets of one capability.
 struct Block {
     grant: SessionGrant,
-    cap: Cap,
+    /// None of what each principal has their own of.
+    cap: Option<Cap>,
 }
 
 /// A capability for one session.
@@ -60,6 +63,8 @@ pub struct Part {
     pub from: String,
     /// Whether it is the read-only form, whose changing methods are no tools.
     pub read_only: bool,
+    /// Whether it is the principal's own home.
+    pub is_home: bool,
 }
 
 impl CapabilityPool {
@@ -72,9 +77,9 @@ impl CapabilityPool {
         for profile in profiles {
             let mut list = Vec::new();
             for grant in &profile.grants {
-                let cap = env.raw(&grant.held).with_context(|| {
-                    format!("`{}` of profile {} was not given to the broker", grant.held, profile.profile.name())
-                })?;
+                let context =
+                    || format!("`{}` of profile {} was not given to the broker", grant.held, profile.profile.name());
+                let cap = if grant.of_principal { None } else { Some(env.raw(&grant.held).with_context(context)?) };
                 list.push(Block { grant: grant.clone(), cap });
             }
             held.push((profile.profile, list));
@@ -84,6 +89,7 @@ impl CapabilityPool {
             writer: env.cap("audit")?,
             catalog: env.cap("catalog")?,
             conversations: env.optional("conversations")?,
+            homes: env.optional("homes")?,
             observer: env.optional::<SessionObserverClient>("observer")?,
             table: env.cap("table")?,
             keeper: env.cap("keeper")?,
@@ -103,6 +109,7 @@ impl CapabilityPool {
                 rights: Rights::CALL.union(Rights::GRANT),
                 from: String::new(),
                 read_only: false,
+                is_home: false,
             }),
             Err(why) => {
                 log::info!("{principal} has no saved conversations now: {why}");
@@ -130,33 +137,47 @@ impl CapabilityPool {
     }
 
     /// What a session of this profile is built of. What cannot be had now is left out.
-    pub async fn parts(&self, profile: Profile) -> Vec<Part> {
+    pub async fn parts(&self, profile: Profile, principal: &str) -> Vec<Part> {
         let mut parts = Vec::new();
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
-            let cap = if grant.read_only {
-                let directory = DirectoryClient::from_cap(cap.clone());
-                let asked = capos_rt::timeout(PATIENCE, directory.read_only()).await;
-                match asked.and_then(|answered| Ok(answered.context("it does not answer")??)) {
-                    Ok(directory) => directory.into_cap(),
-                    Err(why) => {
-                        log::warning!("a session opens without `{}`: {why}", grant.name);
-                        continue;
-                    }
+            let asked = capos_rt::timeout(PATIENCE, self.cap(grant, cap.as_ref(), principal)).await;
+            let cap = match asked.and_then(|answered| answered.context("it does not answer")?) {
+                Ok(cap) => cap,
+                Err(why) => {
+                    log::warning!("a session opens without `{}`: {why}", grant.name);
+                    continue;
                 }
-            } else {
-                cap.clone()
             };
-            let rights = Rights(grant.rights);
             parts.push(Part {
                 name: grant.name.clone(),
                 interface: grant.interface,
                 cap,
-                rights,
+                rights: Rights(grant.rights),
                 from: grant.held.clone(),
                 read_only: grant.read_only,
+                is_home: grant.of_principal,
             });
         }
         parts
+    }
+
+    /// What a session of a principal is given for a grant.
+    async fn cap(&self, grant: &SessionGrant, cap: Option<&Cap>, principal: &str) -> Result<Cap, Error> {
+        let cap = match cap {
+            Some(cap) => cap.clone(),
+            None => {
+                let homes = self.homes.as_ref().context("the broker was given no `homes`")?;
+                match homes.of(principal).await {
+                    // The file server has ended meanwhile, and starts again.
+                    Err(error) if error.is_disconnected() => homes.of(principal).await?.into_cap(),
+                    home => home?.into_cap(),
+                }
+            }
+        };
+        if grant.read_only {
+            return Ok(DirectoryClient::from_cap(cap).read_only().await?.into_cap());
+        }
+        Ok(cap)
     }
 }

@@ -24,6 +24,8 @@ use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
+use capos_schema::storage::DirectoryClient;
+use capos_schema::system::LauncherClient;
 
 use crate::broker::Broker;
 use crate::capability_pool::Part;
@@ -44,6 +46,8 @@ pub struct Session {
     policy: RefCell<SessionPolicy>,
     /// What the session was given; each derives from what the broker holds, or was made for it.
     parts: RefCell<Vec<Part>>,
+    /// The principal's own home, which stays when the session has ended.
+    home: Option<DirectoryClient>,
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
     /// What an operator manages the machine with.
@@ -70,9 +74,20 @@ impl Session {
         let profile = info.profile;
         let mut policy = SessionPolicy::new(&broker.config().policy, profile);
         let mut parts = Vec::new();
-        for part in broker.blocks.parts(profile).await {
+        let mut home: Option<(String, DirectoryClient)> = None;
+        for part in broker.blocks.parts(profile, &info.principal).await {
             grant_tools(&mut policy, part.interface, part.read_only);
-            let cap = derive(&broker, &part.cap, part.rights).await?;
+            let given = match &home {
+                Some((from, directory)) if part.interface == LauncherClient::INTERFACE_ID => {
+                    let launcher = LauncherClient::from_cap(part.cap.clone());
+                    launcher.for_session(from, directory).await?.into_cap()
+                }
+                _ => part.cap.clone(),
+            };
+            let cap = derive(&broker, &given, part.rights).await?;
+            if part.is_home {
+                home = Some((part.from.clone(), DirectoryClient::from_cap(part.cap.clone())));
+            }
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
@@ -103,6 +118,7 @@ impl Session {
             info,
             policy: RefCell::new(policy),
             parts: RefCell::new(parts),
+            home: home.map(|(_, directory)| directory),
             asked,
             approvals,
             administration,
@@ -422,10 +438,14 @@ impl UserSessionServer for Session {
         revoke(&self.broker, &self.info.id, self.parts.take()).await;
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
         if let Some(observer) = self.broker.blocks.observer.clone() {
-            let session = self.info.id.clone();
+            let (session, home) = (self.info.id.clone(), self.home.clone());
             // The session has ended whatever the observer does with it; no caller waits for that.
             drop(capos_rt::spawn(async move {
-                match observer.ended(&session).await {
+                let home = match home {
+                    Some(home) => home.read_only().await.ok(),
+                    None => None,
+                };
+                match observer.ended(&session, home.as_ref()).await {
                     Ok(()) => {}
                     // The exporter is there in a scenario only.
                     Err(error) if error.is_disconnected() => {

@@ -17,7 +17,7 @@ use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::IoPortsClient;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{PowerClient, SessionObserverServer, SessionObserverService};
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use export::Archive;
 use wire::Wire;
 
@@ -35,7 +35,8 @@ const DIGITS: u32 = 16;
 struct Exporter {
     wire: Option<Wire>,
     audit: AuditReaderClient,
-    home: DirectoryClient,
+    /// Of the last session that had one of its own; before that, what the others look at.
+    home: RefCell<DirectoryClient>,
     power: PowerClient,
     /// A run is exported once, whichever other event also reports that a session has ended.
     exported: Cell<bool>,
@@ -47,14 +48,18 @@ impl Exporter {
     async fn export(&self, wire: &Wire) -> Result<(), Error> {
         let archive = Archive::begin(wire).await?;
         archive.audit(&self.audit).await?;
-        archive.tree(&self.home).await?;
+        let home = self.home.borrow().clone();
+        archive.tree(&home).await?;
         archive.end().await
     }
 }
 
 impl SessionObserverServer for Exporter {
-    async fn ended(&self, _cx: &CallContext, session: String) -> Result<(), CallError> {
+    async fn ended(&self, _cx: &CallContext, session: String, home: Option<DirectoryClient>) -> Result<(), CallError> {
         let Some(wire) = &self.wire else { return Ok(()) };
+        if let Some(home) = home {
+            *self.home.borrow_mut() = home;
+        }
         self.left.set(self.left.get().saturating_sub(1));
         if self.left.get() > 0 || self.exported.replace(true) {
             return Ok(());
@@ -86,7 +91,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let exporter = Exporter {
         wire,
         audit: capos_rt::with_results(&env.cap::<AuditReaderClient>("audit")?, ANSWER),
-        home: env.cap::<DirectoryClient>("home")?,
+        home: RefCell::new(env.cap("home")?),
         power: env.cap::<PowerClient>("power")?,
         exported: Cell::new(false),
         left: Cell::new(sessions(&medium).await?),

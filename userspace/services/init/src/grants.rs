@@ -14,11 +14,12 @@ use capos_schema::authority::Label;
 use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::manifest::{Grant, GrantSource, Service as Entry};
-use capos_schema::storage::DirectoryClient;
+use capos_schema::storage::{DirectoryClient, HomesClient};
 use capos_schema::system::PciFunctionClient;
 use capos_service_graph::FIRST;
 
 use crate::pci_function::Function;
+use crate::service::Service;
 use crate::system::System;
 
 /// The page that a service keeps over its lives: name after `kernel.` in the manifest (`capos-manifest`,
@@ -36,6 +37,9 @@ pub struct Given {
     /// label.
     pub labelled: BTreeMap<String, DirectoryClient>,
 }
+
+/// What the programs of a session are given of it: its label, and its home with what the manifest calls that.
+pub type OfSession<'a> = (&'a Label, Option<&'a (String, DirectoryClient)>);
 
 /// A PCI function that was given to its driver.
 pub struct GivenFunction {
@@ -56,17 +60,21 @@ pub enum Device {
 }
 
 impl System {
-    /// Everything that the manifest grants to a process. With a label, the program's writes into its directories carry
-    /// that and the labels of its reads there.
+    /// Everything that the manifest grants to a process. A program of a session gets the session's home for what the manifest
+    /// calls so; its writes into its directories carry the session's label and the labels of its reads there.
     ///
     /// # Errors
     /// The grant that cannot be given, and why.
-    pub async fn give(self: &Rc<Self>, entry: &Entry, label: Option<&Label>) -> Result<Given, Error> {
+    pub async fn give(self: &Rc<Self>, entry: &Entry, session: Option<OfSession<'_>>) -> Result<Given, Error> {
         let mut given = Given::default();
         for grant in &entry.grants {
             let context = || format!("grant `{}` of `{}`", grant.name, entry.name);
-            let mut cap = self.source(grant, &entry.name, &mut given.environment).await.with_context(context)?;
-            if let Some(label) = label
+            let home = session.and_then(|(_, home)| home).filter(|(from, _)| *from == grant.from);
+            let mut cap = match home {
+                Some((_, home)) => home.clone().into_cap(),
+                None => self.source(grant, &entry.name, &mut given.environment).await.with_context(context)?,
+            };
+            if let Some((label, _)) = session
                 && grant.interface == DirectoryClient::INTERFACE_ID
             {
                 // Two grants of one tree share what was read there.
@@ -93,6 +101,9 @@ impl System {
 
     async fn source(self: &Rc<Self>, grant: &Grant, holder: &str, environment: &mut Vec<String>) -> Result<Cap, Error> {
         match &grant.source {
+            GrantSource::Service(source) if self.is_of_principals(&source.service, grant.interface) => {
+                Err(Error::new("the session has no home of its own, and nobody else's is given"))
+            }
             GrantSource::Service(source) => {
                 let endpoint = self.endpoint_of(&source.service)?;
                 mint(&endpoint, source.ordinal, source.client, grant.interface).await
@@ -125,6 +136,15 @@ impl System {
                 Ok(self.hardware.ports.narrow(info.power_off_port, 2).await?.into_cap())
             }
         }
+    }
+
+    /// Whether each principal has their own of what a service provides.
+    fn is_of_principals(&self, service: &str, interface: u64) -> bool {
+        let provides = |service: Rc<Service>, interface| {
+            service.entry.provides.iter().any(|provided| provided.interface == interface)
+        };
+        interface == DirectoryClient::INTERFACE_ID
+            && self.service(service).is_some_and(|service| provides(service, HomesClient::INTERFACE_ID))
     }
 
     /// The page of a service, the same over all its lives. It is never mapped here, so what a service keeps in it is in no

@@ -17,8 +17,8 @@ use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
 use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    Grant, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage,
-    StandardClient,
+    Grant, LauncherClient, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult,
+    ProgramsUsage, StandardClient,
 };
 
 use crate::grants::Given;
@@ -134,8 +134,10 @@ struct Start {
 /// Runs programs.
 pub struct ProgramLauncher {
     system: Rc<System>,
-    running: Cell<u32>,
+    running: Rc<Cell<u32>>,
     accounts: Rc<Accounts>,
+    /// What its session has in place of what the manifest calls so.
+    home: Option<(String, DirectoryClient)>,
 }
 
 /// Whether the launcher may give a capability to any program's caller: time and chance, and a way to write to the log,
@@ -165,7 +167,7 @@ fn working(entry: &Entry) -> Vec<String> {
 impl ProgramLauncher {
     /// A launcher of the manifest's programs.
     pub fn new(system: Rc<System>) -> Self {
-        Self { system, running: Cell::new(0), accounts: Rc::default() }
+        Self { system, running: Rc::default(), accounts: Rc::default(), home: None }
     }
 
     fn entry(&self, program: &str) -> Result<&Entry, CallError> {
@@ -232,7 +234,7 @@ impl LauncherServer for ProgramLauncher {
         let system = &self.system;
         let entry = self.entry(&program)?;
         let label = join(&label.unwrap_or_default(), &of_grants(entry));
-        let given = system.give(entry, Some(&label)).await?;
+        let given = system.give(entry, Some((&label, self.home.as_ref()))).await?;
         let labelled: Vec<DirectoryClient> = given.labelled.values().cloned().collect();
         let output = Rc::new(Collector::<Output>::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
@@ -331,6 +333,17 @@ impl LauncherServer for ProgramLauncher {
         // A task that learns of its end finds no trace of it.
         self.accounts.settle(&running.started.account, &running.name).await;
         exit
+    }
+
+    async fn for_session(
+        &self,
+        _cx: &CallContext,
+        from: String,
+        home: DirectoryClient,
+    ) -> Result<LauncherClient, CallError> {
+        let (system, running, accounts) = (self.system.clone(), self.running.clone(), self.accounts.clone());
+        let launcher = Self { system, running, accounts, home: Some((from, home)) };
+        LauncherClient::serve(&self.system.server, Rc::new(launcher))
     }
 
     async fn usage(&self, _cx: &CallContext) -> Result<ProgramsUsage, CallError> {

@@ -21,7 +21,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let budget: u64 =
         env.arguments().first().and_then(|text| text.parse().ok()).context("argument 0 must be the budget in bytes")?;
     let (timer, now) = (env.cap::<TimerClient>("timer")?, env.clock()?.now());
-    let volume = Volume::new(RefCell::new(Tree::new(budget)), timer, env.server().clone(), now, None);
+    let volume = Volume::new((RefCell::new(Tree::new(budget)), 0), timer, env.server().clone(), now, None);
     if let Some(medium) = env.optional::<DirectoryClient>("medium")? {
         // The first of these folders that the medium has becomes the home.
         for top in env.arguments().iter().skip(1) {
@@ -35,7 +35,8 @@ async fn run(env: Env) -> Result<(), Error> {
             }
         }
     }
-    volume.serve_durable();
+    let found = volume.clone();
+    env.server().serve_durable(move |key| found.find(key));
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&volume, true))));
     env.run_with(OPTIONS).await
 }

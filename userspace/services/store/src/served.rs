@@ -112,6 +112,10 @@ impl NamespaceServer for NamespaceObject {
         let open = || self.holder.vault.borrow_mut().spaces().map(|spaces| spaces.is_lasting());
         Ok(self.holder.changed.until(open).await)
     }
+
+    async fn watch(&self, _cx: &CallContext) -> Result<(), CallError> {
+        core::future::pending().await
+    }
 }
 
 /// The volume and its keys.

@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::time::Duration;
-use std::{env, process, thread};
+use std::{env, fs, process, thread};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Bytes of a file that is written in one piece.
+const ALTERNATED: usize = 60_000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -28,6 +31,8 @@ fn main() {
         ["keep", path] => {
             File::create(path).and_then(|mut file| io::copy(&mut io::stdin(), &mut file)).map(drop).map_err(Into::into)
         }
+        ["alternate", path] => alternate(path),
+        ["many", folder, count] => many(folder, count),
         ["wait"] => {
             let said = say("waiting");
             loop {
@@ -51,6 +56,29 @@ fn main() {
 
 fn say(text: &str) -> Outcome {
     writeln!(io::stdout(), "{text}").map_err(Into::into)
+}
+
+/// Fills a file with one letter, synced, and then with two letters in turn, until it is ended.
+fn alternate(path: &str) -> Outcome {
+    let mut file = File::create(path)?;
+    file.write_all(&[b'a'; ALTERNATED])?;
+    file.sync_all()?;
+    say("alternating")?;
+    for letter in [b'b', b'a'].into_iter().cycle() {
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&[letter; ALTERNATED])?;
+    }
+    Ok(())
+}
+
+/// Makes a folder with so many files.
+fn many(folder: &str, count: &str) -> Outcome {
+    fs::create_dir(folder)?;
+    for number in 0..count.parse::<u32>()? {
+        File::create_new(format!("{folder}/{number}"))?;
+    }
+    let found = fs::read_dir(folder)?.try_fold(0_u32, |sum, entry| entry.map(|_| sum.saturating_add(1)))?;
+    say(&format!("{found} files made"))
 }
 
 /// Writes to standard error, which is the terminal also if the other two are pipes: in one piece.

@@ -12,7 +12,7 @@ use capos_schema::cap::{AsCap, CallError, Cap, ExceptionKind, Message};
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::models::{ChatMessage, InferenceRequest, ModelCatalogClient, Role};
-use capos_schema::storage::{BlockDeviceClient, DirectoryClient, DiskControllerClient};
+use capos_schema::storage::{BlockDeviceClient, DirectoryClient, DiskControllerClient, HomesClient};
 use capos_schema::store::{Change, ChangeKind, NamespaceClient, StoreFault};
 use capos_schema::system::{
     LogLevel, LogReaderClient, LoggerClient, PowerClient, SessionObserverClient, SystemStatusClient,
@@ -46,6 +46,7 @@ pub struct Uses {
     audit: AuditWriterClient,
     records: AuditReaderClient,
     home: DirectoryClient,
+    homes: HomesClient,
     catalog: ModelCatalogClient,
     power: PowerClient,
     broker: AuthorityBrokerClient,
@@ -89,6 +90,7 @@ impl Uses {
             audit: env.cap("audit")?,
             records: env.cap("records")?,
             home: env.cap("home")?,
+            homes: env.cap("homes")?,
             catalog: env.cap("catalog")?,
             power: env.cap("power")?,
             broker: env.cap("broker")?,
@@ -110,6 +112,7 @@ impl Uses {
                 | "log"
                 | "terminal"
                 | "audit"
+                | "files"
                 | "ramfs"
                 | "model-loader"
                 | "power"
@@ -135,11 +138,12 @@ impl Uses {
             "log" => self.log_is_read().await,
             "terminal" => self.screen(odd).await,
             "audit" => self.records(number).await,
-            "ramfs" => self.files(number, client).await,
+            "files" => self.files(&self.homes.of(&format!("client {client}")).await?, number, client).await,
+            "ramfs" => self.files(&self.home, number, client).await,
             "model-loader" => self.model(odd).await,
             "power" => refused(self.power.as_cap(), PowerClient::INTERFACE_ID).await,
             "broker" => self.session(odd).await,
-            "exporter" if odd => self.observer.ended("campaign").await,
+            "exporter" if odd => self.observer.ended("campaign", None).await,
             "exporter" => refused(self.observer.as_cap(), SessionObserverClient::INTERFACE_ID).await,
             "store" => self.kept(number, client).await,
             "hello" => {
@@ -255,22 +259,22 @@ impl Uses {
         }
     }
 
-    async fn files(&self, number: usize, client: usize) -> Result<(), CallError> {
+    async fn files(&self, home: &DirectoryClient, number: usize, client: usize) -> Result<(), CallError> {
         let path = format!("client-{client}.txt");
         match number % 3 {
             0 => {
-                self.home.write_text(&path, "written", false, None).await?;
-                ensure(self.home.stat(&path).await?.bytes == 7, || format!("{path} has another length"))
+                home.write_text(&path, "written", false, None).await?;
+                ensure(home.stat(&path).await?.bytes == 7, || format!("{path} has another length"))
             }
             1 => {
-                let file = self.home.create(&path).await?;
+                let file = home.create(&path).await?;
                 file.truncate(0).await?;
                 file.write(0, b"a line\n").await?;
                 let data = file.read(0, 100).await?;
                 ensure(data == b"a line\n", || format!("{path} holds {data:?}"))
             }
             _ => {
-                let entries = self.home.entries(".", "").await?;
+                let entries = home.entries(".", "").await?;
                 ensure(!entries.more, || "a folder without end".into())
             }
         }

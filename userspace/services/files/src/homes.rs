@@ -1,0 +1,242 @@
+//! The homes, by the names of their principals.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_async_lock::AsyncMutex;
+use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
+use capos_files::Files;
+use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range, Within};
+use capos_plural::count;
+use capos_rt::{Context, Env, Error, exit, exit_code, log};
+use capos_schema::cap::{CallContext, CallError, Dispatch};
+use capos_schema::kernel::{ResourceAccountClient, TimerClient};
+use capos_schema::storage::{DirectoryClient, HomesServer};
+use capos_schema::store::NamespaceClient;
+
+/// The table of the homes: the number of each (2 bytes, little-endian), by the name of its principal.
+const HOMES: &str = "homes";
+/// The version of the tables.
+const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
+/// Bytes of a principal's name at most.
+const MAX_NAME: usize = 64;
+/// Names of homes that are read at once.
+const AT_ONCE: u32 = 256;
+
+type Home = Files<Within<NamespaceClient>>;
+
+/// The homes.
+pub struct Homes {
+    env: Env,
+    space: NamespaceClient,
+    timer: TimerClient,
+    account: ResourceAccountClient,
+    /// The numbers of the homes, by principal, once they are read.
+    numbers: RefCell<Option<BTreeMap<String, u16>>>,
+    open: RefCell<BTreeMap<u16, Rc<Volume<Home>>>>,
+    turn: Rc<AsyncMutex>,
+}
+
+/// What somebody is told of a store that does not answer as it should.
+fn told(fault: &Fault) -> CallError {
+    match fault {
+        Fault::Full(_) | Fault::Quota(_) => CallError::overloaded(fault.to_string()),
+        _ => CallError::failed(fault.to_string()),
+    }
+}
+
+/// Ends this process with that of a store in memory, with which all homes end: the next one begins with none.
+async fn end_with(space: NamespaceClient) {
+    let Err(error) = space.watch().await else { return };
+    log::error!("the homes were in memory, and the store has ended: {error}; log in again for a new home");
+    exit(exit_code::FAILURE);
+}
+
+impl Homes {
+    /// The homes in the store's namespace.
+    ///
+    /// # Errors
+    /// A grant is missing.
+    pub fn new(env: &Env) -> Result<Rc<Self>, Error> {
+        Ok(Rc::new(Self {
+            env: env.clone(),
+            space: env.cap("store")?,
+            timer: env.cap("timer")?,
+            account: env.cap("account")?,
+            numbers: RefCell::default(),
+            open: RefCell::default(),
+            turn: Rc::default(),
+        }))
+    }
+
+    /// Whether the volume is locked.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        match self.info().await {
+            Ok(_) => Ok(false),
+            Err(Fault::Locked) => Ok(true),
+            Err(fault) => Err(Error::new(fault.to_string())),
+        }
+    }
+
+    async fn info(&self) -> Result<capos_keyspace::Info, Fault> {
+        match Keyspace::info(&self.space).await {
+            // It continues in another process.
+            Err(Fault::Lost(_)) => Keyspace::info(&self.space).await,
+            answer => answer,
+        }
+    }
+
+    /// Waits until the volume is open, and opens every home that there is, for those who hold one from an earlier instance of
+    /// this service. A home that cannot be opened is left out.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn open_all(&self) -> Result<(), Error> {
+        let lasting = self.space.opened().await.context("waiting for the store")?;
+        let _turn = self.turn.lock().await;
+        let numbers = self.numbers().await?;
+        for (principal, number) in &numbers {
+            if let Err(error) = self.open(*number).await {
+                log::error!("the home of {principal:?} cannot be opened: {error}");
+            }
+        }
+        if !lasting {
+            drop(capos_rt::spawn(end_with(self.space.clone())));
+        }
+        log::info!(
+            "{}{}",
+            count(numbers.len(), "home"),
+            if lasting { "" } else { ", in memory: they end with the machine" }
+        );
+        Ok(())
+    }
+
+    /// The numbers of all homes, by principal. The caller has the turn.
+    async fn numbers(&self) -> Result<BTreeMap<String, u16>, CallError> {
+        if let Some(known) = self.numbers.borrow().clone() {
+            return Ok(known);
+        }
+        let read = self.read().await.map_err(|fault| told(&fault))?;
+        *self.numbers.borrow_mut() = Some(read.clone());
+        Ok(read)
+    }
+
+    async fn read(&self) -> Result<BTreeMap<String, u16>, Fault> {
+        let malformed = || Fault::Damaged("the table of the homes is malformed; restore it from a backup".into());
+        let (table, key, known) = FORMAT;
+        match Keyspace::get(&self.space, table, key).await? {
+            None => {}
+            Some(version) if version == known.to_le_bytes() => {}
+            Some(_) => return Err(malformed()),
+        }
+        let mut numbers = BTreeMap::new();
+        let mut from = Vec::new();
+        loop {
+            let range = Range { from: &from, most: AT_ONCE, ..Range::all(HOMES) };
+            let found = Keyspace::range(&self.space, range).await?;
+            for (name, number) in found.entries {
+                let number = number.try_into().map(u16::from_le_bytes).map_err(|_| malformed())?;
+                from.clone_from(&name);
+                from.push(0);
+                numbers.insert(String::from_utf8(name).map_err(|_| malformed())?, number);
+            }
+            if !found.more {
+                return Ok(numbers);
+            }
+        }
+    }
+
+    /// The number of a principal's home, a new one if there is none.
+    async fn number(&self, principal: &str) -> Result<u16, CallError> {
+        let mut numbers = self.numbers().await?;
+        if let Some(known) = numbers.get(principal) {
+            return Ok(*known);
+        }
+        let next = numbers.values().max().copied().unwrap_or(0).saturating_add(1);
+        if u64::from(next) >= MAX_TREES {
+            return Err(CallError::overloaded(format!("there are {next} homes, and no more are possible")));
+        }
+        let (table, key, version) = FORMAT;
+        let mut batch = Batch::new();
+        batch.put(table, key, &version.to_le_bytes()).put(HOMES, principal.as_bytes(), &next.to_le_bytes());
+        let mut done = Keyspace::commit(&self.space, &batch, Durability::Now).await;
+        if let Err(Fault::Lost(_)) = done {
+            done = Keyspace::commit(&self.space, &batch, Durability::Now).await;
+        }
+        done.map_err(|fault| told(&fault))?;
+        numbers.insert(principal.into(), next);
+        *self.numbers.borrow_mut() = Some(numbers);
+        Ok(next)
+    }
+
+    /// The home of a number.
+    async fn open(&self, number: u16) -> Result<Rc<Volume<Home>>, CallError> {
+        if let Some(open) = self.open.borrow().get(&number) {
+            return Ok(open.clone());
+        }
+        let space = Within::new(self.space.clone(), format!("{number}/"));
+        let files = Files::open(space).await.map_err(|error| CallError::failed(error.to_string()))?;
+        self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
+        let (server, start) = (self.env.server().clone(), self.now()?);
+        let tree = (files, number.into());
+        let volume = Volume::new(tree, self.timer.clone(), server, start, Some(self.account.clone()));
+        capos_rt::spawn(volume.clone().keep_synced());
+        self.open.borrow_mut().insert(number, volume.clone());
+        Ok(volume)
+    }
+
+    fn now(&self) -> Result<u64, CallError> {
+        self.env.clock().map(|clock| clock.now()).map_err(|error| CallError::failed(error.to_string()))
+    }
+
+    /// Copies a folder of the medium into a home that never had any files: the first of the arguments that there is.
+    async fn begin(&self, files: &Home) -> Result<(), Error> {
+        if files.is_filled().await.context("looking at the home")? {
+            return Ok(());
+        }
+        if let Some(medium) = self.env.optional::<DirectoryClient>("medium")? {
+            for top in self.env.arguments() {
+                if medium.stat(top).await.is_ok() {
+                    let filled = fill(files, &medium, top).await.with_context(|| format!("copying {top}"))?;
+                    log::info!("a home begins with {} from {top}", count(filled.files, "file"));
+                    if filled.left_out > 0 {
+                        log::warning!("{top}: left out {}", count(filled.left_out, "entry"));
+                    }
+                    break;
+                }
+            }
+        }
+        // All of it is on the medium, or the next start begins again.
+        files.set_filled().await.context("saving the first files")
+    }
+
+    /// What an instance of this service has given out under a key.
+    pub fn find(&self, key: u64) -> Option<Rc<dyn Dispatch>> {
+        let volume = self.open.borrow().get(&u16::try_from(tree_of(key)).ok()?).cloned()?;
+        volume.find(key)
+    }
+}
+
+/// The homes as an object.
+pub struct HomesObject(pub Rc<Homes>);
+
+impl HomesServer for HomesObject {
+    async fn of(&self, _cx: &CallContext, principal: String) -> Result<DirectoryClient, CallError> {
+        if principal.is_empty() || principal.len() > MAX_NAME {
+            return Err(CallError::invalid_argument(format!("a principal's name has 1 to {MAX_NAME} bytes")));
+        }
+        let homes = &self.0;
+        // Nobody waits for a login here.
+        homes.info().await.map_err(|fault| told(&fault))?;
+        let _turn = homes.turn.lock().await;
+        let number = homes.number(&principal).await?;
+        homes.open(number).await?.root(true)
+    }
+}

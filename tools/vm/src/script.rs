@@ -22,6 +22,10 @@ pub enum Step {
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
     Eject,
+    /// Copy this disk, while the machine is off.
+    KeepDisk(String),
+    /// Replace this disk by its copy, while the machine is off.
+    PutBack(String),
     /// Kill the machine, as if its power had failed. The script continues with [`Step::Boot`].
     PowerCut,
     /// Start the machine again with the same medium and disks. One that runs has to switch itself off first.
@@ -56,9 +60,14 @@ pub fn parse(text: &str) -> Result<Vec<Line>> {
             continue;
         }
         let step = parse_step(line).with_context(|| format!("line {number}: `{line}`"))?;
-        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot | Step::Absent(_))) {
+        let with_disk = matches!(step, Step::KeepDisk(_) | Step::PutBack(_));
+        if let Some(cut) = cut.filter(|_| !with_disk && !matches!(step, Step::Boot | Step::Absent(_))) {
             bail!("line {number}: `{line}` needs a running machine: after `power-cut` in line {cut} comes `boot`");
         }
+        ensure!(
+            cut.is_some() || !with_disk,
+            "line {number}: `{line}` needs a machine that is off: it comes between `power-cut` and `boot`"
+        );
         match step {
             Step::PowerCut => cut = Some(number),
             Step::Boot => cut = None,
@@ -109,6 +118,8 @@ fn parse_step(line: &str) -> Result<Step> {
             let offset = rest.parse().context("an offset in bytes must follow the path")?;
             return Ok(Step::Corrupt(path.into(), offset));
         }
+        "keep-disk" => Step::KeepDisk(name(text()?)?),
+        "put-back" => Step::PutBack(name(text()?)?),
         "eject" => Step::Eject,
         "power-cut" => Step::PowerCut,
         "boot" => Step::Boot,
@@ -117,6 +128,10 @@ fn parse_step(line: &str) -> Result<Step> {
     };
     ensure!(rest.is_empty(), "`{rest}` follows the end of the step");
     Ok(step)
+}
+
+fn name(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).context("the disk's name is not UTF-8")
 }
 
 fn plain(bytes: Vec<u8>) -> Result<Pattern> {
@@ -244,6 +259,9 @@ mod tests {
     #[test]
     fn a_machine_that_was_cut_is_booted_before_anything_else() {
         let lines = parse("boot\npower-cut\nabsent \"x\"\nboot\nquit\n").unwrap();
+        parse("power-cut\nkeep-disk \"data\"\nboot\npower-cut\nput-back \"data\"\nboot\n").unwrap();
+        let error = format!("{:#}", parse("boot\nput-back \"data\"\n").unwrap_err());
+        assert!(error.contains("line 2") && error.contains("machine that is off"), "{error}");
         assert!(matches!(lines[1].step, Step::PowerCut) && matches!(lines[3].step, Step::Boot));
         for (script, part) in [("power-cut\nline \"x\"\n", "line 2"), ("quit\npower-cut\n", "line 2: after")] {
             let error = format!("{:#}", parse(script).unwrap_err());

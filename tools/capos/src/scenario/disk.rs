@@ -87,6 +87,34 @@ pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Vec<D
     Ok(made)
 }
 
+/// Copies a disk; the machine is off.
+///
+/// # Errors
+/// There is no such disk, or it cannot be copied.
+pub fn keep(disks: &[Disk], name: &str) -> Result<()> {
+    let file = image(disks, name)?;
+    std::fs::copy(file, kept(file)).with_context(|| format!("copying {}", file.display())).map(drop)
+}
+
+/// Replaces a disk by its copy; the machine is off.
+///
+/// # Errors
+/// There is no such disk, it was not copied, or it cannot be written.
+pub fn put_back(disks: &[Disk], name: &str) -> Result<()> {
+    let file = image(disks, name)?;
+    let copy = kept(file);
+    std::fs::copy(&copy, file).with_context(|| format!("copying {}; `keep-disk` makes it", copy.display())).map(drop)
+}
+
+fn kept(file: &Path) -> PathBuf {
+    file.with_extension("kept.img")
+}
+
+fn image<'a>(disks: &'a [Disk], name: &str) -> Result<&'a Path> {
+    let found = disks.iter().find(|disk| disk.file.file_stem().is_some_and(|stem| stem == name));
+    found.map(|disk| disk.file.as_path()).with_context(|| format!("there is no disk `{name}`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +145,21 @@ mod tests {
         assert!(blank.len() == 8 << 20 && blank.iter().all(|byte| *byte == 0));
         let filled = std::fs::read(&made[1].file).unwrap();
         assert!(filled.len() == 1 << 20 && filled.starts_with(b"capOS\0"));
+    }
+
+    #[test]
+    fn a_disk_that_is_put_back_is_as_it_was_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let disks =
+            create(&read("[[disk]]\nname = \"a\"\nbus = \"sata\"\nsize = \"1M\"\n").unwrap(), out.path(), out.path());
+        let disks = disks.unwrap();
+        assert!(put_back(&disks, "a").unwrap_err().to_string().contains("`keep-disk`"));
+        keep(&disks, "a").unwrap();
+        let before = std::fs::read(&disks[0].file).unwrap();
+        std::fs::write(&disks[0].file, b"later").unwrap();
+        put_back(&disks, "a").unwrap();
+        assert!(std::fs::read(&disks[0].file).unwrap() == before);
+        assert!(keep(&disks, "b").unwrap_err().to_string().contains("no disk `b`"));
     }
 
     #[test]

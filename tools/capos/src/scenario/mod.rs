@@ -374,6 +374,8 @@ fn play(
             }
             Step::Corrupt(path, offset) => corrupt(&machine.image, path, *offset)?,
             Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
+            Step::KeepDisk(name) => disk::keep(&machine.disks, name)?,
+            Step::PutBack(name) => disk::put_back(&machine.disks, name)?,
             Step::PowerCut => {
                 running.kill()?;
                 terminal.drain(deadline);

@@ -126,7 +126,7 @@ pub(crate) struct Rules {
     pub warned: u8,
 }
 
-/// At so many percent of the bound a person is told, once each.
+/// When these percentages of the room for tool calls are used, a person is told, once each.
 const WARNINGS: [u8; 3] = [95, 90, 80];
 
 /// A record that the chain accepts, and what changes with it.
@@ -187,10 +187,11 @@ impl Rules {
         self.reserved = 0;
     }
 
-    /// How much of the bound is used, as a warning's percentage; 0 if it is less than that of the first one.
+    /// How much is used of the room for tool calls, as a warning's percentage; 0 if it is less than that of the first one.
     pub fn level(&self) -> u8 {
         let used = self.used.saturating_mul(100);
-        let reached = |percent: &u8| used >= self.bounds.limit.saturating_mul(usize::from(*percent));
+        let room = self.bounds.limit.saturating_sub(self.bounds.spared);
+        let reached = |percent: &u8| used >= room.saturating_mul(usize::from(*percent));
         WARNINGS.into_iter().find(reached).unwrap_or(0)
     }
 

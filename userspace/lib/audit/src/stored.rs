@@ -191,8 +191,8 @@ impl<K: Keyspace + Clone> Stored<K> {
         if let (Some(warning), Some((_, limit))) = (warning, self.usage()) {
             let percent = self.state.as_ref().map_or(0, |state| state.rules.warned);
             self.warning = Some(format!(
-                "the audit log has used {percent} % of its {limit} bytes, and no tool runs when it is full; export it, \
-                 then raise its limit in the manifest"
+                "the audit log has used {percent} % of its room for tool calls, and none runs when that is full; export \
+                 it, then raise its limit of {limit} bytes in the manifest"
             ));
             // If it finds no room, the record that it follows is there all the same.
             drop(self.commit(time, Event::General(warning), false).await);

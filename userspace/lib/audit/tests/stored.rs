@@ -381,7 +381,9 @@ fn a_person_is_warned_in_time() {
     let mut chain = Stored::new(space.clone(), Room::Shared(0));
     let mut warnings = Vec::new();
     for session in 0_u64.. {
-        let done = done(chain.append_general(1, Kind::SessionStart.event(&format!("{session}"), "p", &[])));
+        let done = done(
+            chain.append_general(1, capos_audit::message(&format!("{session}"), "p", "c1", 1, "user", "buy milk")),
+        );
         warnings.extend(chain.take_warning());
         if done.is_err() {
             break;

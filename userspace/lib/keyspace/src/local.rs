@@ -20,7 +20,7 @@ impl From<StoreError> for Fault {
         match error {
             StoreError::Blocks(BlockError::Damaged { .. }) => Self::Damaged(why),
             StoreError::Blocks(BlockError::Medium(_)) => Self::Medium(why),
-            StoreError::Full { .. } => Self::Full(why),
+            StoreError::Full { .. } | StoreError::Blocks(BlockError::Full) => Self::Full(why),
             StoreError::Quota { .. } => Self::Quota(why),
             StoreError::Length { .. } | StoreError::Exists(_) => Self::Invalid(why),
             _ => Self::Medium(why),

@@ -55,7 +55,7 @@ impl<B: Blocks> File<B> {
         self.blocks
     }
 
-    /// Bytes that the file may have.
+    /// Bytes that can be used in the file.
     pub fn capacity(&self) -> u64 {
         capacity(&self.blocks)
     }
@@ -81,22 +81,26 @@ impl<B: Blocks> File<B> {
     }
 
     fn set_length(&mut self, length: u64) -> Result<(), BlockError> {
-        if length > self.capacity() {
-            return Err(BlockError::Medium(format!(
-                "the database needs {length} bytes and there are {}",
-                self.capacity()
-            )));
+        if length > longest(&self.blocks) {
+            return Err(BlockError::Full);
         }
         // What lies behind the new end is zeros if the file grows again.
         let old = self.length;
         self.length = length;
         if length < old {
             let zeros = vec![0; BLOCK_BYTES];
+            let mut there = zeros.clone();
             let mut at = length;
             while at < old {
                 let until = at.saturating_add(1).next_multiple_of(BLOCK_BYTES as u64).min(old);
                 let bytes = usize::try_from(until.saturating_sub(at)).unwrap_or(BLOCK_BYTES);
-                self.write(at, zeros.get(..bytes).unwrap_or_default())?;
+                let (zeros, there) =
+                    (zeros.get(..bytes).unwrap_or_default(), there.get_mut(..bytes).unwrap_or_default());
+                self.read(at, there)?;
+                // A block of zeros may have never been written, and takes no room then.
+                if there != zeros {
+                    self.write(at, zeros)?;
+                }
                 at = until;
             }
         }
@@ -157,12 +161,17 @@ fn read_length(blocks: &mut impl Blocks) -> Result<Option<u64>, BlockError> {
     let Some((magic, rest)) = first.split_first_chunk::<8>() else { return Ok(None) };
     let length = rest.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let is_blank = first.iter().all(|byte| *byte == 0);
-    let is_ours = *magic == MAGIC && length <= capacity(blocks);
+    let is_ours = *magic == MAGIC && length <= longest(blocks);
     Ok((is_ours || is_blank).then_some(length))
 }
 
 fn capacity(blocks: &impl Blocks) -> u64 {
     blocks.blocks().saturating_sub(BEFORE).saturating_mul(BLOCK_BYTES as u64)
+}
+
+/// Bytes that the file may have. It need not have as many blocks.
+fn longest(blocks: &impl Blocks) -> u64 {
+    blocks.numbers().saturating_sub(BEFORE).saturating_mul(BLOCK_BYTES as u64)
 }
 
 /// The file, as the database and the store share it.

@@ -18,6 +18,8 @@ pub enum BlockError {
     },
     /// The medium failed, or is gone; the text says where and how.
     Medium(String),
+    /// All blocks are used.
+    Full,
 }
 
 impl fmt::Display for BlockError {
@@ -27,6 +29,7 @@ impl fmt::Display for BlockError {
                 write!(f, "block {block} does not hold what was written there last; restore it from a backup")
             }
             Self::Medium(why) => f.write_str(why),
+            Self::Full => f.write_str("it has no room for this change; delete something first"),
         }
     }
 }
@@ -40,6 +43,11 @@ impl core::error::Error for BlockError {}
 pub trait Blocks: Debug + Send + 'static {
     /// How many blocks there are.
     fn blocks(&self) -> u64;
+
+    /// How many numbers blocks may have. If these are more than the blocks, a write can fail because all blocks are used.
+    fn numbers(&self) -> u64 {
+        self.blocks()
+    }
 
     /// Reads a block.
     ///
@@ -66,7 +74,8 @@ pub trait Blocks: Debug + Send + 'static {
     fn forget(&mut self) -> Result<(), BlockError>;
 }
 
-/// Blocks in memory, for tests and for machines without a disk.
+/// Blocks in memory, for tests and for machines without a disk. They may have any number: the database doubles its file
+/// whenever it needs more, and does not use all of it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBlocks {
     count: u64,
@@ -94,11 +103,14 @@ impl MemoryBlocks {
         self.syncs
     }
 
-    fn check(&self, block: u64) -> Result<(), BlockError> {
-        if block < self.count {
-            return Ok(());
+    /// Whether a block is there, or may be added.
+    fn has_room(&self, block: u64) -> bool {
+        if (self.synced.len().saturating_add(self.written.len()) as u64) < self.count {
+            return true;
         }
-        Err(BlockError::Medium(alloc::format!("block {block} lies outside the {} blocks in memory", self.count)))
+        let is_new = |number: &&u64| !self.synced.contains_key(*number);
+        let used = self.synced.len().saturating_add(self.written.keys().filter(is_new).count());
+        (used as u64) < self.count || self.written.contains_key(&block) || self.synced.contains_key(&block)
     }
 }
 
@@ -107,8 +119,11 @@ impl Blocks for MemoryBlocks {
         self.count
     }
 
+    fn numbers(&self) -> u64 {
+        self.count.saturating_mul(4)
+    }
+
     fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.check(block)?;
         out.fill(0);
         if let Some(data) = self.written.get(&block).or_else(|| self.synced.get(&block)) {
             out.copy_from_slice(data);
@@ -117,7 +132,9 @@ impl Blocks for MemoryBlocks {
     }
 
     fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.check(block)?;
+        if !self.has_room(block) {
+            return Err(BlockError::Full);
+        }
         self.written.insert(block, data.to_vec());
         Ok(())
     }

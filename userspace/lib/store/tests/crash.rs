@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use capos_store::{BlockError, Durability, Namespace, OnVolume, Query, Store, StoreError};
+use capos_store::{BlockError, Durability, MemoryBlocks, Namespace, OnVolume, Query, Store, StoreError};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Access, BLOCK, CipherKind, Cost, Disk, DiskError, Format, Locked, Options, Secret, Volume};
 
@@ -211,4 +211,22 @@ fn a_volume_that_is_open_for_reading_is_read() {
     assert!(write.commit(Durability::Now).is_err());
     assert_eq!(contents(&mut store, namespace).unwrap().len(), 1);
     assert_eq!(*disk.lock().image(), before);
+}
+
+/// The database doubles its file, and the half that it does not use takes no memory.
+#[test]
+fn a_store_in_memory_holds_what_namespaces_may_take() {
+    for value in [40, 1000, 20_000, 70_000] {
+        let mut store = Store::open(MemoryBlocks::new(2000)).unwrap();
+        let namespace = store.create_namespace("a", u64::MAX).unwrap();
+        let mut put = |key: u32| {
+            let mut write = store.begin()?;
+            for key in key * 8..key * 8 + 8 {
+                write.put(namespace, "t", &key.to_be_bytes(), &vec![7; value])?;
+            }
+            write.commit(Durability::Now)
+        };
+        let full = (0..).map(&mut put).find_map(Result::err).unwrap();
+        assert!(matches!(full, StoreError::Full { .. }), "{value}: {full}");
+    }
 }

@@ -293,7 +293,7 @@ fn other_contents_and_newer_formats_are_left_alone() {
     assert!(matches!(Store::open(blocks.clone()), Err(StoreError::Format(_))));
     assert_eq!(blocks.after_crash().syncs(), 1, "nothing was written");
     let tiny = Store::open(MemoryBlocks::new(4));
-    assert!(tiny.unwrap_err().to_string().contains("bytes and there are"));
+    assert!(tiny.unwrap_err().to_string().contains("no room"));
 }
 
 #[test]

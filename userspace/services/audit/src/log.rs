@@ -1,27 +1,37 @@
-//! The chain and its clock.
+//! The journal and its clock.
 
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::RefCell;
 
-use capos_audit::{AppendError, Chain, Head};
+use capos_async_lock::AsyncMutex;
+use capos_audit::{AppendError, Event, Head, Journal, Life, Reader, Room};
+use capos_keyspace::Fault;
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
     AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults, GeneralEvent, GeneralEventField,
     ToolEvent,
 };
 use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::store::NamespaceClient;
 
-use crate::reader::Reader;
+use crate::reader;
 use crate::writer::Writer;
 
 /// The longest name of a source.
 const MAX_SOURCE: usize = 64;
+/// How long a record waits for a store that has ended, in nanoseconds. Its supervisor starts it again.
+const PATIENCE: u64 = 10_000_000_000;
+/// How long until the store is asked again.
+const PAUSE: u64 = 50_000_000;
 
 /// The log.
 pub struct Log {
-    chain: RefCell<Chain>,
+    /// Records are written one after another.
+    turn: Rc<AsyncMutex>,
+    journal: RefCell<Journal<NamespaceClient>>,
+    place: NamespaceClient,
     clock: Clock,
     /// Nanoseconds from 1970 to boot.
     boot: u64,
@@ -29,60 +39,105 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log around a chain.
+    /// A log whose records are kept in this place. Before this life of the process it had `earlier` ones in this boot.
     ///
     /// # Errors
     /// The timer does not tell the time.
-    pub fn new(chain: Chain, clock: Clock, exporter: Rc<dyn Export>) -> Result<Rc<Self>, Error> {
-        let now = clock.wall_clock()?.saturating_mul(1_000_000);
-        let boot = now.saturating_sub(clock.now());
-        Ok(Rc::new(Self { chain: RefCell::new(chain), clock, boot, exporter }))
+    pub fn new(
+        place: NamespaceClient,
+        room: Room,
+        earlier: u64,
+        clock: Clock,
+        exporter: Rc<dyn Export>,
+    ) -> Result<Self, Error> {
+        let (now, since) = (clock.wall_clock()?.saturating_mul(1_000_000), clock.now());
+        let boot = now.saturating_sub(since);
+        let journal = Journal::new(place.clone(), room, Life { earlier, boot, start: now });
+        let (turn, journal) = (Rc::default(), RefCell::new(journal));
+        Ok(Self { turn, journal, place, clock, boot, exporter })
     }
 
     fn now(&self) -> u64 {
         self.boot.saturating_add(self.clock.now())
     }
 
+    /// Records what waits as soon as the volume is open.
+    pub async fn begin(&self) {
+        loop {
+            match self.work(None).await {
+                Err(AppendError::Place(Fault::Locked | Fault::Lost(_))) => {}
+                Err(error) => return capos_rt::log::error!("{error}"),
+                Ok(_) => return,
+            }
+            // It ends early with the store.
+            if self.place.opened().await.is_err() {
+                self.clock.sleep(PAUSE).await;
+            }
+        }
+    }
+
     /// Appends an event that is not about a tool call.
     ///
     /// # Errors
-    /// The log is full, or the event is none.
-    pub fn append(&self, event: GeneralEvent) -> Result<Head, CallError> {
-        self.chain.borrow_mut().append_general(self.now(), event).map_err(refused)
+    /// The log does not take it, or the event is none.
+    pub async fn append(&self, event: GeneralEvent) -> Result<Head, CallError> {
+        self.work(Some(Event::General(event))).await.map_err(refused)
     }
 
     /// The same, with the service that it comes from.
     ///
     /// # Errors
-    /// The log is full, or the event is none.
-    pub fn append_from(&self, source: &str, mut event: GeneralEvent) -> Result<Head, CallError> {
+    /// The log does not take it, or the event is none.
+    pub async fn append_from(&self, source: &str, mut event: GeneralEvent) -> Result<Head, CallError> {
         event.fields.push(GeneralEventField { name: String::from("source"), value: String::from(source) });
-        self.append(event)
+        self.append(event).await
     }
 
     /// Appends an event about a tool call.
     ///
     /// # Errors
-    /// The log is full, or the event contradicts the log.
-    pub fn append_tool(&self, event: ToolEvent) -> Result<AuditWriterToolResults, CallError> {
-        let head = self.chain.borrow_mut().append_tool(self.now(), event).map_err(refused)?;
+    /// The log does not take it, or the event contradicts the log.
+    pub async fn append_tool(&self, event: ToolEvent) -> Result<AuditWriterToolResults, CallError> {
+        let head = self.work(Some(Event::Tool(event.into()))).await.map_err(refused)?;
         Ok(AuditWriterToolResults { sequence: head.sequence, hash: head.hash.to_vec() })
     }
 
-    /// Looks at the chain.
-    pub fn with<R>(&self, look: impl FnOnce(&Chain) -> R) -> R {
-        look(&self.chain.borrow())
+    /// A reader of the records.
+    pub fn reader(&self) -> Reader<NamespaceClient> {
+        Reader::new(self.place.clone())
+    }
+
+    /// Appends an event after what waits, or nothing else. If the store ends meanwhile, this is done again when it is back.
+    #[expect(clippy::await_holding_refcell_ref, reason = "the mutex admits one task at a time")]
+    async fn work(&self, event: Option<Event>) -> Result<Head, AppendError> {
+        let _turn = self.turn.lock().await;
+        let mut journal = self.journal.borrow_mut();
+        let time = self.now();
+        let until = self.clock.now().saturating_add(PATIENCE);
+        loop {
+            let done = match &event {
+                Some(event) => journal.append(time, event.clone()).await,
+                None => journal.ready().await.map(|()| Head::default()),
+            };
+            if let Some(warning) = journal.take_warning() {
+                capos_rt::log::warning!("{warning}");
+            }
+            match done {
+                Err(AppendError::Place(Fault::Lost(_))) if self.clock.now() < until => self.clock.sleep(PAUSE).await,
+                done => return done,
+            }
+        }
     }
 }
 
 fn refused(error: AppendError) -> CallError {
     match error {
+        // While the volume is locked nothing is wrong.
+        AppendError::Place(Fault::Locked) | AppendError::Share { .. } => CallError::overloaded(format!("{error}")),
         AppendError::Full { .. } | AppendError::Place(_) => {
             capos_rt::log::error!("{error}");
             CallError::overloaded(format!("{error}"))
         }
-        // Other calls continue, and this caller is told.
-        AppendError::Share { .. } => CallError::overloaded(format!("{error}")),
         AppendError::Invalid(_) => CallError::invalid_argument(format!("{error}")),
     }
 }
@@ -99,6 +154,6 @@ impl AuditLogServer for AuditObject {
     }
 
     async fn reader(&self, _cx: &CallContext) -> Result<AuditReaderClient, CallError> {
-        AuditReaderClient::serve(&self.0.exporter, Rc::new(Reader::new(self.0.clone())))
+        AuditReaderClient::serve(&self.0.exporter, Rc::new(reader::Reader(self.0.reader())))
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Provides: `AuditLog` (0), `AuditWriter` (1) and `AuditReader` (2). A writer that the manifest gave records general
 //! events under its service's name; only one that the log made for a session may record tool calls, and only of that
-//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and then the caller must
-//! not continue. A session has a share of it and no more.
+//! session. A full log refuses, and then the caller must not continue. A session has a share of it and no more.
+//!
+//! Records are kept in the namespace that the manifest grants. What that may take bounds a log on a disk; one in memory
+//! is bounded by `LIMIT_KIB` of the environment as well.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -14,9 +16,10 @@ mod writer;
 
 use alloc::rc::Rc;
 
-use capos_audit::{Chain, Kind};
-use capos_rt::{Context, Env, Error, ServeOptions};
+use capos_audit::Room;
+use capos_rt::{Context, Env, Error, ServeOptions, spawn};
 use capos_schema::audit::{AuditLogService, AuditReaderService, AuditWriterService};
+use capos_schema::store::NamespaceClient;
 use log::{AuditObject, Log};
 use reader::Reader;
 use writer::Writer;
@@ -31,23 +34,24 @@ async fn start(env: Env) -> Result<(), Error> {
         Some(text) => text.parse().ok().context("LIMIT_KIB is not a number of kibibytes")?,
         None => LIMIT_KIB,
     };
-    let log = Log::new(Chain::shared(limit.saturating_mul(1024)), env.clock()?, env.server().clone())?;
-    // Each life of this service is a chain of its own. The first record says which it is: chains of before were lost
-    // with the memory of their processes, and no later one may pass for the first.
+    let limit = limit.saturating_mul(1024);
+    // Lives of this service in this boot: the first record of each one says which it is. A chain that was lost with the
+    // memory of its process is counted, and no later one passes for the first.
     let earlier: u64 = match env.variable("EPOCH") {
         Some(text) => text.parse().ok().context("EPOCH is not a number of restarts")?,
         None => 0,
     };
-    let epoch = earlier.saturating_add(1);
-    let start = Kind::LogStart.event("", "", &[("limitKib", &limit), ("epoch", &epoch), ("earlier", &earlier)]);
-    log.append(start)?;
+    let place = env.cap::<NamespaceClient>("namespace")?;
+    let log = Rc::new(Log::new(place, Room::Shared(limit), earlier, env.clock()?, env.server().clone())?);
+    let begun = log.clone();
+    spawn(async move { begun.begin().await });
     env.serve(0, Rc::new(AuditLogService(Rc::new(AuditObject(log.clone())))));
     let writers = log.clone();
     env.serve_clients(1, move |client| {
         let source = client.name.clone();
         Rc::new(AuditWriterService(Rc::new(Writer::service(writers.clone(), source))))
     });
-    env.serve(2, Rc::new(AuditReaderService(Rc::new(Reader::new(log)))));
+    env.serve(2, Rc::new(AuditReaderService(Rc::new(Reader(log.reader())))));
     env.run_with(OPTIONS).await
 }
 capos_rt::program!(start);

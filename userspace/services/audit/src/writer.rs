@@ -54,7 +54,7 @@ impl AuditWriterServer for Writer {
             )));
         }
         self.check(&event.session)?;
-        self.log.append_tool(event)
+        self.log.append_tool(event).await
     }
 
     async fn general(&self, _cx: &CallContext, event: GeneralEvent) -> Result<AuditWriterGeneralResults, CallError> {
@@ -63,9 +63,9 @@ impl AuditWriterServer for Writer {
             return Err(CallError::invalid_argument(format!("a session's writer records no `{}`", event.kind)));
         }
         let head = match &self.source {
-            Source::Service(name) => self.log.append_from(name, event)?,
+            Source::Service(name) => self.log.append_from(name, event).await?,
             // What a session writes names its session.
-            Source::Session(_) => self.log.append(event)?,
+            Source::Session(_) => self.log.append(event).await?,
         };
         Ok(AuditWriterGeneralResults { sequence: head.sequence, hash: head.hash.to_vec() })
     }

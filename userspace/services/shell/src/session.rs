@@ -152,7 +152,7 @@ impl Session {
         let text = format!("{}: {attempts} since the last login", name(&info.principal));
         self.runner.screen.wrapped(&[(style, &text)]).await;
         if let Some((records, hash)) = head {
-            let text = format!("audit log: {} records, head {}", with_commas(records), hex::encode(hash));
+            let text = format!("audit log: {} records, head {records}:{}", with_commas(records), hex::encode(hash));
             self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
         }
     }

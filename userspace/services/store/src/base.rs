@@ -67,6 +67,13 @@ impl<D: DataDisk> Blocks for Base<D> {
         }
     }
 
+    fn numbers(&self) -> u64 {
+        match self {
+            Self::Memory(blocks) => blocks.numbers(),
+            Self::Volume(blocks) => blocks.numbers(),
+        }
+    }
+
     fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
         match self {
             Self::Memory(blocks) => blocks.read(block, out),

@@ -49,9 +49,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// The shares are those of a data disk, and those of a store in memory.
+    ///
     /// # Errors
     /// A grant is missing or of another kind.
-    pub fn new(env: &Env, shares: Shares, settings: Settings) -> Result<Rc<Self>, Error> {
+    pub fn new(env: &Env, shares: (Shares, Shares), settings: Settings) -> Result<Rc<Self>, Error> {
         let (clock, account) = (env.clock()?, env.cap::<ResourceAccountClient>("account")?);
         let entropy = env.cap::<EntropyClient>("entropy")?;
         let page = env.optional::<MemoryObjectClient>("kept")?;

@@ -34,12 +34,14 @@ fn number(env: &Env, name: &str, usual: u64) -> Result<u64, Error> {
 }
 
 async fn run(env: Env) -> Result<(), Error> {
-    let shares = Shares::parse(env.variable("SHARES").unwrap_or_default()).map_err(Error::new).context("SHARES")?;
+    let shares = |name: &'static str| {
+        Shares::parse(env.variable(name).unwrap_or_default()).map_err(Error::new).with_context(|| name)
+    };
     let settings = Settings {
         memory_kib: number(&env, "MEMORY_KIB", 8192)?,
         key_milliseconds: number(&env, "KEY_MILLISECONDS", 2000)?,
     };
-    let holder = Holder::new(&env, shares, settings)?;
+    let holder = Holder::new(&env, (shares("SHARES")?, shares("MEMORY_SHARES")?), settings)?;
     spawn(search::search(holder.clone()));
     let found = holder.clone();
     env.serve_clients(0, move |client| {

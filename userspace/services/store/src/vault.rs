@@ -59,7 +59,8 @@ pub struct Vault<D: DataDisk> {
     bytes: u64,
     read_only: bool,
     attempts: Attempts,
-    shares: Shares,
+    /// Of a data disk, and of a store in memory.
+    shares: (Shares, Shares),
     means: Means,
 }
 
@@ -83,7 +84,7 @@ pub struct Place<D> {
 impl<D: DataDisk> Vault<D> {
     /// A vault whose disks are being looked at.
     #[must_use]
-    pub fn new(shares: Shares, means: Means) -> Self {
+    pub fn new(shares: (Shares, Shares), means: Means) -> Self {
         Self {
             stage: Stage::Searching,
             state: VolumeState::Searching,
@@ -144,7 +145,7 @@ impl<D: DataDisk> Vault<D> {
         blocks: MemoryBlocks,
     ) -> Result<(), StoreError> {
         self.tell(decision, place);
-        self.stage = Stage::Open(Box::new(Spaces::open(Base::Memory(blocks), self.shares.clone())?));
+        self.stage = Stage::Open(Box::new(Spaces::open(Base::Memory(blocks), self.shares.1.clone())?));
         Ok(())
     }
 
@@ -185,7 +186,7 @@ impl<D: DataDisk> Vault<D> {
 
     fn opened(&mut self, volume: OnVolume<D>) {
         let base = Base::Volume(Box::new(volume));
-        match Spaces::open(base, self.shares.clone()) {
+        match Spaces::open(base, self.shares.0.clone()) {
             Ok(spaces) => {
                 self.stage = Stage::Open(Box::new(spaces));
                 self.state = VolumeState::Open;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use capos_audit::Head;
 use capos_schema::authority::Decision;
 use capos_schema::models::Outcome;
 use capos_schema::reflection;
+use regex_lite::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,6 +34,8 @@ pub struct Audit {
     pub untold: usize,
     /// The log was restarted: only its records since then were exported.
     pub restarted: bool,
+    /// Expressions whose group matches heads in the transcript. All of them must be in the chain.
+    pub noted: Vec<String>,
     /// The bytes of the file.
     pub bytes: Texts,
 }
@@ -90,7 +94,8 @@ fn names<T: std::fmt::Display>(all: &[T]) -> String {
 impl Audit {
     /// Whether it has checks of the log.
     pub fn asks(&self) -> bool {
-        self.calls.is_some() || self.results.is_some() || self.ended.is_some() || !self.count.is_empty()
+        let lists = self.calls.is_some() || self.results.is_some() || self.ended.is_some();
+        lists || !self.count.is_empty() || !self.noted.is_empty()
     }
 
     /// Whether every name in it exists.
@@ -360,6 +365,21 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
         failures.push("audit.jsonl is empty".to_owned());
     }
     records
+}
+
+/// Whether the chain holds the heads that the terminal showed.
+pub fn noted(lines: &[u8], transcript: &str, expressions: &[String], failures: &mut Vec<String>) -> Result<()> {
+    for text in expressions {
+        let expression = Regex::new(text).with_context(|| format!("`{text}` is not a regular expression"))?;
+        let found = expression.captures_iter(transcript).filter_map(|found| found.get(1));
+        let heads = found.map(|found| found.as_str().parse::<Head>()).collect::<Result<Vec<Head>, String>>();
+        let heads = heads.map_err(anyhow::Error::msg).with_context(|| format!("`{text}` matched no head"))?;
+        ensure!(!heads.is_empty(), "`{text}` has matched no head in transcript.txt");
+        if let Err(broken) = crate::audit::verify(lines, &heads)? {
+            failures.push(format!("audit.jsonl, with the heads of `{text}`: {broken}"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the first record says which of the machine's chains this is, and it is the first one or a later one as wanted.

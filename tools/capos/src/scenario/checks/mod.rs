@@ -85,6 +85,8 @@ impl Checks {
         let lines = read(out, "audit.jsonl")?;
         let records: Vec<Record> = audit::chain(&lines, guest, &self.audit, &mut failures);
         self.audit.check(&lines, &records, &mut failures);
+        let transcript = read(out, "transcript.txt")?;
+        audit::noted(&lines, &String::from_utf8_lossy(&transcript), &self.audit.noted, &mut failures)?;
         effects::check(last_boot(&log), &records, self.audit.restarted, &mut failures);
         home::check(&self.home, &folder.join("home"), &out.join("home"), &records, &mut failures)?;
         Ok(failures)

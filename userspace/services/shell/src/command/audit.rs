@@ -83,8 +83,9 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
     }
     let text = format!(
-        "the hash chain of {} is intact; head {}",
+        "the hash chain of {} is intact; head {}:{}",
         count(checked.records, "record"),
+        checked.records,
         hex::encode(&checked.head)
     );
     let Some(noted) = noted else {

@@ -1,5 +1,6 @@
 //! The volumes, served.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,6 +19,10 @@ use crate::disk::BlockDisk;
 use crate::file::{FileObject, info};
 use crate::refused::refused;
 use crate::volumes::{Mounted, Volumes};
+
+/// Bytes of a list in an answer, and what an entry takes besides its name.
+const MAX_LIST: usize = 60_000;
+const ENTRY_BYTES: usize = 48;
 
 /// The volumes and the home directory.
 pub struct Server {
@@ -52,6 +57,13 @@ impl TransferVolumesServer for Server {
     ) -> Result<TransferVolumesListResults, CallError> {
         let mounted = self.volumes.find(&volume).await?;
         let listing = Self::with(&mounted, async |volume| volume.list(&path).await).await?;
+        let bytes: usize = listing.entries.iter().map(|entry| entry.name.len().saturating_add(ENTRY_BYTES)).sum();
+        if bytes > MAX_LIST {
+            return Err(CallError::invalid_argument(format!(
+                "the folder has {} entries, too many for one list; name a folder in it or a file",
+                listing.entries.len()
+            )));
+        }
         let entries = listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect();
         Ok(TransferVolumesListResults { entries, left_out: u32::try_from(listing.left_out).unwrap_or(u32::MAX) })
     }
@@ -82,9 +94,9 @@ impl TransferVolumesServer for Server {
         path: String,
         volume: String,
         to: String,
-        label: Option<Label>,
+        label: Label,
     ) -> Result<CopiedFile, CallError> {
-        check_label(&label.unwrap_or_default())?;
+        check_label(&label)?;
         let (mut source, trail) = self.home.reader(&path).await?;
         // The label of a file is that of all of it: reading any of it tells.
         source.read(0, 1).await?;

@@ -8,6 +8,7 @@ mod inspect;
 mod model;
 mod status;
 mod users;
+mod transfer;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -53,6 +54,9 @@ pub const HELP: &[(&str, &str)] = &[
     ("/users profile NAME PROFILE", "change a user's profile"),
     ("/users reset NAME", "give a user a new passphrase; /users recovery-code makes a new recovery code"),
     ("/passphrase", "change your own passphrase"),
+    ("/volumes", "list the transfer volumes; /volumes NAME:PATH lists a folder of one"),
+    ("/import VOLUME:PATH", "copy a file from a volume to the home directory; `to PATH` after it names the copy"),
+    ("/export PATH to VOLUME:PATH", "copy a file of the home directory to a volume, which leaves with it"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -107,6 +111,9 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "rename" => conversations::rename(session, text.trim()).await,
         "expire" => conversations::expire(session, &rest).await,
         "forget" => conversations::forget(session, &rest).await,
+        "volumes" => transfer::volumes(session, text).await,
+        "import" => transfer::import(session, text).await,
+        "export" => transfer::export(session, text).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

@@ -5,6 +5,16 @@ using A = import "annotations.capnp";
 using Label = import "authority.capnp".Label;
 using Storage = import "storage.capnp";
 
+interface TransferDisks {
+  # Disks with a FAT or ISO 9660 volume, for the service that reads and writes such volumes. It gives no other disk.
+
+  list @0 () -> (disks :List(Storage.DiskInfo));
+  # Looks at every disk, optical drives included, and tells which hold such a volume now.
+
+  open @1 (disk :Text) -> (device :Storage.BlockDevice);
+  # The disk at this place. It is rejected if it holds anything else now, or is the boot medium.
+}
+
 struct TransferVolume {
   name @0 :Text;      # Names the volume in requests: its label with letters, digits, `-` and `_` only.
   place @1 :Text;     # Where its disk is attached.
@@ -22,22 +32,19 @@ struct CopiedFile {
 interface TransferVolumes {
   # The FAT and ISO 9660 volumes on the disks of this machine. Disks with other content are never opened.
 
-  volumes @0 () -> (volumes :List(TransferVolume))
-      $A.tool("list_volumes") $A.category(readOnly) $A.abortable $A.untrusted;
-  # Lists the transfer volumes that are attached: FAT and ISO 9660 disks such as USB sticks.
+  volumes @0 () -> (volumes :List(TransferVolume)) $A.abortable;
+  # Lists the volumes that are attached now.
 
-  list @1 (volume :Text, path :Text) -> (entries :List(Storage.EntryInfo), leftOut :UInt32)
-      $A.tool("list_volume_folder") $A.category(readOnly) $A.abortable $A.untrusted;
-  # Lists a folder of a transfer volume; the path "." is its top. Entries with names that break the rules are left out and
-  # counted.
+  list @1 (volume :Text, path :Text) -> (entries :List(Storage.EntryInfo), leftOut :UInt32) $A.abortable;
+  # Lists a folder of a volume; the path "." is its top. Entries with names that break the rules are left out and counted.
 
-  importFile @2 (volume :Text, path :Text, to :Text) -> (copied :CopiedFile)
-      $A.tool("import_file") $A.category(mutating) $A.abortable $A.timeoutMs(600000);
-  # Copies a file from a transfer volume to a new file of the home directory. A copy that was cut continues where it stopped.
+  importFile @2 (volume :Text, path :Text, home :Storage.Directory, to :Text) -> (copied :CopiedFile) $A.abortable;
+  # Copies a file from a volume to a new file of the home directory; the same name if `to` is empty. A copy that was cut
+  # continues where it stopped.
 
-  exportFile @3 (path :Text, volume :Text, to :Text, label :Label $A.runner $A.optional) -> (copied :CopiedFile)
-      $A.tool("export_file") $A.category(outbound) $A.abortable $A.timeoutMs(600000);
-  # Copies a file of the home directory to a new file on a transfer volume, which leaves this machine with it.
+  exportFile @3 (home :Storage.Directory, path :Text, volume :Text, to :Text, label :Label) -> (copied :CopiedFile) $A.abortable;
+  # Copies a file of the home directory to a new file on a volume. It is rejected if the label of the file, or `label`, may
+  # not leave this machine.
 
   open @4 (volume :Text) -> (directory :Storage.Directory);
   # The volume's files and folders; those of an ISO 9660 volume cannot be changed. Data with a label cannot be written.

@@ -62,6 +62,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "SessionProfiles",
     "StateKeeper",
     "Terminal",
+    "TransferDisks",
     "Vault",
 ];
 

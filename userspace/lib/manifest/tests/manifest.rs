@@ -223,7 +223,10 @@ fn the_shipped_profiles_hold_what_they_are_meant_to() {
         let found = manifest.profiles.iter().find(|found| found.profile == profile).unwrap();
         found.grants.iter().map(|grant| format!("{}{}", grant.name, if grant.read_only { "!" } else { "" })).collect()
     };
-    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit", "disks"]);
+    assert_eq!(
+        held(Profile::Operator),
+        ["status", "logs", "home", "services", "launcher", "power", "audit", "disks", "transfer"]
+    );
     assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
     assert_eq!(held(Profile::Anonymous), ["status"]);
     let [auto, consent, step_up, forbidden] =
@@ -526,6 +529,9 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"seq\"", "iso9660.DiskAccess", ""),
         ("name = \"seq\"", "store.Vault", ""),
         ("name = \"store\"", "terminal.Terminal", ""),
+        ("name = \"seq\"", "iso9660.TransferDisks", ""),
+        ("name = \"seq\"", "transfer.TransferVolumes", ""),
+        ("name = \"transfer\"", "audit.AuditLog", ""),
         ("name = \"seq\"", "iso9660.Disks", ""),
         ("name = \"audit\"", "ramfs.Directory", ""),
         ("name = \"terminal\"", "kernel.entropy", ""),

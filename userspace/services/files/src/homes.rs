@@ -15,11 +15,14 @@ use capos_plural::count;
 use capos_rt::{Context, Env, Error, exit, exit_code, log};
 use capos_schema::cap::{CallContext, CallError, Dispatch};
 use capos_schema::kernel::{ResourceAccountClient, TimerClient};
+use capos_schema::models::{ModelFolderOpenResults, ModelFolderServer};
 use capos_schema::storage::{DirectoryClient, HomesServer};
 use capos_schema::store::NamespaceClient;
 
 /// The table of the homes: the number of each (2 bytes, little-endian), by the name of its principal.
 const HOMES: &str = "homes";
+/// Whose home the folder of installed models is. No principal has such a name.
+const MODELS: &str = "\0models";
 /// The version of the tables.
 const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
 /// Bytes of a principal's name at most.
@@ -103,7 +106,7 @@ impl Homes {
         let _turn = self.turn.lock().await;
         let numbers = self.numbers().await?;
         for (principal, number) in &numbers {
-            if let Err(error) = self.open(*number).await {
+            if let Err(error) = self.open(principal, *number).await {
                 log::error!("the home of {principal:?} cannot be opened: {error}");
             }
         }
@@ -177,13 +180,15 @@ impl Homes {
     }
 
     /// The home of a number.
-    async fn open(&self, number: u16) -> Result<Rc<Volume<Home>>, CallError> {
+    async fn open(&self, principal: &str, number: u16) -> Result<Rc<Volume<Home>>, CallError> {
         if let Some(open) = self.open.borrow().get(&number) {
             return Ok(open.clone());
         }
         let space = Within::new(self.space.clone(), format!("{number}/"));
         let files = Files::open(space).await.map_err(|error| CallError::failed(error.to_string()))?;
-        self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
+        if principal != MODELS {
+            self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
+        }
         let (server, start) = (self.env.server().clone(), self.now()?);
         let tree = (files, number.into());
         let volume = Volume::new(tree, self.timer.clone(), server, start, Some(self.account.clone()));
@@ -229,14 +234,27 @@ pub struct HomesObject(pub Rc<Homes>);
 
 impl HomesServer for HomesObject {
     async fn of(&self, _cx: &CallContext, principal: String) -> Result<DirectoryClient, CallError> {
-        if principal.is_empty() || principal.len() > MAX_NAME {
-            return Err(CallError::invalid_argument(format!("a principal's name has 1 to {MAX_NAME} bytes")));
+        if principal.is_empty() || principal.len() > MAX_NAME || principal.contains('\0') {
+            return Err(CallError::invalid_argument(format!("a principal's name has 1 to {MAX_NAME} bytes, none of them 0")));
         }
         let homes = &self.0;
         // Nobody waits for a login here.
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
         let number = homes.number(&principal).await?;
-        homes.open(number).await?.root(true)
+        homes.open(&principal, number).await?.root(true)
+    }
+}
+
+/// The folder of installed models as an object.
+pub struct ModelFolderObject(pub Rc<Homes>);
+
+impl ModelFolderServer for ModelFolderObject {
+    async fn open(&self, _cx: &CallContext) -> Result<ModelFolderOpenResults, CallError> {
+        let homes = &self.0;
+        let lasting = homes.space.opened().await?;
+        let _turn = homes.turn.lock().await;
+        let number = homes.number(MODELS).await?;
+        Ok(ModelFolderOpenResults { lasting, folder: homes.open(MODELS, number).await?.root(true)? })
     }
 }

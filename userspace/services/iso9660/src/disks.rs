@@ -18,6 +18,7 @@ use capos_schema::storage::{
     BlockDeviceClient, BlockDeviceInfoResults, DiskAccessServer, DiskContent, DiskControllerClient, DiskInfo,
     DisksServer,
 };
+use capos_schema::transfer::TransferDisksServer;
 
 /// Bytes that are read at once: more than the longest place of a sample.
 const BUFFER: u64 = 128 << 10;
@@ -159,6 +160,23 @@ impl Disks {
         self.device(disk).await
     }
 
+    /// The device of the disk at a place, if it holds a FAT or ISO 9660 volume now.
+    ///
+    /// # Errors
+    /// No disk is there, or it holds anything else, or is the boot medium; the drive's.
+    pub async fn open_volume(&self, place: &str) -> Result<BlockDeviceClient, CallError> {
+        let _turn = self.mutex.lock().await;
+        let attached = self.attached().await?;
+        let disk = attached.iter().find(|disk| disk.place == place && !self.is_medium(place));
+        let disk = disk.ok_or_else(|| CallError::invalid_argument(format!("there is no volume at {place}")))?;
+        let device = self.device(disk).await?;
+        let buffer = Buffer::new(&self.account).await?;
+        match self.look(&buffer, place.to_string(), disk.optical, &device).await.content {
+            DiskContent::Fat | DiskContent::Iso9660 => Ok(device),
+            _ => Err(CallError::invalid_argument(format!("{place} holds no FAT or ISO 9660 volume"))),
+        }
+    }
+
     /// Whether the disk at a place is the one that was booted.
     pub fn is_medium(&self, place: &str) -> bool {
         place == self.medium
@@ -198,6 +216,21 @@ impl DiskAccessServer for Access {
 
     async fn open(&self, _cx: &CallContext, disk: String) -> Result<BlockDeviceClient, CallError> {
         self.0.open(&disk).await
+    }
+}
+
+/// The disks with volumes, for the service that carries files from and to other machines.
+pub struct Transfer(pub Rc<Disks>);
+
+impl TransferDisksServer for Transfer {
+    async fn list(&self, _cx: &CallContext) -> Result<Vec<DiskInfo>, CallError> {
+        let mut disks = self.0.list(|disk| !self.0.is_medium(&disk.place)).await?;
+        disks.retain(|disk| matches!(disk.content, DiskContent::Fat | DiskContent::Iso9660));
+        Ok(disks)
+    }
+
+    async fn open(&self, _cx: &CallContext, disk: String) -> Result<BlockDeviceClient, CallError> {
+        self.0.open_volume(&disk).await
     }
 }
 

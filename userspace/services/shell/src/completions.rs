@@ -24,10 +24,12 @@ const COMMANDS: &[&str] = &[
     "/exit",
     "/expire ",
     "/expire never",
+    "/export ",
     "/fg",
     "/forget ",
     "/fork",
     "/help",
+    "/import ",
     "/inspect conversation",
     "/jobs",
     "/lock",
@@ -57,6 +59,7 @@ const COMMANDS: &[&str] = &[
     "/users recovery-code",
     "/users remove ",
     "/users reset ",
+    "/volumes",
 ];
 
 /// The names that a session has for things.

@@ -77,7 +77,7 @@ impl Machine {
         self.seed.set(self.seed.get() + 1000);
         let mut next = self.seed.get();
         Vault::new(
-            Shares::default(),
+            (Shares::default(), Shares::default()),
             Means {
                 clock: Box::new(move || {
                     now.set(now.get() + 1000);

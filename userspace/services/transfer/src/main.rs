@@ -25,7 +25,7 @@ const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 320 << 1
 
 async fn run(env: Env) -> Result<(), Error> {
     let volumes = Volumes::new(env.cap("disks")?, env.cap("account")?, env.cap("timer")?, env.server().clone());
-    let server = Server::new(Rc::new(volumes), env.cap("home")?);
+    let server = Server::new(Rc::new(volumes));
     env.serve(0, Rc::new(TransferVolumesService(Rc::new(server))));
     env.run_with(OPTIONS).await
 }

@@ -1,5 +1,6 @@
 //! The volumes, served.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,15 +20,18 @@ use crate::file::{FileObject, info};
 use crate::refused::refused;
 use crate::volumes::{Mounted, Volumes};
 
-/// The volumes and the home directory.
+/// Bytes of a list in an answer, and what an entry takes besides its name.
+const MAX_LIST: usize = 60_000;
+const ENTRY_BYTES: usize = 48;
+
+/// The volumes.
 pub struct Server {
     volumes: Rc<Volumes>,
-    home: Home,
 }
 
 impl Server {
-    pub fn new(volumes: Rc<Volumes>, home: DirectoryClient) -> Self {
-        Self { volumes, home: Home(home) }
+    pub fn new(volumes: Rc<Volumes>) -> Self {
+        Self { volumes }
     }
 
     /// Works with a volume; the error names it.
@@ -52,6 +56,13 @@ impl TransferVolumesServer for Server {
     ) -> Result<TransferVolumesListResults, CallError> {
         let mounted = self.volumes.find(&volume).await?;
         let listing = Self::with(&mounted, async |volume| volume.list(&path).await).await?;
+        let bytes: usize = listing.entries.iter().map(|entry| entry.name.len().saturating_add(ENTRY_BYTES)).sum();
+        if bytes > MAX_LIST {
+            return Err(CallError::invalid_argument(format!(
+                "the folder has {} entries, too many for one list; name a folder in it or a file",
+                listing.entries.len()
+            )));
+        }
         let entries = listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect();
         Ok(TransferVolumesListResults { entries, left_out: u32::try_from(listing.left_out).unwrap_or(u32::MAX) })
     }
@@ -61,17 +72,19 @@ impl TransferVolumesServer for Server {
         _cx: &CallContext,
         volume: String,
         path: String,
+        home: DirectoryClient,
         to: String,
     ) -> Result<CopiedFile, CallError> {
+        let home = Home(home);
         let mounted = self.volumes.find(&volume).await?;
         let to = copies::place(&to, &path);
-        self.home.check_free(&to).await?;
+        home.check_free(&to).await?;
         let handle = Self::with(&mounted, async |volume| volume.open(&path, false).await).await?;
         let source = VolumeFile(FileObject::new(&self.volumes, &mounted, handle));
         let part = part_name(&to);
-        let copied = copies::run(source, self.home.writer(&part).await?, u64::MAX).await?;
-        self.home.check_free(&to).await?;
-        self.home.rename(&part, &to).await?;
+        let copied = copies::run(source, home.writer(&part).await?, u64::MAX).await?;
+        home.check_free(&to).await?;
+        home.rename(&part, &to).await?;
         log::info!("imported {} bytes from volume {}", copied.bytes, mounted.name);
         Ok(copied)
     }
@@ -79,13 +92,14 @@ impl TransferVolumesServer for Server {
     async fn export_file(
         &self,
         _cx: &CallContext,
+        home: DirectoryClient,
         path: String,
         volume: String,
         to: String,
-        label: Option<Label>,
+        label: Label,
     ) -> Result<CopiedFile, CallError> {
-        check_label(&label.unwrap_or_default())?;
-        let (mut source, trail) = self.home.reader(&path).await?;
+        check_label(&label)?;
+        let (mut source, trail) = Home(home).reader(&path).await?;
         // The label of a file is that of all of it: reading any of it tells.
         source.read(0, 1).await?;
         check_label(&trail.label().await?)?;

@@ -10,8 +10,8 @@ use capos_async_lock::AsyncMutex;
 use capos_rt::{Server, log};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{ResourceAccountClient, TimerClient};
-use capos_schema::storage::{DiskAccessClient, DiskContent, DiskInfo};
-use capos_schema::transfer::TransferVolume;
+use capos_schema::storage::{DiskContent, DiskInfo};
+use capos_schema::transfer::{TransferDisksClient, TransferVolume};
 use capos_transfer::{Error, Format, Handle, Volume};
 
 use crate::disk::BlockDisk;
@@ -29,7 +29,7 @@ pub struct Mounted {
     mutex: Rc<AsyncMutex>,
     /// Files whose holders are gone.
     closing: RefCell<Vec<Handle>>,
-    /// Its medium was removed.
+    /// Its medium or its disk failed, so that it has to be mounted again.
     lost: Cell<bool>,
 }
 
@@ -49,7 +49,7 @@ impl Mounted {
             }
         }
         let result = work(&mut volume).await;
-        if matches!(result, Err(Error::Removed)) {
+        if matches!(result, Err(Error::Removed | Error::Disk(_))) {
             self.lost.set(true);
         }
         result
@@ -62,13 +62,14 @@ impl Mounted {
 
     fn is_of(&self, disk: &DiskInfo) -> bool {
         let same = |disk: &DiskInfo| (disk.place.clone(), disk.content, disk.details.clone(), disk.blocks);
-        !self.lost.get() && same(&self.disk) == same(disk)
+        // To look at an optical drive is to open it again, which ends what was opened before.
+        !self.lost.get() && !disk.optical && same(&self.disk) == same(disk)
     }
 }
 
 /// All volumes.
 pub struct Volumes {
-    disks: DiskAccessClient,
+    disks: TransferDisksClient,
     account: ResourceAccountClient,
     timer: TimerClient,
     /// Serves what the clients hold.
@@ -79,7 +80,7 @@ pub struct Volumes {
 
 impl Volumes {
     pub fn new(
-        disks: DiskAccessClient,
+        disks: TransferDisksClient,
         account: ResourceAccountClient,
         timer: TimerClient,
         exporter: Rc<Server>,

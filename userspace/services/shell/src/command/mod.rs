@@ -9,6 +9,7 @@ mod model;
 mod models;
 mod settings;
 mod status;
+mod transfer;
 mod users;
 
 use alloc::format;
@@ -60,6 +61,9 @@ pub const HELP: &[(&str, &str)] = &[
     ("/lock", "lock the terminal until your passphrase is given"),
     ("/settings", "list the settings, and where each value comes from"),
     ("/settings set NAME VALUE", "change a setting from the next login on; /settings reset NAME takes the image's value"),
+    ("/volumes", "list the transfer volumes; /volumes NAME:PATH lists a folder of one"),
+    ("/import VOLUME:PATH", "copy a file from a volume to the home directory; `to PATH` after it names the copy"),
+    ("/export PATH to VOLUME:PATH", "copy a file of the home directory to a volume, which leaves with it"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -117,6 +121,9 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "rename" => conversations::rename(session, text.trim()).await,
         "expire" => conversations::expire(session, &rest).await,
         "forget" => conversations::forget(session, &rest).await,
+        "volumes" => transfer::volumes(session, text).await,
+        "import" => transfer::import(session, text).await,
+        "export" => transfer::export(session, text).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

@@ -257,4 +257,6 @@ interface Homes {
 
   of @0 (principal :Text) -> (home :Directory);
   # The home of one principal; a new one begins with the first files of the image. The capability outlives the server.
+  remove @1 (principal :Text) -> ();
+  # Deletes the home of somebody whom nobody is any more, if there is one, with all of its files.
 }

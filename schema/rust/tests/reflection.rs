@@ -141,6 +141,15 @@ fn generated_servers_know_what_is_abortable() {
         ) -> Result<capos_schema::system::ProgramsUsage, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
+
+        async fn for_session(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+            _from: String,
+            _home: DirectoryClient,
+        ) -> Result<LauncherClient, capos_schema::cap::CallError> {
+            Err(capos_schema::cap::CallError::failed("this is a test"))
+        }
     }
     let service = LauncherService(std::rc::Rc::new(NoLauncher));
     let id = LauncherClient::INTERFACE_ID;

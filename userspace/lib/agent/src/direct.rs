@@ -100,7 +100,8 @@ impl<W: World> Context<W> {
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
-                let ask = Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note, by_hand: true };
+                let ask =
+                    Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note, by_hand: true };
                 return match self.world.passphrase(&ask).await.given() {
                     Ok(passphrase) => {
                         judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))

@@ -20,6 +20,9 @@ pub const PLACES: &str = "places";
 /// What is in files, by node and chunk. A chunk that is missing or short continues with zeros.
 pub const CONTENT: &str = "content";
 
+/// All tables of a tree.
+pub const TABLES: [&str; 5] = [FORMAT_TABLE, TREE, ENTRIES, PLACES, CONTENT];
+
 /// Bytes of a chunk. The store's database keeps a large value with its key in a page whose size is a power of two. This is the
 /// largest multiple of 4 KiB that fits into a page of 64 KiB.
 pub const CHUNK: u64 = 15 * 4096;

@@ -29,7 +29,7 @@ mod record;
 
 pub use check::Report;
 pub use files::Files;
-pub use key::CHUNK;
+pub use key::{CHUNK, TABLES};
 
 /// The format that this version writes. A newer one is rejected.
 pub const FORMAT: u32 = 1;

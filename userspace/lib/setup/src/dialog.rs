@@ -357,7 +357,9 @@ impl Dialog {
                     Err(why) => self.blank(Says::error(&why)),
                 },
             },
-            State::First { .. } if line.is_empty() => self.blank(Says::none().add(Style::Dim, "Choose the name again.")),
+            State::First { .. } if line.is_empty() => {
+                self.blank(Says::none().add(Style::Dim, "Choose the name again."))
+            }
             State::First { name } => match check_passphrase(line) {
                 Ok(()) => {
                     self.state = State::Again { name, passphrase: line.to_owned() };

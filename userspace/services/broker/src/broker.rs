@@ -212,7 +212,11 @@ impl Broker {
     /// Why it does not open.
     pub async fn try_passphrase(&self, given: &str) -> Result<(), String> {
         let config = self.config();
-        let kept = self.attempts.borrow_mut().begin(config.passphrase.as_ref(), self.clock.now()).map_err(|why| why.to_string())?;
+        let kept = self
+            .attempts
+            .borrow_mut()
+            .begin(config.passphrase.as_ref(), self.clock.now())
+            .map_err(|why| why.to_string())?;
         self.keep().await?;
         self.attempts.borrow_mut().finish(kept, given).map_err(|why| why.to_string())?;
         self.keep().await
@@ -400,8 +404,7 @@ impl Broker {
     async fn without_key(&self, profile: Profile, principal: String, passphrase: &str) -> Result<Login, CallError> {
         let config = self.config();
         let initial = profile == config.initial;
-        let principal =
-            if initial && !config.principal.is_empty() { config.principal.clone() } else { principal };
+        let principal = if initial && !config.principal.is_empty() { config.principal.clone() } else { principal };
         if principal.is_empty() {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }

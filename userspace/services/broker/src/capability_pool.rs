@@ -123,6 +123,9 @@ impl CapabilityPool {
     /// # Errors
     /// It cannot be deleted now.
     pub async fn forget(&self, principal: &str) -> Result<(), CallError> {
+        if let Some(homes) = &self.homes {
+            homes.remove(principal).await?;
+        }
         let Some(conversations) = &self.conversations else { return Ok(()) };
         let store = conversations.of(principal).await?;
         loop {

@@ -15,9 +15,9 @@ use capos_broker::permit::Permit;
 use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, ToolPermission, ToolQuestion,
-    UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
-    SettingsClient, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, SettingsClient,
+    ToolPermission, ToolQuestion, UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults,
+    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -104,10 +104,7 @@ impl Session {
             let server = broker.server.of(&share);
             let users = UsersObject { broker: broker.clone(), operator: info.principal.clone() };
             let settings = SettingsObject { broker: broker.clone(), operator: info.principal.clone() };
-            Some((
-                UsersClient::serve(&server, Rc::new(users))?,
-                SettingsClient::serve(&server, Rc::new(settings))?,
-            ))
+            Some((UsersClient::serve(&server, Rc::new(users))?, SettingsClient::serve(&server, Rc::new(settings))?))
         } else {
             None
         };

@@ -241,8 +241,10 @@ mod tests {
     use super::*;
     use capos_schema::models::PermissionMode;
 
-    const FILE: (&str, &str) =
-        ("etc/system.toml", "[session]\npassphrase = \"x\"\n[limits]\nmax_tokens = 5\n[permissions]\nread_log = \"hidden\"");
+    const FILE: (&str, &str) = (
+        "etc/system.toml",
+        "[session]\npassphrase = \"x\"\n[limits]\nmax_tokens = 5\n[permissions]\nread_log = \"hidden\"",
+    );
 
     fn settings(all: &[(&str, &str)]) -> Settings {
         all.iter().map(|(name, given)| ((*name).to_string(), value(name, given).unwrap())).collect()

@@ -32,7 +32,8 @@ impl SettingsServer for SettingsObject {
     async fn reset(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let volume = self.broker.volume_of(&self.operator).await?;
         if !volume.settings().await?.contains_key(&name) {
-            let why = alloc::format!("{name:?} has the image's value; the list of settings tells where each comes from");
+            let why =
+                alloc::format!("{name:?} has the image's value; the list of settings tells where each comes from");
             return Err(CallError::invalid_argument(why));
         }
         volume.reset(&name).await

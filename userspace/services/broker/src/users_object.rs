@@ -51,7 +51,9 @@ impl UsersServer for UsersObject {
         }
         self.volume().await?.remove_user(&name).await?;
         self.broker.blocks.forget(&name).await.map_err(|error| {
-            CallError::failed(format!("the user is removed; what is kept for them is deleted when the name is added again: {error}"))
+            CallError::failed(format!(
+                "the user is removed; what is kept for them is deleted when the name is added again: {error}"
+            ))
         })
     }
 

@@ -9,7 +9,7 @@ use core::cell::RefCell;
 
 use capos_async_lock::AsyncMutex;
 use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
-use capos_files::Files;
+use capos_files::{Files, TABLES};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range, Within};
 use capos_plural::count;
 use capos_rt::{Context, Env, Error, exit, exit_code, log};
@@ -229,20 +229,51 @@ impl Homes {
     }
 }
 
+fn check(principal: &str) -> Result<(), CallError> {
+    if principal.is_empty() || principal.len() > MAX_NAME || principal.contains('\0') {
+        return Err(CallError::invalid_argument(format!(
+            "a principal's name has 1 to {MAX_NAME} bytes, none of them 0"
+        )));
+    }
+    Ok(())
+}
+
 /// The homes as an object.
 pub struct HomesObject(pub Rc<Homes>);
 
 impl HomesServer for HomesObject {
     async fn of(&self, _cx: &CallContext, principal: String) -> Result<DirectoryClient, CallError> {
-        if principal.is_empty() || principal.len() > MAX_NAME || principal.contains('\0') {
-            return Err(CallError::invalid_argument(format!("a principal's name has 1 to {MAX_NAME} bytes, none of them 0")));
-        }
+        check(&principal)?;
         let homes = &self.0;
         // Nobody waits for a login here.
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
         let number = homes.number(&principal).await?;
         homes.open(&principal, number).await?.root(true)
+    }
+
+    async fn remove(&self, _cx: &CallContext, principal: String) -> Result<(), CallError> {
+        check(&principal)?;
+        let homes = &self.0;
+        homes.info().await.map_err(|fault| told(&fault))?;
+        let _turn = homes.turn.lock().await;
+        let mut numbers = homes.numbers().await?;
+        let Some(number) = numbers.remove(&principal) else { return Ok(()) };
+        // The number is not given again while a later home has a higher one; its tables are empty in any case.
+        let mut batch = Batch::new();
+        batch.remove(HOMES, principal.as_bytes());
+        for table in TABLES {
+            batch.remove_range(&format!("{number}/{table}"), b"", b"");
+        }
+        let mut done = Keyspace::commit(&homes.space, &batch, Durability::Now).await;
+        if let Err(Fault::Lost(_)) = done {
+            done = Keyspace::commit(&homes.space, &batch, Durability::Now).await;
+        }
+        done.map_err(|fault| told(&fault))?;
+        homes.open.borrow_mut().remove(&number);
+        *homes.numbers.borrow_mut() = Some(numbers);
+        log::info!("a home was deleted");
+        Ok(())
     }
 }
 

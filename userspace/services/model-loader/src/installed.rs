@@ -9,9 +9,7 @@ use capos_copy::{CopyError, Progress, Source, Target, copy, is_part, part_name};
 use capos_plural::count;
 use capos_rt::{Error, log};
 use capos_schema::cap::{CallContext, CallError};
-use capos_schema::models::{
-    InstalledModel, ModelFolderClient, ModelStoreInstallingResults, ModelStoreServer,
-};
+use capos_schema::models::{InstalledModel, ModelFolderClient, ModelStoreInstallingResults, ModelStoreServer};
 use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions, ReadOnlyFileClient};
 use core::cell::RefCell;
 use core::ops::ControlFlow;
@@ -49,12 +47,7 @@ pub struct Installed {
 
 impl Installed {
     pub fn new(catalog: Rc<Catalog>) -> Rc<Self> {
-        Rc::new(Self {
-            catalog,
-            folder: RefCell::default(),
-            copying: RefCell::default(),
-            refused: RefCell::default(),
-        })
+        Rc::new(Self { catalog, folder: RefCell::default(), copying: RefCell::default(), refused: RefCell::default() })
     }
 
     /// Waits for the data disk, and offers the models that are installed on it.
@@ -97,9 +90,9 @@ impl Installed {
         match &*self.folder.borrow() {
             Folder::Open(folder) => Ok(folder.clone()),
             Folder::None(why) => Err(CallError::failed(format!("no model can be installed: {why}"))),
-            Folder::Waiting => Err(CallError::failed(
-                "the data disk is not open yet; log in with a passphrase, then try again",
-            )),
+            Folder::Waiting => {
+                Err(CallError::failed("the data disk is not open yet; log in with a passphrase, then try again"))
+            }
         }
     }
 
@@ -292,7 +285,10 @@ impl ModelStoreServer for Installed {
         self.catalog.check_new(&weights).await?;
         let resumed = self.copy(&folder, &offer, &weights).await?;
         let info = self.catalog.register(&folder, name).await?;
-        self.catalog.report().worker("model.installed", &info.id, &format!("from {path}, {resumed} bytes resumed")).await;
+        self.catalog
+            .report()
+            .worker("model.installed", &info.id, &format!("from {path}, {resumed} bytes resumed"))
+            .await;
         Ok(InstalledModel { name: name.to_string(), id: info.id, bytes: info.bytes, problem: String::new() })
     }
 
@@ -314,7 +310,9 @@ impl ModelStoreServer for Installed {
             self.catalog.withdraw(id, "its model was removed").await?;
         }
         if !Self::delete(&folder, name).await? {
-            return Err(CallError::invalid_argument(format!("no model `{name}` is installed; /models lists those that are")));
+            return Err(CallError::invalid_argument(format!(
+                "no model `{name}` is installed; /models lists those that are"
+            )));
         }
         self.refused.borrow_mut().retain(|(of, _)| of != name);
         self.catalog.report().worker("model.removed", offered.as_deref().unwrap_or(name), "removed").await;

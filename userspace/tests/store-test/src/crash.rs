@@ -28,7 +28,7 @@ fn value(batch: u64, write: u64) -> Option<Vec<u8>> {
     let mixed = (batch ^ (write << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let length = usize::try_from(mixed >> 54).unwrap_or(0);
     let bytes = mixed.to_le_bytes();
-    (mixed % 11 != 0).then(|| bytes.iter().copied().cycle().take(length).collect())
+    (!mixed.is_multiple_of(11)).then(|| bytes.iter().copied().cycle().take(length).collect())
 }
 
 fn batch(number: u64) -> Batch {

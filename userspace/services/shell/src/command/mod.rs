@@ -60,7 +60,10 @@ pub const HELP: &[(&str, &str)] = &[
     ("/passphrase", "change your own passphrase"),
     ("/lock", "lock the terminal until your passphrase is given"),
     ("/settings", "list the settings, and where each value comes from"),
-    ("/settings set NAME VALUE", "change a setting from the next login on; /settings reset NAME takes the image's value"),
+    (
+        "/settings set NAME VALUE",
+        "change a setting from the next login on; /settings reset NAME takes the image's value",
+    ),
     ("/volumes", "list the transfer volumes; /volumes NAME:PATH lists a folder of one"),
     ("/import VOLUME:PATH", "copy a file from a volume to the home directory; `to PATH` after it names the copy"),
     ("/export PATH to VOLUME:PATH", "copy a file of the home directory to a volume, which leaves with it"),
@@ -93,8 +96,8 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
-        | "quit"
+        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "lock"
+        | "exit" | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))

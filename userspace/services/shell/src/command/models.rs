@@ -30,7 +30,11 @@ pub async fn models(session: &Session, text: &str) -> Done {
         ("install", path) if !path.is_empty() => install(session, &client, path).await,
         ("remove", name) if !name.is_empty() => {
             session.runner.audited(client.remove(name)).await?;
-            session.runner.screen.line(Style::Plain, "removed; a session that used it chooses another with /model").await;
+            session
+                .runner
+                .screen
+                .line(Style::Plain, "removed; a session that used it chooses another with /model")
+                .await;
             Ok(())
         }
         _ => Err(USAGE.to_string()),
@@ -40,7 +44,11 @@ pub async fn models(session: &Session, text: &str) -> Done {
 async fn list(session: &Session, client: &ModelStoreClient) -> Done {
     let found = session.runner.audited(client.installed()).await?;
     if found.is_empty() {
-        session.runner.screen.line(Style::Plain, "no model is installed; /models install VOLUME:PATH installs one").await;
+        session
+            .runner
+            .screen
+            .line(Style::Plain, "no model is installed; /models install VOLUME:PATH installs one")
+            .await;
     }
     let text: Vec<(String, String)> =
         found.iter().map(|model| (first_line(&model.name, MOST), description(model))).collect();
@@ -116,7 +124,8 @@ mod tests {
 
     #[test]
     fn models_are_described_by_size_id_and_problem() {
-        let model = InstalledModel { name: "a.gguf".into(), id: "1-qwen3".into(), bytes: 3 << 20, ..Default::default() };
+        let model =
+            InstalledModel { name: "a.gguf".into(), id: "1-qwen3".into(), bytes: 3 << 20, ..Default::default() };
         assert_eq!(description(&model), "3 MiB, 1-qwen3");
         let part = InstalledModel { bytes: 1025, problem: "it is not complete\nx".into(), ..Default::default() };
         assert!(description(&part).starts_with("2 KiB, it is not complete"));

@@ -97,7 +97,8 @@ pub async fn export(session: &Session, text: &str) -> Done {
     let (path, to) = text.rsplit_once(TO).ok_or(usage)?;
     let (volume, to) = place(to).map_err(|why| format!("{usage}; {why}"))?;
     let client = client(session)?;
-    let copied = attend(session, client.export_file(&home(session)?, path.trim(), volume, to, &Label::default())).await?;
+    let copied =
+        attend(session, client.export_file(&home(session)?, path.trim(), volume, to, &Label::default())).await?;
     tell(session, "exported", copied).await;
     Ok(())
 }

@@ -33,6 +33,7 @@ fn main() {
         }
         ["alternate", path] => alternate(path),
         ["many", folder, count] => many(folder, count),
+        ["count", folder] => count(folder),
         ["wait"] => {
             let said = say("waiting");
             loop {
@@ -77,8 +78,13 @@ fn many(folder: &str, count: &str) -> Outcome {
     for number in 0..count.parse::<u32>()? {
         File::create_new(format!("{folder}/{number}"))?;
     }
+    self::count(folder)
+}
+
+/// Counts the entries of a folder.
+fn count(folder: &str) -> Outcome {
     let found = fs::read_dir(folder)?.try_fold(0_u32, |sum, entry| entry.map(|_| sum.saturating_add(1)))?;
-    say(&format!("{found} files made"))
+    say(&format!("there are {found} files"))
 }
 
 /// Writes to standard error, which is the terminal also if the other two are pipes: in one piece.

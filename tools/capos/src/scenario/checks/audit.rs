@@ -522,6 +522,23 @@ mod tests {
         record
     }
 
+    #[test]
+    fn a_head_that_was_noted_must_be_in_the_chain() {
+        let mut chain = capos_audit::Chain::new(1 << 20);
+        let event = |id: &str| capos_audit::Kind::SessionStart.event(id, "ada", &[]);
+        let heads: Vec<Head> = ["a", "b", "c"].map(|id| chain.append_general(1, event(id)).unwrap()).into();
+        let lines: String = chain.records().iter().take(2).map(|record| record.line() + "\n").collect();
+        let failures = |head: &Head| {
+            let mut failures = Vec::new();
+            let shown = format!("capos> intact; head {head}\n");
+            noted(lines.as_bytes(), &shown, &["head (\\d+:[0-9a-f]+)".into()], &mut failures).unwrap();
+            failures
+        };
+        assert_eq!(failures(&heads[1]), Vec::<String>::new());
+        assert!(failures(&heads[2])[0].contains("the noted head is record 3"));
+        assert!(noted(lines.as_bytes(), "nothing", &["head (x)".into()], &mut Vec::new()).is_err());
+    }
+
     fn run() -> Vec<Record> {
         vec![
             record(1, "before", "a", json!({"decision": "auto"})),

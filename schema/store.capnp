@@ -121,5 +121,5 @@ interface Vault {
   # All keys of this name go. The last passphrase cannot be removed.
   renewRecoveryCode @7 () -> (recoveryCode :Text);
   decline @8 () -> ();
-  # A blank disk stays blank until the next start: everything is in memory until then.
+  # A blank disk stays blank, and a locked one locked, until the next start: everything is in memory until then.
 }

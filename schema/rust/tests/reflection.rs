@@ -63,6 +63,8 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
     ("Namespace", "opened", "it only waits"),
     ("Namespace", "watch", "the same"),
+    ("TransferVolumes", "volumes", "it only looks"),
+    ("TransferVolumes", "list", "the same"),
     ("TransferVolumes", "importFile", "a part of the file is there, and the next call continues it"),
     ("TransferVolumes", "exportFile", "the same"),
     ("ModelStore", "install", "a part of the file is there, and the next call continues it"),

@@ -57,6 +57,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     HOMES,
     "ModelAdmin",
     "ModelCatalog",
+    "ModelFolder",
     "PciFunction",
     "ProcessSpawner",
     "SessionProfiles",

@@ -225,7 +225,7 @@ fn the_shipped_profiles_hold_what_they_are_meant_to() {
     };
     assert_eq!(
         held(Profile::Operator),
-        ["status", "logs", "home", "services", "launcher", "power", "audit", "disks", "transfer"]
+        ["status", "logs", "home", "services", "launcher", "power", "audit", "disks", "models", "transfer"]
     );
     assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
     assert_eq!(held(Profile::Anonymous), ["status"]);
@@ -540,6 +540,8 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"shell\"", "audit.AuditLog", ""),
         ("name = \"shell\"", "init.ProcessSpawner", ""),
         ("name = \"model-loader\"", "ramfs.Directory", ", read_only = true"),
+        ("name = \"seq\"", "files.ModelFolder", ""),
+        ("name = \"seq\"", "model-loader.ModelStore", ""),
         ("name = \"shell\"", "init.FaultInjector", ""),
         ("name = \"seq\"", "power.Power", ""),
         ("[profile.guest]", "audit.AuditReader", ""),

@@ -27,15 +27,17 @@ use capos_broker::persisted;
 use capos_broker::settings::Settings;
 use capos_broker::volume::{DataVolume, Plan};
 use capos_policy::ServiceEnds;
-use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
+use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
 use capos_schema::kernel::{EntropyClient, ResourceAccountClient};
 use capos_schema::manifest::SessionProfilesClient;
 use capos_schema::storage::DirectoryClient;
-use capos_schema::store::{NamespaceClient, VaultClient};
+use capos_schema::store::{NamespaceClient, VaultClient, VolumeState};
 use capos_setup::Unattended;
 use capos_setup::unattended::Key;
 
+/// Between two looks at a store that searches for disks, in nanoseconds.
+const LOOK: u64 = 20_000_000;
 /// What sets the machine up without a person: the first of them that is there.
 const SETUP: [&str; 2] = ["scenario/setup.toml", "etc/setup.toml"];
 
@@ -84,10 +86,33 @@ async fn read_plan(medium: &DirectoryClient, path: &str) -> Result<Plan, String>
     Plan::new(setup, key)
 }
 
+/// Has the store work in memory, and leave the data disk as it is.
+async fn leave(vault: &VaultClient, clock: &Clock) {
+    loop {
+        match vault.status().await {
+            Ok(volume) if volume.state == VolumeState::Searching => clock.sleep(LOOK).await,
+            Ok(volume) if matches!(volume.state, VolumeState::Blank | VolumeState::Locked) => {
+                if let Err(error) = vault.decline().await {
+                    log::warning!("the data disk is not used, and the store still waits for it: {error}");
+                }
+                return;
+            }
+            Ok(_) => return,
+            // It starts again.
+            Err(_) => clock.sleep(LOOK).await,
+        }
+    }
+}
+
 /// The data volume, where the system has a store and its users log in with it.
 fn volume(env: &Env, config: &Config) -> Result<Option<DataVolume<NamespaceClient>>, Error> {
     let vault = env.optional::<VaultClient>("vault")?;
-    let Some(vault) = vault.filter(|_| config.data_disk) else { return Ok(None) };
+    let Some(vault) = vault else { return Ok(None) };
+    if !config.data_disk {
+        let clock = env.clock()?;
+        drop(capos_rt::spawn(async move { leave(&vault, &clock).await }));
+        return Ok(None);
+    }
     Ok(Some(DataVolume::new(vault, env.cap("namespace")?, env.clock()?)))
 }
 

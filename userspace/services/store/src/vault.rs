@@ -298,13 +298,14 @@ impl<D: DataDisk> Vault<D> {
     /// Leaves the blank disk as it is; everything is in memory until the next start.
     ///
     /// # Errors
-    /// No blank disk waits to be set up, or the store in memory cannot be made.
+    /// No blank or locked disk waits, or the store in memory cannot be made.
     pub fn decline(&mut self, blocks: capos_store::MemoryBlocks) -> Result<(), String> {
-        if !matches!(self.stage, Stage::Blank) {
-            return Err(format!("there is nothing to decline: {}", self.details));
-        }
-        let details =
-            format!("{} is blank and was not set up; nothing is kept when the machine is turned off", self.place);
+        let left = match self.stage {
+            Stage::Blank => "is blank and was not set up",
+            Stage::Locked { .. } => "holds a data volume and is left as it is",
+            _ => return Err(format!("there is nothing to decline: {}", self.details)),
+        };
+        let details = format!("{} {left}; nothing is kept when the machine is turned off", self.place);
         let decision = Decision { state: VolumeState::None, disk: None, details };
         self.in_memory(&decision, None, blocks).map_err(|error| error.to_string())
     }

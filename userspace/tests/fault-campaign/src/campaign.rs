@@ -168,10 +168,12 @@ impl Campaign {
         Ok(self.uses.status().services().await?)
     }
 
-    /// The services that run, except the campaign itself.
+    /// The services that run, except the campaign itself and the store. Without a data disk the store's end takes with it what
+    /// others keep there, so they begin anew too; `store`, `storage-audit` and `random-kills` kill it over a disk.
     async fn running(&self) -> Result<Vec<String>, Error> {
         let services = self.services().await?;
-        let runs = |info: &ServiceInfo| info.state == ServiceState::Running && info.name != self.own;
+        let others = [self.own.as_str(), "store"];
+        let runs = |info: &ServiceInfo| info.state == ServiceState::Running && !others.contains(&info.name.as_str());
         Ok(services.into_iter().filter(runs).map(|info| info.name).collect())
     }
 

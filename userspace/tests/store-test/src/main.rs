@@ -82,7 +82,7 @@ impl Test {
         for number in from..from.saturating_add(count) {
             let commit = self.commit(b'd', number, Durability::Now);
             if number % 20 == 19 {
-                let (done, killed) = join(commit, self.faults.kill("store")).await;
+                let (done, killed) = join(commit, self.faults.kill("tested")).await;
                 killed?;
                 kills = kills.saturating_add(1);
                 lost = lost.saturating_add(done?.into());

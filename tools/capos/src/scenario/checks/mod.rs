@@ -87,17 +87,10 @@ impl Checks {
         self.audit.check(&lines, &records, &mut failures);
         let transcript = read(out, "transcript.txt")?;
         audit::noted(&lines, &String::from_utf8_lossy(&transcript), &self.audit.noted, &mut failures)?;
-        effects::check(last_boot(&log), &records, self.audit.restarted, &mut failures);
+        effects::check(&log, &records, self.audit.restarted, &mut failures);
         home::check(&self.home, &folder.join("home"), &out.join("home"), &records, &mut failures)?;
         Ok(failures)
     }
-}
-
-/// The log of the last boot, which the exported records are of.
-fn last_boot(log: &[u8]) -> &[u8] {
-    const BEGINNING: &[u8] = b"\ncapOS kernel ";
-    let last = log.windows(BEGINNING.len()).rposition(|window| window == BEGINNING);
-    last.and_then(|at| log.get(at..)).unwrap_or(log)
 }
 
 fn read(out: &Path, name: &str) -> Result<Vec<u8>> {
@@ -108,12 +101,6 @@ fn read(out: &Path, name: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_boot_is_compared() {
-        assert_eq!(last_boot(b"capOS kernel 1\na\ncapOS kernel 1\nb\n"), b"\ncapOS kernel 1\nb\n");
-        assert_eq!(last_boot(b"capOS kernel 1\na\n"), b"capOS kernel 1\na\n");
-    }
 
     #[test]
     fn unknown_keys_are_refused() {

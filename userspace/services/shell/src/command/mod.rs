@@ -66,7 +66,10 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     ("/volumes", "list the transfer volumes; /volumes NAME:PATH lists a folder of one"),
     ("/import VOLUME:PATH", "copy a file from a volume to the home directory; `to PATH` after it names the copy"),
-    ("/export PATH", "copy a file of the home directory to a volume, which leaves with it: /export PATH to VOLUME:PATH"),
+    (
+        "/export PATH",
+        "copy a file of the home directory to a volume, which leaves with it: /export PATH to VOLUME:PATH",
+    ),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),

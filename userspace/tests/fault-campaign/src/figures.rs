@@ -26,6 +26,9 @@ const SHARE: u64 = 3;
 /// The most bytes that a kept page of a file takes there: a group of pages, and two nodes above it.
 const RECORD: u64 = 2 << 10;
 
+/// The most bytes that the kernel's heap has for a frame of a process.
+const HELD: u64 = 16;
+
 /// The figures at rest.
 pub struct Rest {
     /// The usage of the machine.
@@ -67,11 +70,15 @@ impl Rest {
         Err(Error::new("the machine does not come to rest"))
     }
 
-    /// Frames that do not belong to a service that was killed: those of the kernel, the first process and the campaign.
-    /// Reserved frames of a service count as in use.
+    /// Frames of the services.
+    fn held(&self) -> u64 {
+        self.services.iter().fold(0, |sum: u64, (_, frames)| sum.saturating_add(*frames))
+    }
+
+    /// Frames that do not belong to a service: those of the kernel, the first process and the campaign. Reserved frames of a
+    /// service count as in use.
     fn frames(&self) -> i64 {
-        let own = self.services.iter().fold(0, |sum: u64, (_, frames)| sum.saturating_add(*frames));
-        self.figures.frames.wrapping_sub(own).cast_signed()
+        self.figures.frames.wrapping_sub(self.held()).cast_signed()
     }
 
     /// Whether frames were lost since `then`: at least one per [`SHARE`] kills.
@@ -81,8 +88,10 @@ impl Rest {
 
     /// The same of the kernel's heap: a smallest block. There is a record of each page of a file that the kernel keeps.
     fn lost_heap(&self, then: &Self, kills: u64) -> bool {
+        // The store is not killed, and grows with the records of each kill.
+        let held = self.held().saturating_sub(then.held()).saturating_mul(HELD);
         let (now, then) = (&self.figures, &then.figures);
-        let records = now.cached.abs_diff(then.cached).saturating_mul(RECORD);
+        let records = now.cached.abs_diff(then.cached).saturating_mul(RECORD).saturating_add(held);
         now.heap_bytes.saturating_sub(then.heap_bytes) >= (kills / SHARE).saturating_mul(BLOCK).saturating_add(records)
     }
 

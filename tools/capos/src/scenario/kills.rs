@@ -2,7 +2,7 @@
 //!
 //! All that a disk sees of a machine are its requests, so a power cut before each of them is every case there is. What the
 //! disk has cached then is lost, whole or torn. The guest says on its log `acknowledged N` when it was told that batch N is
-//! durable, and after each start `found N` when it has compared everything with what N batches leave, or `FAILED` and why.
+//! durable. After each start it compares everything with what N batches leave, and says `found N`, or `FAILED` and why.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;

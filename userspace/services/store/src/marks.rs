@@ -1,5 +1,5 @@
-//! Which clients have commits that are not durable. It outlives the process, in the page that keeps the key: a client whose
-//! call was not cut off by the process's end would not see that what it had committed for later is gone.
+//! Which clients have commits that are not durable. The set outlives the process, in the page that keeps the key. A client
+//! without a call in progress at the process's end would otherwise not see that what it had committed for later is gone.
 
 use capos_store::Namespace;
 

@@ -105,7 +105,9 @@ impl Homes {
         let lasting = self.space.opened().await.context("waiting for the store")?;
         let _turn = self.turn.lock().await;
         let numbers = self.numbers().await?;
-        for (principal, number) in &numbers {
+        // Numbers of deleted homes stand below names that no principal has.
+        let used = |principal: &str| !principal.starts_with('\0') || principal == MODELS;
+        for (principal, number) in numbers.iter().filter(|(principal, _)| used(principal)) {
             if let Err(error) = self.open(principal, *number).await {
                 log::error!("the home of {principal:?} cannot be opened: {error}");
             }
@@ -259,9 +261,11 @@ impl HomesServer for HomesObject {
         let _turn = homes.turn.lock().await;
         let mut numbers = homes.numbers().await?;
         let Some(number) = numbers.remove(&principal) else { return Ok(()) };
-        // The number is not given again while a later home has a higher one; its tables are empty in any case.
+        // The number is never given again: somebody may hold the old home still.
+        let taken = format!("\0{number}");
         let mut batch = Batch::new();
-        batch.remove(HOMES, principal.as_bytes());
+        batch.remove(HOMES, principal.as_bytes()).put(HOMES, taken.as_bytes(), &number.to_le_bytes());
+        numbers.insert(taken, number);
         for table in TABLES {
             batch.remove_range(&format!("{number}/{table}"), b"", b"");
         }

@@ -32,6 +32,10 @@ const usualMaxResult :UInt32 = 16384;
 annotation untrusted @0xb1a7c0de5c4e3a07 (method) :Void;
 # The result contains text that others wrote: files, logs, network.
 
+annotation person @0xb1a7c0de5c4e3a11 (method) :Void;
+# Of a tool: the person calls it by a command of the shell, at the same gate and with the same records. Models are not
+# told of it.
+
 annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 # Label that the result carries at least; `public` where absent.
 

@@ -162,6 +162,32 @@ interface AuthorityBroker {
   # Gives this user another passphrase, once after `unlock` with the recovery code.
   changePassphrase @7 (name :Text, current :Text, passphrase :Text) -> (changed :Bool, why :Text);
   # Gives a user another passphrase. `why` tells why `current` is not the one so far.
+  backups @8 () -> (backups :List(FoundBackup));
+  # The backups on the transfer volumes, while a blank disk waits to be set up.
+  restore @9 (backup :FoundBackup, name :Text, secret :Text, kind :Store.KeyKind, passphrase :Text)
+      -> (recoveryCode :Text, why :Text);
+  # Makes the volume on the blank disk with what a backup holds. The secret is a passphrase of the user, or the recovery code
+  # of the machine that made the backup. With the code, `passphrase` is the user's new one. `why` tells what was wrong with
+  # the secret. Attempts at a backup are not counted: whoever has the medium can try anywhere.
+  progress @10 () -> (state :Store.BackupState);
+  # How far the restore is.
+}
+
+struct FoundBackup {
+  volume @0 :Text;  # The transfer volume.
+  folder @1 :Text;  # A folder at its top.
+  time @2 :UInt64;  # Of the latest backup in it, in milliseconds since 1970.
+}
+
+interface Backups {
+  # Backups of the data volume. For operators; there are none without a data volume.
+
+  backUp @0 (volume :Text) -> (state :Store.BackupState)
+      $A.tool("back_up") $A.category(outbound) $A.person $A.abortable;
+  # Writes a backup to a transfer volume, encrypted with the keys of the data volume.
+
+  progress @1 () -> (state :Store.BackupState);
+  # How far the backup is.
 }
 
 struct UserInfo {

@@ -232,14 +232,15 @@ interface ModelStore {
   installed @0 () -> (models :List(InstalledModel));
   # In the order of their names.
 
-  install @1 (source :Storage.Directory, path :Text) -> (model :InstalledModel) $A.abortable;
+  install @1 (source :Storage.Directory $A.runner, path :Text) -> (model :InstalledModel)
+      $A.tool("install_model") $A.category(mutating) $A.person $A.abortable;
   # Copies a model file with its signature and tree, `path.sig` and `path.verity`, to the data disk, and offers it. Each
   # block is checked before it is copied. A copy that was cut continues where it stopped. One is copied at a time.
 
   installing @2 () -> (name :Text, done :UInt64, total :UInt64) $A.abortable;
   # How far the copy in progress is, in bytes of the model file; `name` is empty if there is none.
 
-  remove @3 (name :Text) -> ();
+  remove @3 (name :Text) -> () $A.tool("remove_model") $A.category(destructive) $A.person;
   # Ends the model's worker and deletes its files, or what there is of them.
 }
 

@@ -2,6 +2,7 @@
 # What lasts: the data volume, and the namespaces of the store on it.
 
 using A = import "annotations.capnp";
+using Storage = import "storage.capnp";
 
 enum StoreFault {
   # Why the store did not do something, so that a holder can act on it. A fault of the call itself is an exception. If the
@@ -102,6 +103,26 @@ struct VolumeInfo {
   readOnly @8 :Bool;
 }
 
+struct BackupState {
+  # How far a backup or a restore is, or how much it has written and read.
+  time @0 :UInt64;     # When it was begun, in milliseconds since 1970: its name in the folder.
+  bytes @1 :UInt64;    # Of the records so far.
+  total @2 :UInt64;    # Of all records, about. 0 if that is not known.
+  chunks @3 :UInt64;
+  kept @4 :UInt64;     # Chunks that were in the folder already.
+  records @5 :UInt64;  # At the end.
+  sha256 @6 :Text;     # At the end: of all records. Two stores with the same one are equal.
+}
+
+struct RestoreRequest {
+  folder @0 :Text;      # The name that errors call the folder by.
+  time @1 :UInt64;      # Which backup.
+  name @2 :Text;        # The user of the new volume.
+  secret @3 :Text;      # Opens the backup.
+  kind @4 :KeyKind;
+  passphrase @5 :Text;  # The first key of the new volume.
+}
+
 interface Vault {
   # The data volume and its keys. Held by the broker. Keys never leave the store's process.
 
@@ -122,4 +143,16 @@ interface Vault {
   renewRecoveryCode @7 () -> (recoveryCode :Text);
   decline @8 () -> ();
   # A blank disk stays blank, and a locked one locked, until the next start: everything is in memory until then.
+
+  backUp @9 (folder :Storage.Directory, time :UInt64) -> (state :BackupState) $A.abortable;
+  # Writes a backup of the open volume into a folder, encrypted. Chunks that are there are kept, so one that was aborted
+  # continues with the next.
+
+  restore @10 (disk :Text, folder :Storage.Directory, request :RestoreRequest)
+      -> (recoveryCode :Text, why :Text, state :BackupState);
+  # Makes a volume on a blank disk, with what a backup holds; it is open then. `why` tells why the secret is not one of the
+  # backup. If anything else fails, the disk is blank again.
+
+  progress @11 () -> (state :BackupState);
+  # How far the backup or the restore is.
 }

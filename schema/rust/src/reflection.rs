@@ -43,6 +43,8 @@ pub struct MethodInfo {
     pub doc: &'static str,
     /// The tool's name, if a model may be offered it.
     pub tool: Option<&'static str>,
+    /// Whether the tool is the person's alone, and no model is offered it.
+    pub person: bool,
     /// Its effect.
     pub category: Option<Category>,
     /// Whether it may be cancelled while it runs.
@@ -84,7 +86,8 @@ impl MethodInfo {
 
     fn descriptor(&self, interface_id: u64) -> Option<ToolDescriptor> {
         let (name, category) = (self.tool?, self.category?);
-        if self.takes_capabilities {
+        // A call of the person brings them itself.
+        if self.takes_capabilities && !self.person {
             return None;
         }
         Some(ToolDescriptor {
@@ -120,12 +123,19 @@ impl InterfaceInfo {
         self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }
 
+    /// The tool of this name that the person alone calls, as [`offered`](Self::offered) describes tools.
+    #[must_use]
+    pub fn own(&self, tool: &str) -> Option<(&'static MethodInfo, ToolDescriptor)> {
+        let method = self.methods.iter().find(|method| method.person && method.tool == Some(tool))?;
+        Some((method, method.descriptor(self.id)?))
+    }
+
     /// The methods that a holder may offer to a model, each with its tool description: as in the schema, forbidden
     /// until a policy permits it, and without a handle. For a read-only capability, methods that change something are
     /// left out.
     pub fn offered(&self, read_only: bool) -> impl Iterator<Item = (&'static MethodInfo, ToolDescriptor)> + use<> {
         let (id, methods) = (self.id, self.methods);
-        let methods = methods.iter().filter(move |method| !(read_only && method.changes()));
+        let methods = methods.iter().filter(move |method| !(method.person || read_only && method.changes()));
         methods.filter_map(move |method| Some((method, method.descriptor(id)?)))
     }
 }

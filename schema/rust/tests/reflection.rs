@@ -38,7 +38,7 @@ fn every_tool_says_what_it_does_and_has_a_category() {
         for method in info.methods.iter().filter(|method| method.tool.is_some()) {
             assert!(method.category.is_some(), "{}.{} has no category", info.name, method.name);
             assert!(!method.doc.is_empty(), "{}.{} has no doc comment", info.name, method.name);
-            assert!(!method.takes_capabilities, "{}.{} wants a capability", info.name, method.name);
+            assert!(method.person || !method.takes_capabilities, "{}.{} wants a capability", info.name, method.name);
             names.extend(method.tool);
         }
     }
@@ -47,6 +47,22 @@ fn every_tool_says_what_it_does_and_has_a_category() {
     names.dedup();
     assert_eq!(names.len(), count, "tool names are unique");
     assert!(count >= 10);
+}
+
+#[test]
+fn what_only_the_person_calls_is_offered_to_no_model() {
+    use capos_schema::transfer::TransferVolumesClient;
+    let volumes = interface(TransferVolumesClient::INTERFACE_ID).expect("TransferVolumes");
+    assert_eq!(volumes.offered(false).count(), 0);
+    let (export, descriptor) = volumes.own("export_file").expect("export_file");
+    assert_eq!((export.name, export.category), ("exportFile", Some(Category::Outbound)));
+    assert!(
+        !descriptor.param_schema.contains("label")
+            && !descriptor.param_schema.contains("home")
+            && descriptor.param_schema.contains("volume")
+    );
+    assert!(volumes.own("list").is_none());
+    assert!(interface(DirectoryClient::INTERFACE_ID).expect("Directory").own("read_file").is_none());
 }
 
 /// Methods that change something and may still be dropped halfway, and why that is safe.
@@ -65,11 +81,14 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Namespace", "watch", "the same"),
     ("TransferVolumes", "volumes", "it only looks"),
     ("TransferVolumes", "list", "the same"),
+    ("TransferVolumes", "copying", "the same"),
     ("TransferVolumes", "importFile", "a part of the file is there, and the next call continues it"),
     ("TransferVolumes", "exportFile", "the same"),
     ("ModelStore", "install", "a part of the file is there, and the next call continues it"),
     ("ModelStore", "installing", "it only looks"),
     ("ModelFolder", "open", "it only waits"),
+    ("Vault", "backUp", "chunks that were written are there, no state names them, and the next backup continues"),
+    ("Backups", "backUp", "the same"),
     ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 

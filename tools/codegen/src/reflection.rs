@@ -82,6 +82,7 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("name: {:?},", method.name));
     code.line(&format!("doc: {:?},", method.doc.trim()));
     code.line(&format!("tool: {},", text(method, "tool")));
+    code.line(&format!("person: {},", method.has("person")));
     code.line(&format!("category: {},", category(method)));
     code.line(&format!("abortable: {},", method.has("abortable")));
     code.line(&format!("timeout_ms: {},", number(method, "timeoutMs")));

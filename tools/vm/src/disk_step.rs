@@ -27,6 +27,8 @@ pub enum DiskStep {
     Save(String),
     /// So many blocks from the first on are what they were when it was kept under this name.
     Restore(String, u64, u64),
+    /// A blank disk of the same size is in its place.
+    Blank,
     /// Its content becomes that of another disk.
     Copy(String),
 }
@@ -59,10 +61,11 @@ pub fn parse(words: &[&str]) -> Result<DiskStep> {
         ["cut", bytes] => DiskStep::Cut(number(bytes)?),
         ["save", name] => DiskStep::Save(plain(name)?),
         ["restore", name, first, count] => DiskStep::Restore(plain(name)?, number(first)?, number(count)?),
+        ["blank"] => DiskStep::Blank,
         ["copy", other] => DiskStep::Copy(plain(other)?),
         _ => bail!(
             "after the disk's name comes well, reads-fail, writes-fail, flushes-fail, silent, late MILLISECONDS, flip \
-             OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, or copy DISK"
+             OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, blank, or copy DISK"
         ),
     })
 }
@@ -109,6 +112,11 @@ impl DiskStep {
                 ensure!(kept != read(&file, *first, *count)?, "these blocks are what they were");
                 file.write_all_at(&kept, first.saturating_mul(BLOCK))?;
             }
+            Self::Blank => {
+                let bytes = file.metadata()?.len();
+                file.set_len(0)?;
+                file.set_len(bytes)?;
+            }
             Self::Copy(other) => drop(std::fs::copy(path.with_file_name(format!("{other}.img")), path)?),
         }
         Ok(())
@@ -136,6 +144,8 @@ mod tests {
         assert_eq!(firsts(), [8, 4, 6, 2]);
         change("cut 8192").unwrap();
         assert_eq!(firsts(), [8, 4]);
+        change("blank").unwrap();
+        assert_eq!(firsts(), [0, 0]);
         for (wrong, part) in
             [("flip 9000", "reading"), ("cut 8192", "no more"), ("swap 0 0", "equal"), ("burn", "well")]
         {

@@ -29,7 +29,7 @@ mod write;
 
 pub use error::Error;
 pub use files::{Files, MemoryFiles};
-pub use read::{latest, read, states};
+pub use read::{latest, of, read, states};
 pub use record::{Record, Sum};
 pub use repository::{Repository, VERSION};
 pub use state::State;

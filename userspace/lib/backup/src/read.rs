@@ -27,7 +27,11 @@ pub async fn latest(repository: &Repository, files: &impl Files) -> Result<State
     of(repository, files, time).await
 }
 
-async fn of(repository: &Repository, files: &impl Files, time: u64) -> Result<State, Error> {
+/// The backup of a time.
+///
+/// # Errors
+/// It is missing or altered; the files fail.
+pub async fn of(repository: &Repository, files: &impl Files, time: u64) -> Result<State, Error> {
     let file = State::path(time);
     let sealed = files.get(&file, state::LIMIT).await?.ok_or_else(|| Error::Missing { file: file.clone() })?;
     let opened = repository.keys.open_state(&file, &sealed)?;

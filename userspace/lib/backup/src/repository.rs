@@ -49,6 +49,16 @@ impl Repository {
         Ok(Self::with(slots, &key))
     }
 
+    /// The same with the secret of one person, or with an empty name the recovery code.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub async fn open_as(files: &impl Files, name: &str, secret: &Secret<'_>, memory: u64) -> Result<Self, Error> {
+        let slots = head(files).await?.ok_or(Error::NoBackup)?;
+        let key = slots.clone().of_label(name).derive(secret, memory, PURPOSE).map_err(Error::Key)?;
+        Ok(Self::with(slots, &key))
+    }
+
     /// Writes the head, unless it is there as it should be. The key slots may have changed since.
     pub(crate) async fn write_head(&self, files: &impl Files) -> Result<(), Error> {
         match head(files).await {

@@ -5,10 +5,19 @@ use alloc::vec::{IntoIter, Vec};
 
 use capos_store::{Blocks, Durability, Namespace, Snapshot, Store, StoreError, Usage};
 
+use crate::record::Adder;
 use crate::{Error, Files, Record, Repository, Source, Sum, read};
 
 /// Bytes of entries that are restored in one transaction.
 const AT_ONCE: usize = 1 << 20;
+
+/// The namespace of a restore that has not come to its end: a store with it is not whole.
+const UNFINISHED: &str = "restore";
+
+/// Whether a restore into this store was cut off.
+pub fn is_unfinished<B: Blocks>(store: &Store<B>) -> bool {
+    store.namespace(UNFINISHED).is_some()
+}
 
 fn failed(error: StoreError) -> Error {
     Error::Store(error.to_string())
@@ -37,6 +46,17 @@ impl StoreSource {
         Ok(Self { snapshot, namespaces: namespaces.into_iter(), at: None })
     }
 
+    /// Reads what is left, for its sum.
+    fn sum(&mut self) -> Result<Sum, Error> {
+        let (mut sum, mut bytes) = (Adder::default(), Vec::new());
+        while let Some(record) = self.next_record()? {
+            bytes.clear();
+            record.encode(&mut bytes);
+            sum.add(&bytes, 1);
+        }
+        Ok(sum.sum())
+    }
+
     fn next_record(&mut self) -> Result<Option<Record>, Error> {
         if let Some((namespace, before)) = &mut self.at {
             let known = before.as_ref().map(|(table, key)| (table.as_str(), key.as_slice()));
@@ -59,8 +79,9 @@ impl Source for StoreSource {
     }
 }
 
-/// Restores the backup of a time into a store without namespaces. If it fails, what it has written is removed, and the store
-/// has no namespaces again.
+/// Restores the backup of a time into a store without namespaces, and reads all of it again to compare. If it fails, what it
+/// has written is removed, and the store has no namespaces again. If it is cut off, the store [is unfinished](is_unfinished).
+/// `progress` is called with the bytes so far, about.
 ///
 /// # Errors
 /// The store has namespaces or no room; a file of the backup is missing or altered; the files or the store fail.
@@ -69,18 +90,32 @@ pub async fn restore<B: Blocks>(
     files: &impl Files,
     time: u64,
     store: &mut Store<B>,
+    mut progress: impl FnMut(u64),
 ) -> Result<Sum, Error> {
     if !store.usage().is_empty() {
         return Err(Error::Store("a backup is restored onto a blank disk alone, and this one holds something".into()));
     }
-    let mut restoring = Restoring { store, namespace: None, entries: Vec::new(), bytes: 0 };
-    let mut read = read(repository, files, time, |record| restoring.take(record)).await;
+    let mark = store.create_namespace(UNFINISHED, 0).map_err(failed)?;
+    let mut restoring = Restoring { store, namespace: None, entries: Vec::new(), bytes: 0, all: 0 };
+    let mut read = read(repository, files, time, |record| {
+        restoring.take(record)?;
+        progress(restoring.all);
+        Ok(())
+    })
+    .await;
     if let (Ok(_), Err(error)) = (&read, restoring.commit()) {
         read = Err(error);
     }
-    match read {
+    let compared = read.and_then(|sum| {
+        store.sync().map_err(failed)?;
+        let mut source = StoreSource::new(store)?;
+        source.namespaces = Vec::from_iter(source.namespaces.filter(|(namespace, _)| *namespace != mark)).into_iter();
+        let equal = source.sum()? == sum;
+        equal.then_some(sum).ok_or_else(|| Error::Store("the disk did not keep what was restored onto it".into()))
+    });
+    match compared {
         Ok(sum) => {
-            store.sync().map_err(failed)?;
+            store.remove_namespace(mark).map_err(failed)?;
             Ok(sum)
         }
         Err(error) => {
@@ -98,6 +133,8 @@ struct Restoring<'a, B: Blocks> {
     /// Entries that are not committed yet: table, key and value.
     entries: Vec<(String, Vec<u8>, Vec<u8>)>,
     bytes: usize,
+    /// Bytes of all entries so far.
+    all: u64,
 }
 
 impl<B: Blocks> Restoring<'_, B> {
@@ -108,7 +145,9 @@ impl<B: Blocks> Restoring<'_, B> {
                 self.namespace = Some(self.store.create_namespace(&name, limit).map_err(failed)?);
             }
             Record::Entry { table, key, value } => {
-                self.bytes = self.bytes.saturating_add(key.len()).saturating_add(value.len());
+                let bytes = key.len().saturating_add(value.len());
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.all = self.all.saturating_add(bytes as u64);
                 self.entries.push((table, key, value));
                 if self.bytes >= AT_ONCE {
                     self.commit()?;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use crate::chunk::Chunker;
+use crate::read::states;
 use crate::record::Adder;
 use crate::seal::{Kind, Name, path};
 use crate::state::State;
@@ -33,7 +34,7 @@ pub struct Progress {
 }
 
 /// Writes a backup. Chunks that are there already are kept, so a backup that was cut off continues. `time` is in milliseconds
-/// since 1970. `progress` is called after each chunk; the backup stops if it gives false.
+/// since 1970; if the clock is behind the latest backup, it is the next one after that. `progress` is called after each chunk; the backup stops if it gives false.
 ///
 /// # Errors
 /// The folder holds the backup of another volume, the files or the store fail, or `progress` stopped it. The backups that
@@ -47,6 +48,8 @@ pub async fn write(
     mut progress: impl FnMut(Progress) -> bool,
 ) -> Result<State, Error> {
     repository.write_head(files).await?;
+    let latest = states(files).await?.pop();
+    let time = latest.map_or(time, |latest| time.max(latest.saturating_add(1)));
     let mut writer = Writer {
         repository,
         files,

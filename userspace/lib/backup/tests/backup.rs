@@ -130,6 +130,11 @@ fn the_next_backup_writes_what_has_changed() {
     assert_eq!(done(states(&files)).unwrap(), [1, 2]);
     assert_eq!(restored(&repository, &files, 1).unwrap(), store(3000));
     assert_eq!(restored(&repository, &files, 2).unwrap(), records);
+    // At the same moment, and with a clock that was set back: the order stays that in which they were written.
+    for (clock, time) in [(2, 3), (0, 4)] {
+        assert_eq!(back_up(&repository, &files, &records, clock).0.unwrap().time, time);
+    }
+    assert_eq!(done(latest(&repository, &files)).unwrap().time, 4);
 }
 
 #[test]

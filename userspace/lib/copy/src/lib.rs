@@ -10,6 +10,9 @@
 
 extern crate alloc;
 
+#[cfg(feature = "clients")]
+mod clients;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::Future;

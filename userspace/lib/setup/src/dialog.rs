@@ -1,14 +1,17 @@
 //! The dialog at the terminal: what is shown, what is asked, and what is called, after each event.
 
+mod restore;
+
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_schema::authority::Profile;
+use capos_schema::authority::{FoundBackup, Profile};
 use capos_schema::store::{KeyKind, VolumeInfo, VolumeState};
 use capos_schema::terminal::Style;
 
+use self::restore::{RESTORE, Restore};
 use crate::rules::{attempts, check_name, check_passphrase};
 
 /// Before this moment, the beginning of 2026 in milliseconds since 1970, the clock was never set.
@@ -23,6 +26,8 @@ pub struct Facts<'a> {
     /// The profiles, and the one that a console without a data volume gets by itself.
     pub profiles: &'a [Profile],
     pub initial: Profile,
+    /// Those on transfer volumes, of a machine with a blank disk.
+    pub backups: &'a [FoundBackup],
     /// Milliseconds since 1970.
     pub now: u64,
 }
@@ -53,6 +58,7 @@ pub enum Call {
     Decline,
     Unlock { name: String, secret: String, kind: KeyKind },
     Renew { name: String, passphrase: String },
+    Restore { backup: FoundBackup, name: String, secret: String, kind: KeyKind, passphrase: String },
 }
 
 /// What comes next.
@@ -126,6 +132,8 @@ enum State {
     Renewing {
         name: String,
     },
+    /// A backup is chosen, and restored.
+    Restore(Restore),
     /// A session is opened. Nobody has asked for it if it is the one that the broker may know already.
     Login {
         asked: bool,
@@ -138,6 +146,7 @@ pub struct Dialog {
     volume: VolumeInfo,
     profiles: Vec<Profile>,
     initial: Profile,
+    backups: Vec<FoundBackup>,
 }
 
 impl Default for Dialog {
@@ -147,6 +156,7 @@ impl Default for Dialog {
             volume: VolumeInfo::default(),
             profiles: Vec::new(),
             initial: Profile::Operator,
+            backups: Vec::new(),
         }
     }
 }
@@ -168,6 +178,17 @@ impl Says {
         self
     }
 
+    /// A recovery code, which is shown once.
+    fn code(self, code: &str) -> Self {
+        self.add(Style::Plain, "This is your recovery code. It opens the disk if the passphrase is forgotten:")
+            .add(Style::Bold, format!("  {code}"))
+            .add(
+                Style::Plain,
+                "Write it on paper and keep it away from the machine. It is not shown again. Without passphrase and code \
+                 nobody can read the disk.",
+            )
+    }
+
     fn then(self, next: Next) -> Step {
         Step { says: self.0, next }
     }
@@ -181,6 +202,7 @@ impl Dialog {
                 self.volume = facts.volume.clone();
                 self.profiles = facts.profiles.to_vec();
                 self.initial = facts.initial;
+                self.backups = facts.backups.to_vec();
                 self.looked(facts.now)
             }
             Event::Silent(why) => {
@@ -275,7 +297,7 @@ impl Dialog {
 
     fn blank(&mut self, says: Says) -> Step {
         self.state = State::Name;
-        says.then(ask("Your name (Enter: not now, and nothing is kept): "))
+        self.offer(says).then(ask("Your name (Enter: not now, and nothing is kept): "))
     }
 
     fn choose(&mut self, name: String, says: Says) -> Step {
@@ -352,6 +374,7 @@ impl Dialog {
             }
             State::Name => match line.trim() {
                 "" => self.decline(),
+                RESTORE if !self.backups.is_empty() => self.restore(),
                 name => match check_name(name) {
                     Ok(()) => self.choose(name.to_owned(), Says::none()),
                     Err(why) => self.blank(Says::error(&why)),
@@ -410,6 +433,7 @@ impl Dialog {
                 Says::none().then(Next::Call(Call::Renew { name, passphrase }))
             }
             State::NewAgain { name, .. } => self.renew(name, Says::error(DIFFER)),
+            State::Restore(state) => self.restore_line(state, line),
             // No line was asked for.
             _ => self.look(Says::none()),
         }
@@ -473,6 +497,7 @@ impl Dialog {
             State::Silent { .. } => Says::none().then(ask(AGAIN)),
             State::Name | State::First { .. } | State::Again { .. } => self.decline(),
             State::Passphrase { .. } => self.otherwise(),
+            State::Restore(_) => self.blank(Says::none()),
             State::Whose => {
                 let text = "The disk is open. Nobody got another passphrase; log in with one that is known.";
                 self.look(Says::none().add(Style::Warning, text))
@@ -489,20 +514,13 @@ impl Dialog {
         match self.state.clone() {
             State::SettingUp { name } => self.user(
                 name,
-                Says::none()
-                    .add(Style::Success, format!("{} is set up, and open.", self.volume.disk))
-                    .add(Style::Plain, "This is your recovery code. It opens the disk if the passphrase is forgotten:")
-                    .add(Style::Bold, format!("  {text}"))
-                    .add(
-                        Style::Plain,
-                        "Write it on paper and keep it away from the machine. It is not shown again. Without passphrase and \
-                         code nobody can read the disk.",
-                    ),
+                Says::none().add(Style::Success, format!("{} is set up, and open.", self.volume.disk)).code(text),
             ),
             State::Unlocking { name } => self.user(name, Says::none()),
             State::Renewing { name } => {
                 self.user(name, Says::none().add(Style::Success, "The new passphrase opens the disk from now on."))
             }
+            State::Restore(state) => self.restored(state, text),
             State::Recovering => self.whose(Says::none().add(Style::Success, "The recovery code is right.")),
             State::Declining => {
                 let text = "Nothing is kept when the machine is turned off. The next start asks again.";
@@ -531,6 +549,7 @@ impl Dialog {
                 Says::error(why).then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "))
             }
             State::Renewing { name } => self.renew(name, Says::error(why)),
+            State::Restore(state) => self.not_restored(state, why),
             State::Login { asked: false } => self.look(Says::none()),
             State::Login { .. } => self.look(Says::error(&format!("login rejected: {why}"))),
             _ => self.look(Says::error(why)),

@@ -29,6 +29,8 @@ struct Machine {
     initial: Profile,
     now: u64,
     failed: u32,
+    /// The transfer volumes with backups.
+    backups: &'static [&'static str],
 }
 
 const ADA: Machine = Machine {
@@ -36,6 +38,7 @@ const ADA: Machine = Machine {
     initial: Profile::Operator,
     now: NOW,
     failed: 0,
+    backups: &[],
 };
 const TWO: Machine =
     Machine { keys: &[(KeyKind::Passphrase, "ada"), (KeyKind::Passphrase, "bob"), (KeyKind::RecoveryCode, "")], ..ADA };
@@ -67,10 +70,16 @@ impl Machine {
         match event {
             At(state) => {
                 let volume = self.volume(state);
+                let backups: Vec<FoundBackup> = self
+                    .backups
+                    .iter()
+                    .map(|volume| FoundBackup { volume: (*volume).into(), folder: "backup-0a".into(), time: NOW })
+                    .collect();
                 dialog.next(Event::Facts(Facts {
                     volume: &volume,
                     profiles: &ALL,
                     initial: self.initial,
+                    backups: &backups,
                     now: self.now,
                 }))
             }
@@ -107,6 +116,9 @@ fn text(next: &Next) -> String {
         Next::Call(Call::Decline) => "decline".into(),
         Next::Call(Call::Unlock { name, secret, kind }) => format!("unlock {name}, {secret}, {}", kind.name()),
         Next::Call(Call::Renew { name, passphrase }) => format!("renew {name}, {passphrase}"),
+        Next::Call(Call::Restore { backup, name, secret, kind, passphrase }) => {
+            format!("restore {} {name}, {secret}, {}, {passphrase}", backup.volume, kind.name())
+        }
         Next::Login { profile, name, passphrase } => format!("login {} {name} {passphrase}", profile.name()),
     }
 }
@@ -121,6 +133,56 @@ const OPEN: &str = "ask login as ada, guest, anonymous (Enter: ada): ";
 const ASK_CODE: &str = "secret Recovery code, of 8 groups of 5 letters (Enter: back): ";
 const NEW_ADA: &str = "secret New passphrase of ada, at least 8 characters: ";
 const PLAIN: &str = "ask login as operator, guest, anonymous (Enter: operator): ";
+
+const WHOSE: &str = "ask Your name in the backup (Enter: back): ";
+const KEY_OF_ADA: &str = "secret Passphrase of ada in the backup (Enter: use the recovery code): ";
+
+#[test]
+fn a_backup_is_restored_onto_a_blank_disk() {
+    let one = Machine { backups: &["STICK"], ..ADA };
+    let offer = "There is a backup: backup-0a of STICK, from 2026-05-28 20:26:40 UTC. Enter `restore` to restore it.";
+    one.run(&[
+        (At(Blank), NAME, offer),
+        (Line("restore"), WHOSE, ""),
+        (Line("guest"), WHOSE, "`guest` has a meaning"),
+        (Line("ada"), KEY_OF_ADA, ""),
+        (Line("wrong"), "restore STICK ada, wrong, passphrase, ", "is being restored onto virtio disk 2"),
+        (Fail("the backup has no user `ada` with this passphrase"), KEY_OF_ADA, "no user `ada`"),
+        (Line("correct horse"), "restore STICK ada, correct horse, passphrase, ", "is being restored"),
+        (Done, "login operator ada ", "ABCDE-FGHJK"),
+    ]);
+    // With the recovery code of the machine that made it, and a new passphrase.
+    let two = Machine { backups: &["STICK", "OTHER"], ..ADA };
+    let which = "ask Which backup (1 to 2, Enter: back): ";
+    let code = "secret Recovery code of the backup, of 8 groups of 5 letters (Enter: back): ";
+    two.run(&[
+        (At(Blank), NAME, "There are 2 backups. Enter `restore` to restore one."),
+        (Line("restore"), which, "  2  backup-0a of OTHER"),
+        (Line("3"), which, "enter the number of a backup"),
+        (Line("2"), WHOSE, ""),
+        (Line("ada"), KEY_OF_ADA, ""),
+        (Line(""), code, ""),
+        (Line(CODE), NEW_ADA, ""),
+        (Line("short"), NEW_ADA, "at least 8 characters"),
+        (Line("battery staple"), SAME, ""),
+        (Line("battery stable"), NEW_ADA, "two different passphrases"),
+        (Line("battery staple"), SAME, ""),
+        (Line("battery staple"), "restore OTHER ada, ABCDE-FGHJK, recoveryCode, battery staple", "of OTHER"),
+        (Done, "login operator ada ", "ABCDE-FGHJK"),
+    ]);
+    // Nobody is kept there.
+    for steps in 1..6 {
+        let lines = ["restore", "1", "ada", "", CODE];
+        let mut dialog = Dialog::default();
+        two.put(&mut dialog, At(Blank));
+        for line in lines.iter().take(steps) {
+            two.put(&mut dialog, Line(line));
+        }
+        assert_eq!(text(&two.put(&mut dialog, Stop).next), NAME);
+    }
+    // Without a backup it is no word.
+    ADA.run(&[(At(Blank), NAME, "blank"), (Line("restore"), NAME, "`restore` has a meaning at the login")]);
+}
 
 #[test]
 fn a_machine_without_a_usable_disk_says_so_and_goes_on() {

@@ -15,7 +15,7 @@ pub const MAX_SECRET: usize = 1024;
 /// Bytes of a key file at least.
 pub const MIN_KEY_FILE: usize = 32;
 /// Names with a meaning at the login.
-pub const RESERVED: [&str; 3] = ["guest", "anonymous", "forgot"];
+pub const RESERVED: [&str; 4] = ["guest", "anonymous", "forgot", "restore"];
 
 /// Checks the name of a user who is to be made.
 ///

@@ -30,6 +30,15 @@ impl SlotCopy {
         self.slots.iter().enumerate().filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
     }
 
+    /// The copy without the slots of other labels: those of other people, or with an empty one the recovery code's alone.
+    #[must_use]
+    pub fn of_label(mut self, label: &str) -> Self {
+        for slot in &mut self.slots {
+            slot.take_if(|slot| slot.label != label);
+        }
+        self
+    }
+
     /// As bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -13,18 +13,20 @@ use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
 use capos_broker::permit::Permit;
 use capos_broker::persisted;
 use capos_broker::settings::{self, Settings};
+use capos_broker::volume::backup::Restored;
 use capos_broker::volume::{DataVolume, Identity, Plan};
 use capos_broker::worker::Replaced;
 use capos_policy::{Attempts, Budgets, ServiceEnds};
 use capos_rt::{Clock, Error, Server, log};
 use capos_schema::authority::{
-    AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerServer,
-    AuthorityBrokerUnlockResults, Profile, SessionInfo, UserInfo, UserSessionClient, UserSessionService,
+    AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerRestoreResults,
+    AuthorityBrokerServer, AuthorityBrokerUnlockResults, FoundBackup, Profile, SessionInfo, UserInfo,
+    UserSessionClient, UserSessionService,
 };
 use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
 use capos_schema::manifest::SessionProfile;
-use capos_schema::store::{KeyKind, NamespaceClient, VolumeInfo, VolumeState};
+use capos_schema::store::{BackupState, KeyKind, NamespaceClient, VolumeInfo, VolumeState};
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
@@ -358,6 +360,35 @@ impl AuthorityBrokerServer for BrokerObject {
         let done = self.0.volume()?.renew(&name, &passphrase).await;
         self.0.record_key("renew", &name, done.as_ref().err().map(ToString::to_string)).await;
         done
+    }
+
+    async fn backups(&self, _cx: &CallContext) -> Result<Vec<FoundBackup>, CallError> {
+        self.0.volume()?.backups(&self.0.blocks.volumes()?).await
+    }
+
+    async fn restore(
+        &self,
+        _cx: &CallContext,
+        backup: FoundBackup,
+        name: String,
+        secret: String,
+        kind: KeyKind,
+        passphrase: String,
+    ) -> Result<AuthorityBrokerRestoreResults, CallError> {
+        let volumes = self.0.blocks.volumes()?;
+        let done = self.0.volume()?.restore(&volumes, &backup, &name, (&secret, kind), &passphrase).await;
+        let refused = match &done {
+            Ok(restored) if restored.why.is_empty() => None,
+            Ok(restored) => Some(restored.why.clone()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.0.record_key("restore", &name, refused).await;
+        let Restored { recovery_code, why } = done?;
+        Ok(AuthorityBrokerRestoreResults { recovery_code, why })
+    }
+
+    async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
+        self.0.volume()?.progress().await
     }
 
     async fn change_passphrase(

@@ -14,6 +14,7 @@ use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
 use capos_schema::storage::{DirectoryClient, HomesClient};
 use capos_schema::system::{SessionObserverClient, StateKeeperClient};
+use capos_schema::transfer::TransferVolumesClient;
 
 /// How long a file system may take to say what is read-only of it, in nanoseconds. Sessions wait for that.
 const PATIENCE: u64 = 10_000_000_000;
@@ -95,6 +96,17 @@ impl CapabilityPool {
             keeper: env.cap("keeper")?,
             held,
         })
+    }
+
+    /// The transfer volumes, as an operator's session gets them.
+    ///
+    /// # Errors
+    /// The manifest gives them to no operator.
+    pub fn volumes(&self) -> Result<TransferVolumesClient, CallError> {
+        let held = self.held.iter().filter(|(of, _)| *of == Profile::Operator).flat_map(|(_, held)| held);
+        let mut volumes = held.filter(|block| block.grant.interface == TransferVolumesClient::INTERFACE_ID);
+        let found = volumes.find_map(|block| block.cap.clone()).map(TransferVolumesClient::from_cap);
+        found.ok_or_else(|| CallError::failed("this system uses no transfer volumes"))
     }
 
     /// The conversations of a principal. Those of guests, and of people who have not logged in, are not kept.

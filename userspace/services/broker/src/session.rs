@@ -15,9 +15,9 @@ use capos_broker::permit::Permit;
 use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, SettingsClient,
-    ToolPermission, ToolQuestion, UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults,
-    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, BackupsClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo,
+    SettingsClient, ToolPermission, ToolQuestion, UserSessionDecideResults, UserSessionModelResults,
+    UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -51,7 +51,7 @@ pub struct Session {
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
     /// What an operator manages the machine with.
-    administration: Option<(UsersClient, SettingsClient)>,
+    administration: Option<(UsersClient, SettingsClient, BackupsClient)>,
     meter: Rc<Meter>,
     /// Leases that somebody holds.
     leases: Rc<Cell<u32>>,
@@ -101,10 +101,15 @@ impl Session {
         let administration = if info.user && profile == Profile::Operator {
             grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
             grant_tools(&mut policy, SettingsClient::INTERFACE_ID, false);
+            grant_tools(&mut policy, BackupsClient::INTERFACE_ID, false);
             let server = broker.server.of(&share);
-            let users = UsersObject { broker: broker.clone(), operator: info.principal.clone() };
-            let settings = SettingsObject { broker: broker.clone(), operator: info.principal.clone() };
-            Some((UsersClient::serve(&server, Rc::new(users))?, SettingsClient::serve(&server, Rc::new(settings))?))
+            let users = Rc::new(UsersObject { broker: broker.clone(), operator: info.principal.clone() });
+            let settings = Rc::new(SettingsObject { broker: broker.clone(), operator: info.principal.clone() });
+            Some((
+                UsersClient::serve(&server, users.clone())?,
+                SettingsClient::serve(&server, settings)?,
+                BackupsClient::serve(&server, users)?,
+            ))
         } else {
             None
         };
@@ -302,8 +307,8 @@ impl UserSessionServer for Session {
             })
             .collect();
         grants.push(made("approvals", self.approvals.clone()));
-        if let Some((users, settings)) = self.administration.clone() {
-            grants.extend([made("users", users), made("settings", settings)]);
+        if let Some((users, settings, backups)) = self.administration.clone() {
+            grants.extend([made("users", users), made("settings", settings), made("backups", backups)]);
         }
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session continues and runs no tool.

@@ -1,4 +1,4 @@
-//! The users of the data volume, as an operator's session holds them.
+//! The users of the data volume, and its backups, as an operator's session holds them.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use capos_broker::users::first_passphrase;
 use capos_broker::volume::DataVolume;
-use capos_schema::authority::{Profile, UserInfo, UsersServer};
+use capos_schema::authority::{BackupsServer, Profile, UserInfo, UsersServer};
 use capos_schema::cap::{CallContext, CallError};
-use capos_schema::store::NamespaceClient;
+use capos_schema::store::{BackupState, NamespaceClient};
 
 use crate::broker::Broker;
 
@@ -26,6 +26,16 @@ impl UsersObject {
 
     async fn passphrase(&self) -> Result<String, CallError> {
         Ok(first_passphrase(&self.broker.random().await?))
+    }
+}
+
+impl BackupsServer for UsersObject {
+    async fn back_up(&self, _cx: &CallContext, volume: String) -> Result<BackupState, CallError> {
+        self.volume().await?.back_up(&self.broker.blocks.volumes()?, &volume).await
+    }
+
+    async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
+        self.broker.volume()?.progress().await
     }
 }
 

@@ -1,5 +1,7 @@
 //! The data volume as the broker uses it: set-up, unlocking, and who its users are.
 
+pub mod backup;
+
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -8,7 +8,10 @@ use capos_keyspace::local::LocalKeyspace;
 use capos_schema::cap::CallContext;
 use capos_schema::kernel::{TimerClient, TimerServer};
 use capos_schema::local::{Local, run};
-use capos_schema::store::{KeyInfo, VaultOpenResults, VaultServer, VaultVerifyResults};
+use capos_schema::storage::DirectoryClient;
+use capos_schema::store::{
+    BackupState, KeyInfo, RestoreRequest, VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults,
+};
 use capos_store::{MemoryBlocks, Store};
 
 use super::*;
@@ -131,6 +134,29 @@ impl VaultServer for Served {
     async fn decline(&self, _: &CallContext) -> Result<(), CallError> {
         self.state.set(VolumeState::None);
         Ok(())
+    }
+
+    async fn back_up(&self, _: &CallContext, _: DirectoryClient, time: u64) -> Result<BackupState, CallError> {
+        self.works()?;
+        Ok(BackupState { time, records: 3, ..BackupState::default() })
+    }
+
+    async fn restore(
+        &self,
+        cx: &CallContext,
+        disk: String,
+        _: DirectoryClient,
+        request: RestoreRequest,
+    ) -> Result<VaultRestoreResults, CallError> {
+        if request.secret != "correct horse" && request.kind == KeyKind::Passphrase {
+            return Ok(VaultRestoreResults { why: "it is wrong".into(), ..VaultRestoreResults::default() });
+        }
+        let recovery_code = self.create(cx, disk, request.name, request.passphrase, KeyKind::Passphrase).await?;
+        Ok(VaultRestoreResults { recovery_code, ..VaultRestoreResults::default() })
+    }
+
+    async fn progress(&self, _: &CallContext) -> Result<BackupState, CallError> {
+        Ok(BackupState::default())
     }
 }
 

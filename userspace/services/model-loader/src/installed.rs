@@ -5,12 +5,12 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_copy::{CopyError, Progress, Source, Target, copy, is_part, part_name};
+use capos_copy::{CopyError, Progress, Source, copy, is_part, part_name};
 use capos_plural::count;
 use capos_rt::{Error, log};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::models::{InstalledModel, ModelFolderClient, ModelStoreInstallingResults, ModelStoreServer};
-use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions, ReadOnlyFileClient};
+use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions};
 use core::cell::RefCell;
 use core::ops::ControlFlow;
 
@@ -99,12 +99,12 @@ impl Installed {
     /// Copies what was offered, with every block checked, and gives the copy its name when it is complete.
     async fn copy(&self, folder: &DirectoryClient, offer: &Offer, weights: &VerifiedWeights) -> Result<u64, CallError> {
         let name = weights.name();
-        let mut signature = Part::open(folder, &format!("{name}.sig")).await?;
-        signature.0.truncate(0).await?;
-        signature.write(0, offer.signature.clone()).await?;
+        let signature = writer(folder, &format!("{name}.sig")).await?;
+        signature.truncate(0).await?;
+        signature.write(0, &offer.signature).await?;
         let part = part_name(name);
-        let mut target = Part::open(folder, &part).await?;
-        let (mut source, mut tree_source) = (Checked(weights), Plain(offer.tree.clone()));
+        let mut target = writer(folder, &part).await?;
+        let (mut source, mut tree_source) = (Checked(weights), offer.tree.clone());
         let copied = copy(&mut source, &mut target, u64::MAX, |progress| {
             if let Some((_, known)) = &mut *self.copying.borrow_mut() {
                 *known = progress;
@@ -112,9 +112,9 @@ impl Installed {
             ControlFlow::Continue(())
         });
         let copied = copied.await.map_err(|error| told(name, error))?;
-        let mut tree = Part::open(folder, &format!("{name}.verity")).await?;
+        let mut tree = writer(folder, &format!("{name}.verity")).await?;
         // What another file of this name has left is not continued.
-        tree.0.truncate(0).await?;
+        tree.truncate(0).await?;
         let whole = copy(&mut tree_source, &mut tree, u64::MAX, |_| ControlFlow::Continue(()));
         whole.await.map_err(|error| told(name, error))?;
         folder.sync().await?;
@@ -170,53 +170,12 @@ impl Source for Checked<'_> {
     }
 }
 
-/// A file that is read as it is.
-struct Plain(ReadOnlyFileClient);
-
-impl Source for Plain {
-    type Error = CallError;
-
-    async fn size(&mut self) -> Result<u64, CallError> {
-        Ok(self.0.status().await?.bytes)
-    }
-
-    async fn read(&mut self, offset: u64, most: usize) -> Result<Vec<u8>, CallError> {
-        self.0.read(offset, u32::try_from(most).unwrap_or(u32::MAX)).await
-    }
-}
-
-/// A file of the folder that is written.
-struct Part(FileClient);
-
-impl Part {
-    async fn open(folder: &DirectoryClient, name: &str) -> Result<Self, CallError> {
-        let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
-        let opened = folder.open_with(name, &options).await?;
-        let error = opened.error;
-        opened.file.map(Self).ok_or_else(|| CallError::failed(format!("opening `{name}` on the data disk: {error:?}")))
-    }
-}
-
-impl Source for Part {
-    type Error = CallError;
-
-    async fn size(&mut self) -> Result<u64, CallError> {
-        Ok(self.0.status().await?.bytes)
-    }
-
-    async fn read(&mut self, offset: u64, most: usize) -> Result<Vec<u8>, CallError> {
-        self.0.read(offset, u32::try_from(most).unwrap_or(u32::MAX)).await
-    }
-}
-
-impl Target for Part {
-    async fn write(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), CallError> {
-        self.0.write(offset, &bytes).await.map(drop)
-    }
-
-    async fn truncate(&mut self, bytes: u64) -> Result<(), CallError> {
-        self.0.truncate(bytes).await
-    }
+/// Opens a file of the folder to write it.
+async fn writer(folder: &DirectoryClient, name: &str) -> Result<FileClient, CallError> {
+    let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
+    let opened = folder.open_with(name, &options).await?;
+    let error = opened.error;
+    opened.file.ok_or_else(|| CallError::failed(format!("opening `{name}` on the data disk: {error:?}")))
 }
 
 /// Frees the place of the copy in progress, also if its caller is gone.

@@ -13,6 +13,7 @@ const COMMANDS: &[&str] = &[
     "/audit all",
     "/audit since ",
     "/audit verify",
+    "/backup ",
     "/cap",
     "/cap all",
     "/cap drop ",

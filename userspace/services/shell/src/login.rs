@@ -6,15 +6,16 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
-use capos_rt::Clock;
-use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
+use capos_rt::{Clock, log};
+use capos_schema::authority::{AuthorityBrokerClient, FoundBackup, Profile, UserSessionClient};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
-use capos_schema::store::VolumeState;
+use capos_schema::store::{VolumeInfo, VolumeState};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
 use crate::command::Flow;
+use crate::copying::watch;
 use crate::escape::plain;
 use crate::screen::Screen;
 use crate::session::Session;
@@ -36,9 +37,17 @@ pub struct Login {
     pub table: CapabilityTableClient,
 }
 
+/// What the machine is like.
+struct Found {
+    volume: VolumeInfo,
+    profiles: Vec<Profile>,
+    initial: Profile,
+    backups: Vec<FoundBackup>,
+}
+
 /// What has come of a step of the dialog, as its next event.
 enum Came {
-    Facts(Result<capos_schema::store::VolumeInfo, CallError>, Vec<Profile>, Profile),
+    Facts(Result<Found, CallError>),
     Line(String),
     Interrupted,
     Done(String),
@@ -55,11 +64,11 @@ impl Login {
         loop {
             let came = self.take(next).await;
             let step = match &came {
-                Came::Facts(Ok(volume), profiles, initial) => {
+                Came::Facts(Ok(Found { volume, profiles, initial, backups })) => {
                     let now = self.clock.wall_clock().unwrap_or_default();
-                    dialog.next(Event::Facts(Facts { volume, profiles, initial: *initial, now }))
+                    dialog.next(Event::Facts(Facts { volume, profiles, initial: *initial, backups, now }))
                 }
-                Came::Facts(Err(why), ..) => dialog.next(Event::Silent(&why.to_string())),
+                Came::Facts(Err(why)) => dialog.next(Event::Silent(&why.to_string())),
                 Came::Line(line) => dialog.next(Event::Line(line)),
                 Came::Interrupted => dialog.next(Event::Interrupted),
                 Came::Done(text) => dialog.next(Event::Done(text)),
@@ -126,11 +135,20 @@ impl Login {
     }
 
     async fn look(&self) -> Came {
-        let found = async { Ok((self.broker.profiles().await?, self.broker.volume().await?)) };
-        match found.await {
-            Ok((known, volume)) => Came::Facts(Ok(volume), known.profiles, known.initial),
-            Err(why) => Came::Facts(Err(why), Vec::new(), Profile::Operator),
+        Came::Facts(self.find().await)
+    }
+
+    async fn find(&self) -> Result<Found, CallError> {
+        let (known, volume) = (self.broker.profiles().await?, self.broker.volume().await?);
+        let mut backups = Vec::new();
+        if volume.state == VolumeState::Blank {
+            match self.broker.backups().await {
+                Ok(found) => backups = found,
+                // The disk can be set up without.
+                Err(why) => log::warning!("backups cannot be looked for: {why}"),
+            }
         }
+        Ok(Found { volume, profiles: known.profiles, initial: known.initial, backups })
     }
 
     async fn secret(&self, prompt: &str) -> Came {
@@ -148,6 +166,15 @@ impl Login {
             Call::SetUp { name, passphrase } => Ok(Ok(self.broker.set_up(&name, &passphrase).await?)),
             Call::Decline => self.broker.decline().await.map(|()| Ok(String::new())),
             Call::Renew { name, passphrase } => self.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new())),
+            Call::Restore { backup, name, secret, kind, passphrase } => {
+                let call = self.broker.restore(&backup, &name, &secret, kind, &passphrase);
+                let watched = watch(&self.screen, &self.clock, call, async || {
+                    let state = self.broker.progress().await?;
+                    Ok((state.bytes, state.total))
+                });
+                let done = watched.await?;
+                Ok(if done.why.is_empty() { Ok(done.recovery_code) } else { Err(done.why) })
+            }
             Call::Unlock { name, secret, kind } => {
                 let tried = self.broker.unlock(&name, &secret, kind).await?;
                 Ok(if tried.opened { Ok(String::new()) } else { Err(tried.why) })

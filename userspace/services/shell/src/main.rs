@@ -11,6 +11,7 @@ extern crate alloc;
 mod approver;
 mod command;
 mod completions;
+mod copying;
 mod escape;
 mod gate;
 mod grants;

@@ -22,6 +22,15 @@ pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
     tools
 }
 
+/// The tool of this name that the person alone calls, if a grant has it. What it needs is the broker's to say.
+pub fn own(grants: &[NamedGrant], name: &str) -> Option<Tool> {
+    grants.iter().enumerate().find_map(|(at, grant)| {
+        let (method, mut descriptor) = reflection::interface(grant.interface)?.own(name)?;
+        descriptor.permission = PermissionMode::Auto;
+        Some(offer(at as u64, method, descriptor))
+    })
+}
+
 fn offer(capability: u64, method: &MethodInfo, descriptor: ToolDescriptor) -> Tool {
     Tool {
         descriptor,

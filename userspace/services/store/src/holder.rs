@@ -7,9 +7,10 @@ use core::cell::RefCell;
 use capos_async_lock::Waiters;
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Env, Error, exit, exit_code, log, wait_for};
+use capos_schema::cap::CallError;
 use capos_schema::kernel::{EntropyClient, MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::DiskAccessClient;
-use capos_schema::store::VolumeState;
+use capos_schema::store::{BackupState, VolumeState};
 use capos_store::{MemoryBlocks, Random};
 use capos_store_service::kept::{BYTES, Kept};
 use capos_store_service::marks::{self, Marks};
@@ -46,6 +47,37 @@ pub struct Holder {
     page: Option<Mapping>,
     /// What the page says of clients.
     marks: RefCell<Marks>,
+    /// How far the backup or the restore is; none if there is none.
+    pub copying: RefCell<Option<BackupState>>,
+}
+
+/// The right to be the one backup or restore.
+pub struct Copying(Rc<Holder>);
+
+impl Copying {
+    /// # Errors
+    /// Another one is running.
+    pub fn begin(holder: &Rc<Holder>, state: BackupState) -> Result<Self, CallError> {
+        let mut copying = holder.copying.borrow_mut();
+        if copying.is_some() {
+            return Err(CallError::overloaded("another backup or restore is running; wait for its end"));
+        }
+        *copying = Some(state);
+        Ok(Self(holder.clone()))
+    }
+
+    /// Says how far it is.
+    pub fn tell(&self, change: impl FnOnce(&mut BackupState)) {
+        if let Some(state) = self.0.copying.borrow_mut().as_mut() {
+            change(state);
+        }
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        *self.0.copying.borrow_mut() = None;
+    }
 }
 
 impl Holder {
@@ -71,6 +103,7 @@ impl Holder {
             memory_kib: settings.memory_kib,
             marks: RefCell::new(marks(page.as_ref())),
             page,
+            copying: RefCell::default(),
         }))
     }
 

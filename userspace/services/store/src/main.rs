@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod disk;
+mod folder;
 mod here;
 mod holder;
 mod search;

@@ -4,19 +4,23 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_backup::{Progress, write};
 use capos_keyspace::Range;
 use capos_schema::cap::{CallContext, CallError};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
-    Change, KeyKind, KeyValue, NamespaceCommitResults, NamespaceGetResults, NamespaceInfoResults,
-    NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, StoreFault, VaultOpenResults, VaultServer,
-    VaultVerifyResults, VolumeInfo, VolumeState,
+    BackupState, Change, KeyKind, KeyValue, NamespaceCommitResults, NamespaceGetResults, NamespaceInfoResults,
+    NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, RestoreRequest, StoreFault, VaultOpenResults,
+    VaultRestoreResults, VaultServer, VaultVerifyResults, VolumeInfo, VolumeState,
 };
-use capos_store_service::disks::is_usable;
+use capos_store_service::disks::{Seen, is_usable};
 use capos_store_service::spaces::{Refusal, Spaces};
 use capos_store_service::vault::Tried;
+use capos_store_service::vault::backup::BackUp;
 
 use crate::disk::GuestDisk;
-use crate::holder::Holder;
+use crate::folder::Folder;
+use crate::holder::{Copying, Holder};
 use crate::search;
 
 /// The namespace of one client.
@@ -127,6 +131,18 @@ impl VaultObject {
         self.0.settle();
         answer.map_err(CallError::failed)
     }
+
+    /// A disk that a volume can be made on. What it holds by now counts, and not what it held when the machine was started.
+    async fn usable(&self, disk: &str) -> Result<(Seen, GuestDisk), CallError> {
+        let Some((seen, found)) = search::look_again(&self.0, disk).await? else {
+            return Err(CallError::invalid_argument(alloc::format!("there is no disk `{disk}` that can be written")));
+        };
+        if !is_usable(&seen) {
+            let why = alloc::format!("{} is not blank, or cannot be used; it was not written", seen.info.place);
+            return Err(CallError::failed(why));
+        }
+        Ok((seen, found))
+    }
 }
 
 impl VaultServer for VaultObject {
@@ -144,14 +160,7 @@ impl VaultServer for VaultObject {
     ) -> Result<String, CallError> {
         self.0.searched().await;
         self.0.vault.borrow().may_create(&name, &secret, kind).map_err(CallError::failed)?;
-        // What the disk holds by now counts, and not what it held when the machine was started.
-        let Some((seen, disk)) = search::look_again(&self.0, &disk).await? else {
-            return Err(CallError::invalid_argument(alloc::format!("there is no disk `{disk}` that can be written")));
-        };
-        if !is_usable(&seen) {
-            let why = alloc::format!("{} is not blank, or cannot be used; it was not written", seen.info.place);
-            return Err(CallError::failed(why));
-        }
+        let (seen, disk) = self.usable(&disk).await?;
         let created = self.0.vault.borrow_mut().create(search::place(&seen, disk), &name, &secret, kind);
         self.settled(created.map(|code| code.to_string()))
     }
@@ -199,5 +208,75 @@ impl VaultServer for VaultObject {
     async fn decline(&self, _cx: &CallContext) -> Result<(), CallError> {
         let declined = self.0.vault.borrow_mut().decline(self.0.memory());
         self.settled(declined)
+    }
+
+    async fn back_up(&self, _cx: &CallContext, folder: DirectoryClient, time: u64) -> Result<BackupState, CallError> {
+        let begun = self.0.vault.borrow_mut().back_up().map_err(CallError::failed)?;
+        let BackUp { repository, mut source, total, mut random } = begun;
+        let copying = Copying::begin(&self.0, BackupState { time, total, ..BackupState::default() })?;
+        let folder = Folder { directory: folder, name: "the folder of the backup".into() };
+        let mut done = BackupState { time, total, ..BackupState::default() };
+        let progress = |progress: Progress| {
+            (done.bytes, done.chunks, done.kept) = (progress.bytes, progress.chunks, progress.kept);
+            copying.tell(|state| state.clone_from(&done));
+            true
+        };
+        let written = write(&repository, &folder, &mut source, time, &mut random, progress).await;
+        let written = written.map_err(|error| CallError::failed(error.to_string()))?;
+        Ok(BackupState {
+            time: written.time,
+            records: written.sum.records,
+            sha256: hex::encode(written.sum.hash),
+            ..done
+        })
+    }
+
+    async fn restore(
+        &self,
+        _cx: &CallContext,
+        disk: String,
+        folder: DirectoryClient,
+        request: RestoreRequest,
+    ) -> Result<VaultRestoreResults, CallError> {
+        let RestoreRequest { folder: shown, time, name, secret, kind, passphrase } = request;
+        self.0.searched().await;
+        let may = self.0.vault.borrow().may_create(&name, &passphrase, KeyKind::Passphrase);
+        may.map_err(CallError::failed)?;
+        let copying = Copying::begin(&self.0, BackupState { time, ..BackupState::default() })?;
+        let folder = Folder { directory: folder, name: shown };
+        let failed = |error: capos_backup::Error| CallError::failed(error.to_string());
+        let key = self.0.vault.borrow_mut().backup_key(&name, &secret, kind);
+        let repository = match key.open(&folder).await.map_err(CallError::failed)? {
+            Ok(repository) => repository,
+            Err(tried) => {
+                let why = if let Tried::Wrong(why) = tried { why } else { String::new() };
+                return Ok(VaultRestoreResults { why, ..VaultRestoreResults::default() });
+            }
+        };
+        let sum = capos_backup::of(&repository, &folder, time).await.map_err(failed)?.sum;
+        copying.tell(|state| state.total = sum.bytes);
+        let (place, disk) = self.usable(&disk).await?;
+        let place = search::place(&place, disk);
+        let begun = self.0.vault.borrow_mut().begin_restore(place, &name, &passphrase);
+        let mut restore = begun.map_err(CallError::failed)?;
+        let progress = |bytes| copying.tell(|state| state.bytes = bytes);
+        let restored = capos_backup::store::restore(&repository, &folder, time, &mut restore.store, progress).await;
+        let ended = match restored {
+            Ok(_) => self.0.vault.borrow_mut().end_restore(restore),
+            Err(error) => {
+                let why = error.to_string();
+                self.0.vault.borrow_mut().abandon_restore(restore, &why);
+                Err(why)
+            }
+        };
+        let code = self.settled(ended)?.to_string();
+        let bytes = sum.bytes;
+        let sha256 = hex::encode(sum.hash);
+        let state = BackupState { time, bytes, total: bytes, records: sum.records, sha256, ..BackupState::default() };
+        Ok(VaultRestoreResults { recovery_code: code, why: String::new(), state })
+    }
+
+    async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
+        Ok(self.0.copying.borrow().clone().unwrap_or_default())
     }
 }

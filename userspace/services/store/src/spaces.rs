@@ -169,6 +169,17 @@ impl<D: DataDisk> Spaces<D> {
         self.store.with_blocks(Base::is_read_only)
     }
 
+    /// Whether it is what a restore that was cut off has left.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        capos_backup::store::is_unfinished(&self.store)
+    }
+
+    /// Works on the store as a whole, for all clients.
+    pub fn with_store<T>(&mut self, work: impl FnOnce(&mut Store<Base<D>>) -> T) -> T {
+        work(&mut self.store)
+    }
+
     /// Works on the base. Writing to it damages the store.
     pub fn with_base<T>(&mut self, work: impl FnOnce(&mut Base<D>) -> T) -> T {
         self.store.with_blocks_mut(work)

@@ -1,5 +1,7 @@
 //! The data volume and its keys: created, opened, verified, changed. Wrong keys are counted on the disk before they are tried.
 
+pub mod backup;
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -48,6 +50,8 @@ enum Stage<D: DataDisk> {
     Open(Box<Spaces<D>>),
     /// What is on the disk cannot be used.
     Broken,
+    /// A volume is being filled from a backup.
+    Restoring,
 }
 
 /// The data volume, or what stands for it.
@@ -178,15 +182,25 @@ impl<D: DataDisk> Vault<D> {
 
     /// Opens the volume with a key that is right.
     fn unlocked(&mut self, locked: Locked<D>, key: Key, disk: D) {
+        let again = disk.clone();
         match OnVolume::open(locked, key, disk, self.options(), (self.means.random)()) {
-            Ok(volume) => self.opened(volume),
+            Ok(volume) => self.opened(volume, again),
             Err(error) => self.broken(VolumeState::Damaged, &error),
         }
     }
 
-    fn opened(&mut self, volume: OnVolume<D>) {
+    /// A new volume as blocks.
+    fn blocks(&mut self, volume: Volume<D>, disk: D) -> OnVolume<D> {
+        OnVolume::new(volume, disk, self.options(), (self.means.random)())
+    }
+
+    fn opened(&mut self, volume: OnVolume<D>, disk: D) {
         let base = Base::Volume(Box::new(volume));
         match Spaces::open(base, self.shares.0.clone()) {
+            Ok(spaces) if spaces.is_unfinished() => {
+                drop(spaces);
+                self.wipe(disk, "a restore onto it was cut off");
+            }
             Ok(spaces) => {
                 self.stage = Stage::Open(Box::new(spaces));
                 self.state = VolumeState::Open;
@@ -256,6 +270,26 @@ impl<D: DataDisk> Vault<D> {
         kind: KeyKind,
     ) -> Result<Zeroizing<String>, String> {
         self.may_create(name, secret, kind)?;
+        let (volume, code) = self.format(&place, name, secret, kind)?;
+        (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
+        self.attempts = Attempts::default();
+        let disk = place.disk.clone();
+        let volume = self.blocks(volume, place.disk);
+        self.opened(volume, disk);
+        if self.state != VolumeState::Open {
+            return Err(self.details.clone());
+        }
+        Ok(code)
+    }
+
+    /// Makes a volume on a disk, with a key and a recovery code.
+    fn format(
+        &mut self,
+        place: &Place<D>,
+        name: &str,
+        secret: &str,
+        kind: KeyKind,
+    ) -> Result<(Volume<D>, Zeroizing<String>), String> {
         let (secret, cost) = match kind {
             KeyKind::KeyFile => (Secret::KeyFile(secret.as_bytes()), Cost::LEAST),
             KeyKind::Passphrase | KeyKind::RecoveryCode => (Secret::Passphrase(secret.as_bytes()), self.cost()?),
@@ -268,14 +302,7 @@ impl<D: DataDisk> Vault<D> {
         let code = RecoveryCode::new(&mut random);
         let added = volume.add_slot(&Secret::Recovery(&code), Cost::LEAST, "", &mut random);
         added.map_err(|error| error.to_string())?;
-        (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
-        self.attempts = Attempts::default();
-        let random = (self.means.random)();
-        self.opened(OnVolume::new(volume, place.disk, self.options(), random));
-        if self.state != VolumeState::Open {
-            return Err(self.details.clone());
-        }
-        Ok(code.text())
+        Ok((volume, code.text()))
     }
 
     /// Whether a volume can be made now, for this person.

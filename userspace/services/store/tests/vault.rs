@@ -7,12 +7,15 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use capos_backup::{Files, MemoryFiles};
+use capos_schema::local::run;
 use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
 use capos_store::MemoryBlocks;
 use capos_store_service::disks::{Decision, Mark};
 use capos_store_service::kept::Kept;
 use capos_store_service::shares::Shares;
 use capos_store_service::spaces::Refusal;
+use capos_store_service::vault::backup::BackUp;
 use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Disk, DiskError};
@@ -390,4 +393,106 @@ fn without_a_disk_the_same_store_is_in_memory() {
     assert!(has(&mut vault, b"a"));
     assert!(vault.verify("ada", "correct horse").unwrap_err().contains("there is no volume: no disk"));
     assert!(vault.create(machine.place(false), "ada", "correct horse", KeyKind::Passphrase).is_err());
+}
+
+/// Files of a backup whose chunks never come: the power fails meanwhile.
+struct Hanging<'a>(&'a MemoryFiles);
+
+impl Files for Hanging<'_> {
+    async fn has(&self, path: &str) -> Result<bool, capos_backup::Error> {
+        self.0.has(path).await
+    }
+
+    async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), capos_backup::Error> {
+        self.0.put(path, bytes).await
+    }
+
+    async fn get(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, capos_backup::Error> {
+        if path.starts_with("chunks") {
+            std::future::pending::<()>().await;
+        }
+        self.0.get(path, most).await
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<String>, capos_backup::Error> {
+        self.0.list(folder).await
+    }
+
+    async fn flush(&self) -> Result<(), capos_backup::Error> {
+        self.0.flush().await
+    }
+}
+
+/// A backup of a machine that keeps something.
+fn backed_up() -> (MemoryFiles, String) {
+    let machine = Machine::new();
+    let (mut vault, code) = machine.set_up();
+    vault.spaces().unwrap().commit("files", &put(b"kept"), true, 0).unwrap();
+    let files = MemoryFiles::default();
+    let BackUp { repository, mut source, mut random, total } = vault.back_up().unwrap();
+    assert!(total > 0);
+    run(capos_backup::write(&repository, &files, &mut source, 7, &mut random, |_| true)).unwrap().unwrap();
+    (files, code)
+}
+
+#[test]
+fn a_backup_is_restored_onto_a_blank_disk() {
+    let (files, code) = backed_up();
+    for (secret, kind) in [("correct horse", KeyKind::Passphrase), (code.as_str(), KeyKind::RecoveryCode)] {
+        let machine = Machine::new();
+        // Its random bytes are others.
+        machine.seed.set(50_000);
+        let mut vault = machine.start(None, false);
+        let key = vault.backup_key("ada", secret, kind);
+        let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!("{kind:?} does not open it") };
+        let mut restore = vault.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
+        // Nothing else begins meanwhile.
+        let why = vault.create(machine.place(false), "bob", "battery staple", KeyKind::Passphrase).unwrap_err();
+        assert!(why.contains("a backup is being restored onto the disk"), "{why}");
+        let restored = run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| ()));
+        restored.unwrap().unwrap();
+        let new_code = vault.end_restore(restore).unwrap();
+        assert_ne!(*new_code, code);
+        assert_eq!(vault.state(), VolumeState::Open);
+        // A later start opens it with its own keys.
+        let mut vault = machine.start(None, false);
+        assert_eq!(vault.open("ada", "battery staple", KeyKind::Passphrase), Ok(Tried::Right));
+        assert_eq!(vault.spaces().unwrap().get("files", "t", b"kept").unwrap().unwrap(), b"x");
+    }
+    for (name, secret, kind) in [
+        ("ada", "correct house", KeyKind::Passphrase),
+        ("bob", "correct horse", KeyKind::Passphrase),
+        ("ada", "AAAAA", KeyKind::RecoveryCode),
+    ] {
+        let key = Machine::new().start(None, false).backup_key(name, secret, kind);
+        assert!(matches!(run(key.open(&files)).unwrap().unwrap(), Err(Tried::Wrong(_))), "{name} {secret}");
+    }
+}
+
+#[test]
+fn a_restore_that_was_cut_off_leaves_a_blank_disk() {
+    let (files, _) = backed_up();
+    let machine = Machine::new();
+    let mut vault = machine.start(None, false);
+    let key = vault.backup_key("ada", "correct horse", KeyKind::Passphrase);
+    let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
+    let mut restore = vault.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
+    {
+        let (slow, store) = (Hanging(&files), &mut restore.store);
+        let mut cut = std::pin::pin!(capos_backup::store::restore(&repository, &slow, 7, store, |_| ()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(cut.as_mut().poll(&mut context).is_pending());
+    }
+    drop((restore, vault));
+    let mut vault = machine.start(None, false);
+    assert_eq!(vault.state(), VolumeState::Locked);
+    let why = vault.open("ada", "battery staple", KeyKind::Passphrase).unwrap_err();
+    assert!(why.contains("is blank again (a restore onto it was cut off)"), "{why}");
+    assert_eq!(vault.state(), VolumeState::Blank);
+    // It is set up as any blank one, and one whose restore fails is blank at once.
+    let mut again = machine.start(None, false);
+    let restore = again.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
+    again.abandon_restore(restore, "the medium was removed");
+    assert_eq!(again.state(), VolumeState::Blank);
+    again.create(machine.place(false), "ada", "battery staple", KeyKind::Passphrase).unwrap();
 }

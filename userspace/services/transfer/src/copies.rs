@@ -1,8 +1,10 @@
 //! Copies between a volume and the home directory.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::ops::ControlFlow;
 
 use capos_policy::Egress;
@@ -10,7 +12,7 @@ use capos_schema::authority::Label;
 use capos_schema::cap::CallError;
 use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions, ReadOnlyFileClient};
 use capos_schema::transfer::CopiedFile;
-use capos_transfer::copy::{CopyError, Source, Target, copy};
+use capos_transfer::copy::{CopyError, Progress, Source, Target, copy};
 
 use crate::file::FileObject;
 
@@ -22,46 +24,6 @@ pub fn check_label(label: &Label) -> Result<(), CallError> {
     Egress::default().check_outbound(label).map_err(|class| {
         CallError::invalid_argument(format!("data with the label `{class}` may not leave this machine on a volume"))
     })
-}
-
-/// A file of the home directory that is read.
-pub struct HomeSource(pub ReadOnlyFileClient);
-
-impl Source for HomeSource {
-    type Error = CallError;
-
-    async fn size(&mut self) -> Result<u64, CallError> {
-        Ok(self.0.status().await?.bytes)
-    }
-
-    async fn read(&mut self, offset: u64, most: usize) -> Result<Vec<u8>, CallError> {
-        self.0.read(offset, u32::try_from(most).unwrap_or(u32::MAX)).await
-    }
-}
-
-/// A file of the home directory that is written.
-pub struct HomeTarget(pub FileClient);
-
-impl Source for HomeTarget {
-    type Error = CallError;
-
-    async fn size(&mut self) -> Result<u64, CallError> {
-        Ok(self.0.status().await?.bytes)
-    }
-
-    async fn read(&mut self, offset: u64, most: usize) -> Result<Vec<u8>, CallError> {
-        self.0.read(offset, u32::try_from(most).unwrap_or(u32::MAX)).await
-    }
-}
-
-impl Target for HomeTarget {
-    async fn write(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), CallError> {
-        self.0.write(offset, &bytes).await.map(drop)
-    }
-
-    async fn truncate(&mut self, bytes: u64) -> Result<(), CallError> {
-        self.0.truncate(bytes).await
-    }
 }
 
 /// A file of a volume.
@@ -89,14 +51,50 @@ impl Target for VolumeFile {
     }
 }
 
+/// How far the copies in progress are, each with a number of its own.
+#[derive(Default)]
+pub struct Running(RefCell<BTreeMap<u64, Progress>>);
+
+impl Running {
+    /// All of them together.
+    pub fn progress(&self) -> Progress {
+        self.0.borrow().values().fold(Progress { done: 0, total: 0 }, |sum, one| Progress {
+            done: sum.done.saturating_add(one.done),
+            total: sum.total.saturating_add(one.total),
+        })
+    }
+
+    /// Takes part until it is dropped, also if its caller is gone.
+    fn begin(&self) -> Part<'_> {
+        let mut all = self.0.borrow_mut();
+        let number = all.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        all.insert(number, Progress { done: 0, total: 0 });
+        Part(self, number)
+    }
+}
+
+/// One copy in progress.
+struct Part<'a>(&'a Running, u64);
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().remove(&self.1);
+    }
+}
+
 /// Copies the file.
-pub async fn run<S, T>(mut source: S, mut target: T, limit: u64) -> Result<CopiedFile, CallError>
+pub async fn run<S, T>(running: &Running, mut source: S, mut target: T, limit: u64) -> Result<CopiedFile, CallError>
 where
     S: Source<Error = CallError>,
     T: Target<Error = CallError>,
 {
     // A caller that cancels drops this, between two pieces or in one; what is there stays for the next attempt.
-    let copied = copy(&mut source, &mut target, limit, |_| ControlFlow::Continue(())).await;
+    let part = running.begin();
+    let tell = |progress| {
+        running.0.borrow_mut().insert(part.1, progress);
+        ControlFlow::Continue(())
+    };
+    let copied = copy(&mut source, &mut target, limit, tell).await;
     let copied = copied.map_err(|error| match error {
         CopyError::Source(error) | CopyError::Target(error) => error,
         CopyError::TooLarge(bytes) => CallError::invalid_argument(format!(
@@ -144,18 +142,18 @@ impl Home {
     }
 
     /// Opens a file to continue it, and makes it if it does not exist.
-    pub async fn writer(&self, path: &str) -> Result<HomeTarget, CallError> {
+    pub async fn writer(&self, path: &str) -> Result<FileClient, CallError> {
         let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
         let opened = self.0.open_with(path, &options).await?;
-        opened.file.map(HomeTarget).ok_or_else(|| Self::refused(path, opened.error))
+        opened.file.ok_or_else(|| Self::refused(path, opened.error))
     }
 
     /// Opens a file to read it, with the directory that tells the label of what was read.
-    pub async fn reader(&self, path: &str) -> Result<(HomeSource, DirectoryClient), CallError> {
+    pub async fn reader(&self, path: &str) -> Result<(ReadOnlyFileClient, DirectoryClient), CallError> {
         let labelled = self.0.labelled(&Label::default()).await?;
         let opened = labelled.open_with(path, &OpenOptions::default()).await?;
         match opened.reader {
-            Some(reader) => Ok((HomeSource(reader), labelled)),
+            Some(reader) => Ok((reader, labelled)),
             None if opened.directory.is_some() => Err(Self::refused(path, FileError::IsDirectory)),
             None => Err(Self::refused(path, opened.error)),
         }

@@ -9,11 +9,13 @@ use capos_rt::log;
 use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::DirectoryClient;
-use capos_schema::transfer::{CopiedFile, TransferVolume, TransferVolumesListResults, TransferVolumesServer};
-use capos_transfer::copy::{Source, part_name};
+use capos_schema::transfer::{
+    CopiedFile, TransferVolume, TransferVolumesCopyingResults, TransferVolumesListResults, TransferVolumesServer,
+};
+use capos_transfer::copy::part_name;
 use capos_transfer::{Error, MAX_FILE, Volume};
 
-use crate::copies::{self, Home, VolumeFile, check_label};
+use crate::copies::{self, Home, Running, VolumeFile, check_label};
 use crate::directory::DirectoryObject;
 use crate::disk::BlockDisk;
 use crate::file::{FileObject, info};
@@ -27,11 +29,12 @@ const ENTRY_BYTES: usize = 48;
 /// The volumes.
 pub struct Server {
     volumes: Rc<Volumes>,
+    running: Running,
 }
 
 impl Server {
     pub fn new(volumes: Rc<Volumes>) -> Self {
-        Self { volumes }
+        Self { volumes, running: Running::default() }
     }
 
     /// Works with a volume; the error names it.
@@ -82,7 +85,7 @@ impl TransferVolumesServer for Server {
         let handle = Self::with(&mounted, async |volume| volume.open(&path, false).await).await?;
         let source = VolumeFile(FileObject::new(&self.volumes, &mounted, handle));
         let part = part_name(&to);
-        let copied = copies::run(source, home.writer(&part).await?, u64::MAX).await?;
+        let copied = copies::run(&self.running, source, home.writer(&part).await?, u64::MAX).await?;
         home.check_free(&to).await?;
         home.rename(&part, &to).await?;
         log::info!("imported {} bytes from volume {}", copied.bytes, mounted.name);
@@ -99,7 +102,7 @@ impl TransferVolumesServer for Server {
         label: Label,
     ) -> Result<CopiedFile, CallError> {
         check_label(&label)?;
-        let (mut source, trail) = Home(home).reader(&path).await?;
+        let (source, trail) = Home(home).reader(&path).await?;
         // The label of a file is that of all of it: reading any of it tells.
         source.read(0, 1).await?;
         check_label(&trail.label().await?)?;
@@ -120,7 +123,7 @@ impl TransferVolumesServer for Server {
         })
         .await?;
         let target = VolumeFile(FileObject::new(&self.volumes, &mounted, handle));
-        let copied = copies::run(source, target, MAX_FILE).await?;
+        let copied = copies::run(&self.running, source, target, MAX_FILE).await?;
         // The file may have been written meanwhile, by something with a label.
         if let Err(error) = check_label(&trail.label().await?) {
             Self::with(&mounted, async |volume| volume.remove_file(&part).await).await?;
@@ -134,6 +137,11 @@ impl TransferVolumesServer for Server {
         .await?;
         log::info!("exported {} bytes to volume {}", copied.bytes, mounted.name);
         Ok(copied)
+    }
+
+    async fn copying(&self, _cx: &CallContext) -> Result<TransferVolumesCopyingResults, CallError> {
+        let progress = self.running.progress();
+        Ok(TransferVolumesCopyingResults { done: progress.done, total: progress.total })
     }
 
     async fn open(&self, _cx: &CallContext, volume: String) -> Result<DirectoryClient, CallError> {

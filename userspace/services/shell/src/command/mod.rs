@@ -1,12 +1,14 @@
 //! The commands of the shell. None of them touches the model.
 
 mod audit;
+mod backup;
 mod capabilities;
 mod conversations;
 mod disks;
 mod inspect;
 mod model;
 mod models;
+mod own;
 mod settings;
 mod status;
 mod transfer;
@@ -70,6 +72,7 @@ pub const HELP: &[(&str, &str)] = &[
         "/export PATH",
         "copy a file of the home directory to a volume, which leaves with it: /export PATH to VOLUME:PATH",
     ),
+    ("/backup VOLUME", "write a backup of the data disk to a volume, encrypted; again after Ctrl-C it continues"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
@@ -130,6 +133,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "volumes" => transfer::volumes(session, text).await,
         "import" => transfer::import(session, text).await,
         "export" => transfer::export(session, text).await,
+        "backup" => backup::backup(session, text.trim()).await,
         "status" => status::status(session).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,

@@ -4,23 +4,21 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::Host as _;
-use capos_rt::{Either, select};
 use capos_schema::models::{InstalledModel, ModelStoreClient};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::terminal::Style;
 use capos_schema::transfer::TransferVolumesClient;
+use serde_json::json;
 
+use super::own::attend;
 use super::{Done, rows};
+use crate::copying::watch;
 use crate::escape::first_line;
-use crate::meter::Copying;
 use crate::session::Session;
 
 /// Letters of what a file says of itself.
 const MOST: usize = 200;
 const USAGE: &str = "usage: /models, /models install PATH or VOLUME:PATH, /models remove NAME";
-/// Between two looks at a copy, in nanoseconds.
-const LOOK: u64 = 500_000_000;
 
 pub async fn models(session: &Session, text: &str) -> Done {
     let client = session.runner.grants.find::<ModelStoreClient>("install models")?;
@@ -29,12 +27,12 @@ pub async fn models(session: &Session, text: &str) -> Done {
         ("", "") => list(session, &client).await,
         ("install", path) if !path.is_empty() => install(session, &client, path).await,
         ("remove", name) if !name.is_empty() => {
-            session.runner.audited(client.remove(name)).await?;
-            session
-                .runner
-                .screen
-                .line(Style::Plain, "removed; a session that used it chooses another with /model")
-                .await;
+            let call = ("remove_model", &json!({ "name": name }));
+            let after = "/models lists what is left";
+            if attend(session, call, client.remove(name), after).await?.is_some() {
+                let text = "removed; a session that used it chooses another with /model";
+                session.runner.screen.line(Style::Plain, text).await;
+            }
             Ok(())
         }
         _ => Err(USAGE.to_string()),
@@ -88,33 +86,16 @@ async fn place(session: &Session, path: &str) -> Result<(DirectoryClient, String
 
 async fn install(session: &Session, client: &ModelStoreClient, path: &str) -> Done {
     let (source, path) = place(session, path).await?;
-    let call = client.install(&source, &path);
-    let watched = async {
-        let mut meter = Copying::default();
-        loop {
-            session.runner.clock.sleep(LOOK).await;
-            let Ok(now) = client.installing().await else { continue };
-            if now.total > 0
-                && let Some(line) = meter.tell(session.runner.clock.now(), now.done, now.total)
-            {
-                session.runner.screen.status(Style::Dim, &line).await;
-            }
-        }
-    };
-    let work = async {
-        match select(call, watched).await {
-            Either::First(model) => model.map_err(|error| error.to_string()),
-            Either::Second(()) => Err("the copy is not watched any more".to_string()),
-        }
-    };
-    let model = match select(work, session.runner.interrupt()).await {
-        Either::First(model) => model?,
-        Either::Second(()) => {
-            return Err("interrupted; the same command continues where it stopped".to_string());
-        }
-    };
+    let runner = &session.runner;
+    let watched = watch(&runner.screen, &runner.clock, client.install(&source, &path), async || {
+        let now = client.installing().await?;
+        Ok((now.done, now.total))
+    });
+    let call = ("install_model", &json!({ "path": path }));
+    let after = "the same command continues where it stopped";
+    let Some(model) = attend(session, call, watched, after).await? else { return Ok(()) };
     let text = format!("installed {}, {}; /model chooses it", first_line(&model.name, MOST), description(&model));
-    session.runner.screen.line(Style::Plain, &text).await;
+    runner.screen.line(Style::Plain, &text).await;
     Ok(())
 }
 

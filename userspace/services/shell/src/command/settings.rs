@@ -8,7 +8,7 @@ use capos_schema::authority::SettingsClient;
 use capos_schema::terminal::Style;
 use serde_json::json;
 
-use super::users::call;
+use super::own::call;
 use super::{Done, Flow, refreshed, rows};
 use crate::escape::first_line;
 use crate::session::Session;

@@ -4,21 +4,25 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::Host as _;
 use capos_plural::count;
-use capos_rt::{Either, select};
 use capos_schema::authority::Label;
 use capos_schema::cap::CallError;
 use capos_schema::storage::{DirectoryClient, DiskContent, EntryKind};
 use capos_schema::terminal::Style;
 use capos_schema::transfer::{CopiedFile, TransferVolume, TransferVolumesClient};
 
+use serde_json::json;
+
+use super::own::attend;
 use super::{Done, rows};
+use crate::copying::watch;
 use crate::escape::first_line;
 use crate::session::Session;
 
 /// Letters of what a volume says of itself.
 const MOST: usize = 100;
+/// What a copy that Ctrl-C has ended comes to.
+const CONTINUES: &str = "the same command continues the copy where it stopped";
 /// What separates the two paths of a copy.
 const TO: &str = " to ";
 
@@ -87,8 +91,13 @@ pub async fn import(session: &Session, text: &str) -> Done {
     let (from, to) = text.rsplit_once(TO).unwrap_or((text, ""));
     let (volume, path) = place(from).map_err(|why| format!("usage: /import VOLUME:PATH to PATH; {why}"))?;
     let client = client(session)?;
-    let copied = attend(session, client.import_file(volume, path, &home(session)?, to.trim())).await?;
-    tell(session, "imported", copied).await;
+    let to = to.trim();
+    let call = ("import_file", &json!({ "volume": volume, "path": path, "to": to }));
+    let home = home(session)?;
+    let copy = watched(session, &client, client.import_file(volume, path, &home, to));
+    if let Some(copied) = attend(session, call, copy, CONTINUES).await? {
+        tell(session, "imported", copied).await;
+    }
     Ok(())
 }
 
@@ -97,21 +106,28 @@ pub async fn export(session: &Session, text: &str) -> Done {
     let (path, to) = text.rsplit_once(TO).ok_or(usage)?;
     let (volume, to) = place(to).map_err(|why| format!("{usage}; {why}"))?;
     let client = client(session)?;
-    let copied =
-        attend(session, client.export_file(&home(session)?, path.trim(), volume, to, &Label::default())).await?;
-    tell(session, "exported", copied).await;
+    let (path, label) = (path.trim(), Label::default());
+    let call = ("export_file", &json!({ "path": path, "volume": volume, "to": to }));
+    let home = home(session)?;
+    let copy = watched(session, &client, client.export_file(&home, path, volume, to, &label));
+    if let Some(copied) = attend(session, call, copy, CONTINUES).await? {
+        tell(session, "exported", copied).await;
+    }
     Ok(())
 }
 
-/// Waits for a copy, however long it takes; Ctrl-C ends it.
-async fn attend(
+/// Shows how far the copy is.
+async fn watched(
     session: &Session,
+    client: &TransferVolumesClient,
     copy: impl Future<Output = Result<CopiedFile, CallError>>,
-) -> Result<CopiedFile, String> {
-    match select(copy, session.runner.interrupt()).await {
-        Either::First(copied) => copied.map_err(|error| error.to_string()),
-        Either::Second(()) => Err("interrupted; the same command continues the copy where it stopped".to_string()),
-    }
+) -> Result<CopiedFile, CallError> {
+    let (screen, clock) = (&session.runner.screen, &session.runner.clock);
+    let progress = async || {
+        let now = client.copying().await?;
+        Ok((now.done, now.total))
+    };
+    watch(screen, clock, copy, progress).await
 }
 
 async fn tell(session: &Session, done: &str, copied: CopiedFile) {

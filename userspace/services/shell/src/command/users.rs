@@ -4,13 +4,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::Tools;
-use capos_schema::authority::{Label, UsersClient};
-use capos_schema::models::Outcome;
+use capos_schema::authority::UsersClient;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::rules::check_passphrase;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::own::call;
 use super::{Done, refreshed, rows};
 use crate::escape::plain;
 use crate::session::Session;
@@ -56,27 +55,6 @@ async fn list(session: &Session, users: &UsersClient) -> Done {
         .collect();
     rows(session, &text).await;
     Ok(())
-}
-
-/// Calls a tool as the person, at the same gate as a model's call.
-pub async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
-    let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == name);
-    let tool = tool.ok_or_else(|| format!("this session has no tool {name}; /tools lists those that it has"))?;
-    let runner = &session.runner;
-    let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
-    // Why it may not run has been told.
-    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(()) };
-    match runner.invoke(tool, prepared).await {
-        Ok(brought) => {
-            begun.finish(Outcome::Ok, &brought.text).await;
-            runner.screen.line(Style::Success, &brought.text).await;
-            Ok(())
-        }
-        Err(why) => {
-            begun.finish(Outcome::ExecutionError, &why).await;
-            Err(why)
-        }
-    }
 }
 
 /// `/passphrase`.

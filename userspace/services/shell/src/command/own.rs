@@ -1,0 +1,68 @@
+//! Calls of the person: at the same gate as those of a model, and with the same records.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_agent::world::{Host as _, Tools as _};
+use capos_rt::{Either, select};
+use capos_schema::authority::Label;
+use capos_schema::cap::CallError;
+use capos_schema::models::Outcome;
+use capos_schema::terminal::Style;
+use serde_json::Value;
+
+use super::Done;
+use crate::escape::plain;
+use crate::session::Session;
+use crate::table;
+
+/// Makes a call of a tool that is the person's alone, however long it takes; Ctrl-C ends it. None if it was not permitted: the person has been told why.
+///
+/// # Errors
+/// The session has no such tool, the call failed, or Ctrl-C ended it; `after` says what then holds.
+pub async fn attend<T>(
+    session: &Session,
+    (name, arguments): (&str, &Value),
+    call: impl Future<Output = Result<T, CallError>>,
+    after: &str,
+) -> Result<Option<T>, String> {
+    let tool = table::own(&session.runner.grants.all(), name);
+    let tool = tool.ok_or_else(|| format!("this session cannot do that: it has no tool {name}"))?;
+    let Some(begun) = session.agent.begin_direct(&tool, arguments.to_string()).await else { return Ok(None) };
+    match select(call, session.runner.interrupt()).await {
+        Either::First(Ok(done)) => {
+            begun.finish(Outcome::Ok, "").await;
+            Ok(Some(done))
+        }
+        Either::First(Err(error)) => {
+            let why = plain(&error.to_string()).to_string();
+            begun.finish(Outcome::ExecutionError, &why).await;
+            Err(why)
+        }
+        Either::Second(()) => {
+            begun.finish(Outcome::Cancelled, "the person pressed Ctrl-C").await;
+            Err(format!("interrupted; {after}"))
+        }
+    }
+}
+
+/// Calls a tool that models have too.
+pub async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
+    let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == name);
+    let tool = tool.ok_or_else(|| format!("this session has no tool {name}; /tools lists those that it has"))?;
+    let runner = &session.runner;
+    let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
+    // Why it may not run has been told.
+    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(()) };
+    match runner.invoke(tool, prepared).await {
+        Ok(brought) => {
+            begun.finish(Outcome::Ok, &brought.text).await;
+            runner.screen.line(Style::Success, &brought.text).await;
+            Ok(())
+        }
+        Err(why) => {
+            begun.finish(Outcome::ExecutionError, &why).await;
+            Err(why)
+        }
+    }
+}

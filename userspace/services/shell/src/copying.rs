@@ -1,0 +1,86 @@
+//! How far a copy is that a service makes: how much is done, at which rate, and how long it still takes.
+
+use alloc::format;
+use alloc::string::String;
+
+use capos_rt::{Clock, Either, select};
+use capos_schema::cap::CallError;
+use capos_schema::terminal::Style;
+
+use crate::screen::Screen;
+
+const SECOND: u64 = 1_000_000_000;
+/// Between two looks, in nanoseconds.
+const LOOK: u64 = 500_000_000;
+/// Between two lines, in nanoseconds.
+const PAUSE: u64 = 2_000_000_000;
+
+/// Waits for a call, and shows how far it is. `progress` gives the bytes that are done and those of the whole; the whole is
+/// 0 while it is not known.
+pub async fn watch<T>(
+    screen: &Screen,
+    clock: &Clock,
+    call: impl Future<Output = Result<T, CallError>>,
+    progress: impl AsyncFn() -> Result<(u64, u64), CallError>,
+) -> Result<T, CallError> {
+    let shown = async {
+        let mut copying = Copying::default();
+        loop {
+            clock.sleep(LOOK).await;
+            // The call itself tells what is wrong.
+            let Ok((done, total)) = progress().await else { continue };
+            if let Some(line) = copying.tell(clock.now(), done, total).filter(|_| total > 0) {
+                screen.status(Style::Dim, &line).await;
+            }
+        }
+    };
+    match select(call, shown).await {
+        Either::First(done) => done,
+        Either::Second(never) => never,
+    }
+}
+
+/// A copy of bytes, watched from outside.
+#[derive(Debug, Default)]
+struct Copying {
+    /// When it was first looked at, and how much was there.
+    first: Option<(u64, u64)>,
+    told: Option<u64>,
+}
+
+impl Copying {
+    /// Takes how many bytes are there, at a time in nanoseconds; gives the line to show, if any.
+    fn tell(&mut self, now: u64, done: u64, total: u64) -> Option<String> {
+        let (since, before) = *self.first.get_or_insert((now, done));
+        let last = *self.told.get_or_insert(now);
+        if done >= total || now.saturating_sub(last) < PAUSE {
+            return None;
+        }
+        self.told = Some(now);
+        let (bytes, time) = (done.saturating_sub(before), now.saturating_sub(since));
+        let rate = (u128::from(bytes) * u128::from(SECOND)).checked_div(time.into()).unwrap_or(0);
+        let share = (u128::from(done) * 100).checked_div(total.into()).unwrap_or(100);
+        let left = u128::from(total.saturating_sub(done)).checked_div(rate);
+        let left = left.map(|left| format!(", {} KiB/s, {left} s left", rate >> 10)).unwrap_or_default();
+        Some(format!("copied {} of {} KiB, {share} %{left}", done >> 10, total.div_ceil(1 << 10)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_told_every_two_seconds_with_rate_and_time_left() {
+        let mut copying = Copying::default();
+        assert_eq!(copying.tell(SECOND, 1 << 20, 9 << 20), None);
+        assert_eq!(copying.tell(2 * SECOND, 2 << 20, 9 << 20), None);
+        let line = copying.tell(3 * SECOND, 3 << 20, 9 << 20).unwrap();
+        assert_eq!(line, "copied 3072 of 9216 KiB, 33 %, 1024 KiB/s, 6 s left");
+        assert_eq!(copying.tell(4 * SECOND, 3 << 20, 9 << 20), None);
+        assert_eq!(copying.tell(9 * SECOND, 9 << 20, 9 << 20), None);
+        let mut still = Copying::default();
+        assert_eq!(still.tell(0, 5, 100), None);
+        assert_eq!(still.tell(3 * SECOND, 5, 100).unwrap(), "copied 0 of 1 KiB, 5 %");
+    }
+}

@@ -1,0 +1,162 @@
+//! Backups of the open volume, and a volume that is made from one.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_backup::store::StoreSource;
+use capos_backup::{Files, Repository};
+use capos_policy::Attempts;
+use capos_schema::store::{KeyKind, VolumeState};
+use capos_store::{Random, Store};
+use capos_volume::{RecoveryCode, Secret, wipe};
+use zeroize::Zeroizing;
+
+use super::{Place, Stage, Tried, Vault};
+use crate::base::{Base, DataDisk};
+use crate::names::check_secret;
+use crate::spaces::Spaces;
+
+/// What a backup is made from: the store as it is now.
+pub struct BackUp {
+    pub repository: Repository,
+    pub source: StoreSource,
+    /// Bytes of all records, about.
+    pub total: u64,
+    pub random: Random,
+}
+
+/// A volume that is being filled from a backup.
+pub struct Restore<D: DataDisk> {
+    pub store: Store<Base<D>>,
+    place: Place<D>,
+    code: Zeroizing<String>,
+}
+
+/// The secret of a backup, and what memory its key may take.
+pub struct BackupKey {
+    pub name: String,
+    pub secret: Zeroizing<String>,
+    pub kind: KeyKind,
+    pub memory: u64,
+}
+
+impl BackupKey {
+    /// Opens a repository: with a passphrase the one of this name, or with the recovery code.
+    ///
+    /// # Errors
+    /// There is no repository, or the files fail. `Ok(Err)` is a secret that is not one of it.
+    pub async fn open(&self, files: &impl Files) -> Result<Result<Repository, Tried>, String> {
+        check_secret(&self.secret)?;
+        let opened = match self.kind {
+            KeyKind::Passphrase => {
+                let secret = Secret::Passphrase(self.secret.as_bytes());
+                Repository::open_as(files, &self.name, &secret, self.memory).await
+            }
+            KeyKind::RecoveryCode => match RecoveryCode::parse(&self.secret) {
+                Ok(code) => Repository::open_as(files, "", &Secret::Recovery(&code), self.memory).await,
+                Err(error) => return Ok(Err(Tried::Wrong(error.to_string()))),
+            },
+            KeyKind::KeyFile => return Err("a backup is opened with a passphrase or the recovery code".into()),
+        };
+        match opened {
+            Ok(repository) => Ok(Ok(repository)),
+            Err(capos_backup::Error::Key(capos_volume::Error::WrongKey)) => {
+                let what = match self.kind {
+                    KeyKind::RecoveryCode => "this is not the recovery code of the backup".into(),
+                    _ => format!("the backup has no user `{}` with this passphrase", self.name),
+                };
+                Ok(Err(Tried::Wrong(what)))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl<D: DataDisk> Vault<D> {
+    /// What a backup of the open volume is made from.
+    ///
+    /// # Errors
+    /// No volume is open, or it fails.
+    pub fn back_up(&mut self) -> Result<BackUp, String> {
+        let repository = self.with_volume(|volume| Ok(Repository::of(volume)))?;
+        let spaces = self.spaces().ok_or("no volume is open")?;
+        let (source, total) = spaces.with_store(|store| {
+            let total = store.usage().iter().map(|(_, usage)| usage.used).sum();
+            (StoreSource::new(store), total)
+        });
+        let source = source.map_err(|error| error.to_string())?;
+        Ok(BackUp { repository, source, total, random: (self.means.random)() })
+    }
+
+    /// The key of a backup, to be tried with the memory that there is.
+    pub fn backup_key(&mut self, name: &str, secret: &str, kind: KeyKind) -> BackupKey {
+        let memory = (self.means.memory)();
+        BackupKey { name: name.into(), secret: Zeroizing::new(secret.into()), kind, memory }
+    }
+
+    /// Makes a volume on a blank disk, to be filled from a backup. Until then nothing else can be done with it.
+    ///
+    /// # Errors
+    /// The state, the name or the passphrase does not allow it, or the disk fails.
+    pub fn begin_restore(&mut self, place: Place<D>, name: &str, passphrase: &str) -> Result<Restore<D>, String> {
+        self.may_create(name, passphrase, KeyKind::Passphrase)?;
+        let (volume, code) = self.format(&place, name, passphrase, KeyKind::Passphrase)?;
+        let base = Base::Volume(Box::new(self.blocks(volume, place.disk.clone())));
+        match Store::open(base) {
+            Ok(store) => {
+                self.stage = Stage::Restoring;
+                self.details = format!("a backup is being restored onto {}", place.name);
+                Ok(Restore { store, place, code })
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.wipe(place.disk, &why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Opens the volume that a backup has filled. Returns the recovery code.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn end_restore(&mut self, restore: Restore<D>) -> Result<Zeroizing<String>, String> {
+        let Restore { store, place, code } = restore;
+        let opened = store.close().and_then(|base| Spaces::open(base, self.shares.0.clone()));
+        match opened {
+            Ok(spaces) => {
+                (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
+                self.attempts = Attempts::default();
+                self.stage = Stage::Open(Box::new(spaces));
+                self.state = VolumeState::Open;
+                self.details = format!("the data volume on {} is open", self.place);
+                Ok(code)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.wipe(place.disk, &why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Gives up a restore: the disk is blank again.
+    pub fn abandon_restore(&mut self, restore: Restore<D>, why: &str) {
+        let Restore { store, place, .. } = restore;
+        drop(store);
+        self.wipe(place.disk, why);
+    }
+
+    /// Removes the keys of a volume that no backup has filled whole: the disk is blank again.
+    pub(super) fn wipe(&mut self, mut disk: D, why: &str) {
+        match wipe(&mut disk, &mut (self.means.random)()) {
+            Ok(()) => {
+                self.stage = Stage::Blank;
+                self.state = VolumeState::Blank;
+                self.details = format!("{} is blank again ({why}), and can be set up", self.place);
+            }
+            Err(error) => self.broken(VolumeState::Damaged, &error),
+        }
+    }
+}

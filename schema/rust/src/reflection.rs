@@ -123,10 +123,10 @@ impl InterfaceInfo {
         self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }
 
-    /// The tool of this name that the person alone calls, as [`offered`](Self::offered) describes tools.
+    /// The tool of this name, also if the person alone calls it, as [`offered`](Self::offered) describes tools.
     #[must_use]
-    pub fn own(&self, tool: &str) -> Option<(&'static MethodInfo, ToolDescriptor)> {
-        let method = self.methods.iter().find(|method| method.person && method.tool == Some(tool))?;
+    pub fn tool(&self, tool: &str) -> Option<(&'static MethodInfo, ToolDescriptor)> {
+        let method = self.methods.iter().find(|method| method.tool == Some(tool))?;
         Some((method, method.descriptor(self.id)?))
     }
 

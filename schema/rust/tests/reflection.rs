@@ -54,15 +54,14 @@ fn what_only_the_person_calls_is_offered_to_no_model() {
     use capos_schema::transfer::TransferVolumesClient;
     let volumes = interface(TransferVolumesClient::INTERFACE_ID).expect("TransferVolumes");
     assert_eq!(volumes.offered(false).count(), 0);
-    let (export, descriptor) = volumes.own("export_file").expect("export_file");
+    let (export, descriptor) = volumes.tool("export_file").expect("export_file");
     assert_eq!((export.name, export.category), ("exportFile", Some(Category::Outbound)));
     assert!(
         !descriptor.param_schema.contains("label")
             && !descriptor.param_schema.contains("home")
             && descriptor.param_schema.contains("volume")
     );
-    assert!(volumes.own("list").is_none());
-    assert!(interface(DirectoryClient::INTERFACE_ID).expect("Directory").own("read_file").is_none());
+    assert!(volumes.tool("list").is_none());
 }
 
 /// Methods that change something and may still be dropped halfway, and why that is safe.

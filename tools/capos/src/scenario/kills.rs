@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use capos_vm::qemu::Running;
-use capos_vm::served::Seed;
+use capos_vm::served::{Seed, Served};
 use regex_lite::Regex;
 
 use crate::scenario::disk::Made;
 use crate::scenario::log_since;
 
-/// How long one start may take until the power is cut.
+/// How long a machine may go without a request to the disk. A slow one is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests before which the power is cut, at most: of one start in three, while it still opens the volume, and of the
 /// others.
@@ -84,8 +84,8 @@ pub fn run(
         let request = seed.below(most);
         served.stop_before(if number == count { u64::MAX } else { request });
         let (line, mut running) = start()?;
-        let until = deadline.min(Instant::now() + PATIENCE);
-        let stopped = if number == count { wait_found(log, from, &lines, until)? } else { served.wait_stopped(until) };
+        let stopped =
+            if number == count { wait_found(log, from, &lines, deadline)? } else { wait_stopped(served, deadline) };
         running.kill()?;
         drop(line);
         disks.cut(&mut seed)?;
@@ -104,6 +104,19 @@ pub fn run(
         "power cut {count} times; compared {} times, {} durable batches acknowledged, none lost, none torn",
         story.compared, story.acknowledged
     )))
+}
+
+/// Waits for the request before which the power is cut, as long as others come.
+fn wait_stopped(disk: &Served, deadline: Instant) -> bool {
+    let mut seen = disk.requests();
+    while !disk.wait_stopped(deadline.min(Instant::now() + PATIENCE)) {
+        let now = disk.requests();
+        if now == seen || Instant::now() >= deadline {
+            return false;
+        }
+        seen = now;
+    }
+    true
 }
 
 /// Waits until the log says that everything was compared, or that it has failed. A file has no event to wait for, so this

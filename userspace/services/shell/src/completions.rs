@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
     "/cap",
     "/cap all",
     "/cap drop ",
+    "/cap offer ",
     "/cap take ",
     "/compare ",
     "/conversations",
@@ -68,6 +69,7 @@ const COMMANDS: &[&str] = &[
 struct Names {
     held: Vec<String>,
     put_away: Vec<String>,
+    withheld: Vec<String>,
     tools: Vec<String>,
     programs: Vec<String>,
     models: Vec<String>,
@@ -80,6 +82,7 @@ pub fn completions(session: &Session) -> Vec<String> {
     lines(&Names {
         held: runner.grants.all().into_iter().map(|grant| grant.name).collect(),
         put_away: runner.grants.dropped.borrow().iter().cloned().collect(),
+        withheld: runner.grants.withheld(),
         tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
         programs: session.programs.clone(),
         models: session.models.clone(),
@@ -93,6 +96,7 @@ fn lines(names: &Names) -> Vec<String> {
     };
     let mut lines: Vec<String> = COMMANDS.iter().map(ToString::to_string).collect();
     lines.extend(with("/cap drop", &names.held, ""));
+    lines.extend(with("/cap offer", &names.withheld, ""));
     lines.extend(with("/cap take", &names.put_away, ""));
     lines.extend(with("/inspect", &names.held, ""));
     lines.extend(with("/inspect", &names.tools, ""));
@@ -115,6 +119,7 @@ mod tests {
         let names = Names {
             held: some("home"),
             put_away: some("logs"),
+            withheld: some("users"),
             tools: some("read_file"),
             programs: some("cat"),
             models: some("capOS assistant"),
@@ -123,6 +128,7 @@ mod tests {
         let lines = lines(&names);
         for line in [
             "/cap drop home",
+            "/cap offer users",
             "/cap take logs",
             "/inspect home",
             "/inspect read_file",

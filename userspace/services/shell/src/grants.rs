@@ -7,11 +7,15 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::authority::{NamedGrant, Profile};
+use capos_schema::authority::{NamedGrant, Profile, SettingsClient, UsersClient};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
 
 use crate::run::grant_plan::may_take_back;
+
+/// Interfaces that manage the machine. Their tools are the person's until the person offers them to the model: few requests
+/// need them, and each tool more makes a small model choose worse.
+const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID];
 
 /// The grants of one session.
 pub struct Grants {
@@ -19,13 +23,16 @@ pub struct Grants {
     held: RefCell<Vec<NamedGrant>>,
     /// Names of those that the person has put away.
     pub dropped: RefCell<BTreeSet<String>>,
+    /// Interfaces whose tools no model is offered.
+    withheld: RefCell<BTreeSet<u64>>,
     writer: RefCell<Option<AuditWriterClient>>,
 }
 
 impl Grants {
     /// None yet, for a session of this profile.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, held: RefCell::default(), dropped: RefCell::default(), writer: RefCell::default() }
+        let withheld = RefCell::new(MANAGEMENT.into());
+        Self { profile, held: RefCell::default(), dropped: RefCell::default(), withheld, writer: RefCell::default() }
     }
 
     /// Takes the session's capabilities as the broker has issued them now.
@@ -51,6 +58,24 @@ impl Grants {
     /// The session's grants.
     pub fn all(&self) -> Vec<NamedGrant> {
         self.held.borrow().clone()
+    }
+
+    /// Whether the tools of an interface are the person's alone.
+    pub fn is_withheld(&self, interface: u64) -> bool {
+        self.withheld.borrow().contains(&interface)
+    }
+
+    /// Offers the tools of a grant to the model from now on; false if they are not withheld.
+    pub fn offer(&self, name: &str) -> bool {
+        let grants = self.held.borrow();
+        let named = grants.iter().find(|grant| grant.name == name);
+        named.is_some_and(|grant| self.withheld.borrow_mut().remove(&grant.interface))
+    }
+
+    /// The names of the grants whose tools are withheld.
+    pub fn withheld(&self) -> Vec<String> {
+        let grants = self.held.borrow();
+        grants.iter().filter(|grant| self.is_withheld(grant.interface)).map(|grant| grant.name.clone()).collect()
     }
 
     /// The grant of an interface, which is there to do `what`.

@@ -118,12 +118,12 @@ impl Session {
     /// The broker does not answer.
     pub async fn refresh(&mut self) -> Result<(), Error> {
         self.runner.refresh().await?;
-        let grants = self.runner.grants.all();
-        let offered = table::offered(&grants);
+        let runner = self.runner.clone();
+        let grants = runner.grants.all();
+        let offered = table::offered(&grants, |interface| runner.grants.is_withheld(interface));
         let questions = table::questions(&offered);
         let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
         self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
-        let runner = self.runner.clone();
         self.snapshot =
             table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
         Ok(())

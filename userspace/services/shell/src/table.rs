@@ -11,9 +11,11 @@ use capos_schema::reflection::{self, MethodInfo};
 
 /// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool, and
 /// a read-only one none that changes anything.
-pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
+///
+/// Those of interfaces that are `withheld` are left out.
+pub fn offered(grants: &[NamedGrant], withheld: impl Fn(u64) -> bool) -> Vec<Tool> {
     let mut tools: Vec<Tool> = Vec::new();
-    for (at, grant) in grants.iter().enumerate() {
+    for (at, grant) in grants.iter().enumerate().filter(|(_, grant)| !withheld(grant.interface)) {
         let Some(interface) = reflection::interface(grant.interface) else { continue };
         // No session holds two capabilities of one interface: the manifest refuses that.
         let offered = interface.offered(grant.read_only);
@@ -22,10 +24,13 @@ pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
     tools
 }
 
-/// The tool of this name that the person alone calls, if a grant has it. What it needs is the broker's to say.
+/// The tool of this name for a call of the person, whether models have it or not. What it needs is the broker's to say.
 pub fn own(grants: &[NamedGrant], name: &str) -> Option<Tool> {
     grants.iter().enumerate().find_map(|(at, grant)| {
-        let (method, mut descriptor) = reflection::interface(grant.interface)?.own(name)?;
+        let (method, mut descriptor) = reflection::interface(grant.interface)?.tool(name)?;
+        if grant.read_only && method.changes() {
+            return None;
+        }
         descriptor.permission = PermissionMode::Auto;
         Some(offer(at as u64, method, descriptor))
     })

@@ -496,3 +496,37 @@ fn a_restore_that_was_cut_off_leaves_a_blank_disk() {
     assert_eq!(again.state(), VolumeState::Blank);
     again.create(machine.place(false), "ada", "battery staple", KeyKind::Passphrase).unwrap();
 }
+
+#[test]
+fn p06_nothing_that_is_kept_can_be_read_from_the_disk() {
+    let machine = Machine::new();
+    let (mut vault, code) = machine.set_up();
+    let message = b"the combination of the safe is 4711, and nobody else knows it";
+    let change = Change {
+        table: "conversation-of-ada".into(),
+        kind: ChangeKind::Put,
+        key: b"the title of the message".to_vec(),
+        value: message.repeat(500),
+    };
+    vault.spaces().unwrap().commit("client", &[change], true, 0).unwrap();
+    let on_disk = |text: &[u8]| {
+        let disk = machine.disk.lock();
+        let all: Vec<u8> = disk.image().values().flat_map(|block| block.iter().copied()).collect();
+        all.windows(text.len()).any(|part| part == text)
+    };
+    // The name that a key belongs to is not secret: the login shows it.
+    assert!(on_disk(b"ada\0"), "the search finds what is there");
+    let volume_key = vault.kept().unwrap().key;
+    let secrets: [&[u8]; 7] = [
+        &message[..16],
+        b"conversation-of-ada",
+        b"the title of",
+        b"correct horse",
+        code.as_bytes(),
+        b"client\0",
+        &volume_key[..],
+    ];
+    for secret in secrets {
+        assert!(!on_disk(secret), "{} is on the disk", String::from_utf8_lossy(secret));
+    }
+}

@@ -37,7 +37,17 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
                 return Err(format!("{:?} is not dropped; /cap lists the dropped ones", escape(name)));
             }
         }
-        _ => return Err("usage: /cap, /cap all, /cap drop NAME or /cap take NAME".to_string()),
+        ["offer", name] => {
+            if !session.runner.grants.offer(name) {
+                return Err(match session.runner.grants.withheld().as_slice() {
+                    [] => "every tool of this session is offered to the model; /tools lists them".to_string(),
+                    withheld => {
+                        format!("{:?} is not withheld from the model; {} is", escape(name), withheld.join(", "))
+                    }
+                });
+            }
+        }
+        _ => return Err("usage: /cap, /cap all, /cap drop NAME, /cap take NAME or /cap offer NAME".to_string()),
     }
     refreshed(session).await?;
     let text: Vec<(String, String)> = session
@@ -50,7 +60,12 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
             let interface = reflection::interface(grant.interface).map_or("unknown interface", |found| found.name);
             let tools = session.snapshot.tools().iter().filter(|tool| tool.capability == at as u64).count();
             let form = if grant.read_only { ", read-only" } else { "" };
-            (grant.name.clone(), format!("{interface}{form}, {}", count(tools, "tool")))
+            let tools = if session.runner.grants.is_withheld(grant.interface) {
+                format!("not offered to the model; /cap offer {}", grant.name)
+            } else {
+                count(tools, "tool").to_string()
+            };
+            (grant.name.clone(), format!("{interface}{form}, {tools}"))
         })
         .collect();
     rows(session, &text).await;

@@ -121,5 +121,10 @@ pub async fn tools(session: &mut Session) -> Done {
         return Err("this session has no tools".to_string());
     }
     rows(session, &text).await;
+    let withheld = session.runner.grants.withheld();
+    if !withheld.is_empty() {
+        let text = format!("  not offered to the model: {}; /cap offer NAME", withheld.join(", "));
+        session.runner.screen.line(Style::Dim, &text).await;
+    }
     Ok(())
 }

@@ -75,6 +75,10 @@ pub const HELP: &[(&str, &str)] = &[
     ("/backup VOLUME", "write a backup of the data disk to a volume, encrypted; again after Ctrl-C it continues"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
+    (
+        "/cap offer NAME",
+        "offer the model the tools of a capability that are yours alone, as those of users and settings",
+    ),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
     ("/inspect NAME", "show a capability, a tool or a job (by its number) in full"),
     ("/inspect conversation", "show every message that the model is sent"),

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use capos_agent::Tool;
 use capos_agent::world::{Host as _, Tools as _};
 use capos_rt::{Either, select};
 use capos_schema::authority::Label;
@@ -26,8 +27,7 @@ pub async fn attend<T>(
     call: impl Future<Output = Result<T, CallError>>,
     after: &str,
 ) -> Result<Option<T>, String> {
-    let tool = table::own(&session.runner.grants.all(), name);
-    let tool = tool.ok_or_else(|| format!("this session cannot do that: it has no tool {name}"))?;
+    let tool = tool(session, name)?;
     let Some(begun) = session.agent.begin_direct(&tool, arguments.to_string()).await else { return Ok(None) };
     match select(call, session.runner.interrupt()).await {
         Either::First(Ok(done)) => {
@@ -46,10 +46,15 @@ pub async fn attend<T>(
     }
 }
 
-/// Calls a tool that models have too.
+/// A tool of the session, whether the model is offered it or not.
+fn tool(session: &Session, name: &str) -> Result<Tool, String> {
+    let tool = table::own(&session.runner.grants.all(), name);
+    tool.ok_or_else(|| format!("this session cannot do that: it has no tool {name}"))
+}
+
+/// Calls a tool that models can have too.
 pub async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
-    let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == name);
-    let tool = tool.ok_or_else(|| format!("this session has no tool {name}; /tools lists those that it has"))?;
+    let tool = &tool(session, name)?;
     let runner = &session.runner;
     let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
     // Why it may not run has been told.

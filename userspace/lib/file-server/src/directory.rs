@@ -18,8 +18,10 @@ use crate::file::FileObject;
 use crate::key::Key;
 use crate::volume::{Volume, entry, refused, status, told};
 
-/// The most that one list of entries takes, in bytes.
+/// The most that one part of a folder's entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
+/// The same for a list that a model reads, with the number of those that are left out: of a longer text it sees the beginning.
+const MAX_SHOWN: usize = 14 * 1024;
 
 /// A directory as a client holds it.
 pub struct DirectoryObject<T> {
@@ -100,7 +102,7 @@ impl<T: FileTree + 'static> DirectoryObject<T> {
 
 impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
     async fn list(&self, _cx: &CallContext, path: String) -> Result<DirectoryListResults, CallError> {
-        let listing = self.volume.tree.list_after(self.node, &path, "", MAX_LIST).await.map_err(refused)?;
+        let listing = self.volume.tree.list_after(self.node, &path, "", MAX_SHOWN).await.map_err(refused)?;
         let there = listing.entries.len() as u64;
         let left_out = if listing.more {
             let (_, info) = self.status_of(&path).await.map_err(refused)?;

@@ -13,7 +13,7 @@ use crate::canonical;
 pub enum Kind {
     LogStart,
     LogSpace,
-    /// The log goes on in memory, since its disk can only be read.
+    /// The log continues in memory, since its disk can only be read.
     LogMemory,
     /// The disk has the records that were in memory.
     LogDisk,

@@ -174,7 +174,7 @@ interface Directory {
   # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
   # without; `..` never leaves the root.
 
-  list @0 (path :Text) -> (entries :List(EntryInfo))
+  list @0 (path :Text) -> (entries :List(EntryInfo), leftOut :UInt64)
       $A.tool("list_directory") $A.category(readOnly) $A.abortable $A.untrusted;
   # Lists the files and folders at a path of the home directory; the path "." is the top.
 

@@ -13,6 +13,10 @@ use crate::canonical;
 pub enum Kind {
     LogStart,
     LogSpace,
+    /// The log continues in memory, since its disk can only be read.
+    LogMemory,
+    /// The disk has the records that were in memory.
+    LogDisk,
     SessionStart,
     SessionEnd,
     BrokerDecision,
@@ -29,6 +33,8 @@ impl Kind {
         match self {
             Self::LogStart => "log.start",
             Self::LogSpace => "log.space",
+            Self::LogMemory => "log.memory",
+            Self::LogDisk => "log.disk",
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
@@ -42,9 +48,8 @@ impl Kind {
     /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
     #[must_use]
     pub fn is_spared(kind: &str) -> bool {
-        [Self::SessionStart, Self::SessionEnd, Self::LogStart, Self::LogSpace]
-            .iter()
-            .any(|spared| spared.name() == kind)
+        let own = [Self::LogStart, Self::LogSpace, Self::LogMemory, Self::LogDisk];
+        [Self::SessionStart, Self::SessionEnd].iter().chain(&own).any(|spared| spared.name() == kind)
     }
 
     /// An event of this kind.

@@ -82,17 +82,25 @@ pub(crate) struct Bounds {
     pub share: usize,
     /// Room that only the beginnings and ends of sessions use, and ends of effects that have begun.
     pub spared: usize,
+    /// Of the limit, what records take that are elsewhere.
+    pub elsewhere: usize,
 }
 
 impl Bounds {
     pub fn new(limit: usize) -> Self {
-        Self { limit, share: usize::MAX, spared: 0 }
+        Self { limit, share: usize::MAX, spared: 0, elsewhere: 0 }
     }
 
     /// Whatever one session records, others can log in and continue: a session takes at most three eighths, and so does
     /// a service for its work outside sessions. One sixteenth is for the beginnings and ends of sessions.
     pub fn shared(limit: usize) -> Self {
-        Self { limit, share: (limit / 8).saturating_mul(3), spared: limit / 16 }
+        Self { limit, share: (limit / 8).saturating_mul(3), spared: limit / 16, elsewhere: 0 }
+    }
+
+    /// The same for `limit` bytes behind others that are elsewhere.
+    pub fn aside(elsewhere: usize, limit: usize) -> Self {
+        let bounds = Self::shared(limit);
+        Self { limit: elsewhere.saturating_add(limit), elsewhere, ..bounds }
     }
 }
 
@@ -189,8 +197,9 @@ impl Rules {
 
     /// How much is used of the room for tool calls, as a warning's percentage; 0 if it is less than that of the first one.
     pub fn level(&self) -> u8 {
-        let used = self.used.saturating_mul(100);
-        let room = self.bounds.limit.saturating_sub(self.bounds.spared);
+        let Bounds { limit, spared, elsewhere, .. } = self.bounds;
+        let used = self.used.saturating_sub(elsewhere).saturating_mul(100);
+        let room = limit.saturating_sub(elsewhere).saturating_sub(spared);
         let reached = |percent: &u8| used >= room.saturating_mul(usize::from(*percent));
         WARNINGS.into_iter().find(reached).unwrap_or(0)
     }
@@ -284,7 +293,7 @@ impl Rules {
         let used = self.used.saturating_add(length);
         let reserve = opens.map_or(0, |open| open.reserve);
         let reserved = self.reserved.saturating_sub(kept).saturating_add(reserve);
-        let Bounds { limit, share, spared: room } = self.bounds;
+        let Bounds { limit, share, spared: room, .. } = self.bounds;
         let for_others = if spared || kept > 0 { 0 } else { room };
         if used.saturating_add(reserved) > limit.saturating_sub(for_others) {
             return Err(AppendError::Full { limit });

@@ -5,10 +5,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 
-use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace};
-use capos_schema::audit::{GeneralEvent, ToolEvent};
+use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace, Layered};
+use capos_schema::audit::{GeneralEvent, GeneralEventField, ToolEvent};
 
 use crate::calls::{self, Call, Key};
+use crate::general::{Kind, general};
 use crate::reading::Reader;
 use crate::record::{Event, Head};
 use crate::rules::{AppendError, Bounds, Rules, Step};
@@ -21,6 +22,10 @@ const CHUNK: usize = 124 << 10;
 const STANDING: u32 = 2;
 /// Bytes of a namespace that the records do not get: the standing room, one entry that rounds it up, and small tables.
 const APART: usize = 512 << 10;
+/// Bytes of records that are kept in memory while the disk cannot be written.
+const ASIDE: usize = 1 << 20;
+/// How long until the disk is asked again whether it takes them, in nanoseconds.
+const ASK: u64 = 2_000_000_000;
 
 /// A chain in tables.
 ///
@@ -31,10 +36,14 @@ const APART: usize = 512 << 10;
 ///
 /// The room for the ends of effects that have begun is taken with entries of zeros. If others have filled the disk
 /// meanwhile, an end takes their place.
+///
+/// If the tables can only be read, the chain goes on in memory: a record says so and why. What is in memory comes to the
+/// tables, in its order, once they can be written again.
 #[derive(Debug)]
 pub struct Stored<K> {
-    space: K,
+    space: Layered<K>,
     bounds: Room,
+    aside: Option<Aside>,
     /// None until it is opened, and after a fault.
     state: Option<State>,
     /// The last head that was acknowledged.
@@ -54,6 +63,28 @@ pub enum Room {
     Shared(usize),
 }
 
+/// A chain that goes on in memory.
+#[derive(Clone, Debug)]
+struct Aside {
+    /// Why.
+    why: String,
+    /// A record says so.
+    recorded: bool,
+    /// The head and the use of the chain in the tables.
+    head: Head,
+    used: usize,
+    /// When the tables are tried again.
+    next: u64,
+}
+
+/// What begins with a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    Nothing,
+    Boot,
+    Memory,
+}
+
 #[derive(Clone, Debug)]
 struct State {
     rules: Rules,
@@ -62,6 +93,8 @@ struct State {
     /// Entries that keep room.
     chunks: u32,
     lasting: bool,
+    /// It goes on in memory.
+    aside: bool,
     /// The tables hold no chain yet.
     fresh: bool,
 }
@@ -84,7 +117,8 @@ pub struct Opened {
 impl<K: Keyspace + Clone> Stored<K> {
     /// The chain of this namespace.
     pub fn new(space: K, bounds: Room) -> Self {
-        Self { space, bounds, state: None, known: None, unsettled: None, warning: None }
+        let space = Layered::new(space);
+        Self { space, bounds, aside: None, state: None, known: None, unsettled: None, warning: None }
     }
 
     /// Where the chain ends, once it is open.
@@ -102,13 +136,13 @@ impl<K: Keyspace + Clone> Stored<K> {
         self.state.iter().flat_map(|state| state.rules.open.keys().copied())
     }
 
-    /// A warning about room that was recorded and not yet taken, as a sentence for a person.
+    /// A warning about room or the disk that was recorded and not yet taken, as a sentence for a person.
     pub fn take_warning(&mut self) -> Option<String> {
         self.warning.take()
     }
 
     /// Reads what the records say.
-    pub fn reader(&self) -> Reader<K> {
+    pub fn reader(&self) -> Reader<Layered<K>> {
         Reader::new(self.space.clone())
     }
 
@@ -122,7 +156,13 @@ impl<K: Keyspace + Clone> Stored<K> {
             self.state = None;
         }
         if self.state.is_none() {
-            let state = load(&self.space, self.bounds).await?;
+            let mut loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+            if let Err(Fault::ReadOnly(why)) = &loaded {
+                // The tables were never made.
+                self.set_aside(why.clone(), &Rules::new(Bounds::new(0)));
+                loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+            }
+            let state = loaded?;
             let head = state.rules.head;
             let unsettled = self.unsettled.as_ref().map(|(_, head)| *head);
             let continues = self.known.is_none_or(|known| known == head) || unsettled == Some(head);
@@ -186,21 +226,93 @@ impl<K: Keyspace + Clone> Stored<K> {
     }
 
     async fn append_at(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
-        let head = self.commit(time, event, new_boot).await?;
+        let begins = if new_boot { Begins::Boot } else { Begins::Nothing };
+        self.ask_again(time).await?;
+        let mut done = self.append_aside(time, event.clone(), begins).await;
+        if let Err(AppendError::Place(Fault::Medium(_))) = done {
+            // The first error of a disk does not say whether it can still be read.
+            done = self.append_aside(time, event.clone(), begins).await;
+        }
+        if let Err(AppendError::Place(Fault::ReadOnly(why))) = &done
+            && self.aside.is_none()
+        {
+            let why = why.clone();
+            self.open().await.map_err(AppendError::Place)?;
+            let rules = self.state.take().map_or_else(|| Rules::new(Bounds::new(0)), |state| state.rules);
+            self.set_aside(why, &rules);
+            done = self.append_aside(time, event, begins).await;
+        }
+        let head = done?;
         let warning = self.state.as_mut().and_then(|state| state.rules.warning());
         if let (Some(warning), Some((_, limit))) = (warning, self.usage()) {
             let percent = self.state.as_ref().map_or(0, |state| state.rules.warned);
+            let instead = match self.aside {
+                Some(_) => "attach a disk that can be written and restart".into(),
+                None => format!("export it, then raise its limit of {limit} bytes in the manifest"),
+            };
             self.warning = Some(format!(
-                "the audit log has used {percent} % of its room for tool calls, and none runs when that is full; export \
-                 it, then raise its limit of {limit} bytes in the manifest"
+                "the audit log has used {percent} % of its room for tool calls, and none runs when that is full; {instead}"
             ));
             // If it finds no room, the record that it follows is there all the same.
-            drop(self.commit(time, Event::General(warning), false).await);
+            drop(self.commit(time, Event::General(warning), Begins::Nothing).await);
         }
         Ok(head)
     }
 
-    async fn commit(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
+    /// Goes on in memory.
+    fn set_aside(&mut self, why: String, rules: &Rules) {
+        self.space.hold();
+        let (head, used) = (rules.head, rules.used);
+        self.warning = Some(format!("the audit log goes on in memory after record {}: {why}", head.sequence));
+        self.aside = Some(Aside { why, recorded: false, head, used, next: 0 });
+        self.state = None;
+    }
+
+    /// Appends an event; if that is the first one in memory, it says so, or one before it.
+    async fn append_aside(&mut self, time: u64, mut event: Event, begins: Begins) -> Result<Head, AppendError> {
+        let (head, why) = match &self.aside {
+            Some(aside) if !aside.recorded => (aside.head, aside.why.clone()),
+            _ => return self.commit(time, event, begins).await,
+        };
+        let head = match &mut event {
+            Event::General(start) if start.kind == Kind::LogStart.name() => {
+                start.fields.push(GeneralEventField { name: "memory".into(), value: why });
+                self.commit(time, event, begins).await?
+            }
+            _ => {
+                let told = general(Kind::LogMemory.name(), &[("head", &head), ("why", &why)]);
+                self.commit(time, Event::General(told), Begins::Memory).await?;
+                self.commit(time, event, begins).await?
+            }
+        };
+        if let Some(aside) = &mut self.aside {
+            (aside.recorded, aside.next) = (true, time.saturating_add(ASK));
+        }
+        Ok(head)
+    }
+
+    /// Gives the tables what is in memory, if they can be written again: at once if somebody else has written there.
+    async fn ask_again(&mut self, time: u64) -> Result<(), AppendError> {
+        let Some(aside) = self.aside.clone().filter(|aside| aside.recorded) else { return Ok(()) };
+        if time < aside.next && self.space.info().await.is_ok_and(|info| info.read_only) {
+            return Ok(());
+        }
+        if self.space.release().await.is_err() {
+            if let Some(aside) = &mut self.aside {
+                aside.next = time.saturating_add(ASK);
+            }
+            return Ok(());
+        }
+        (self.aside, self.state) = (None, None);
+        let records = self.known.unwrap_or_default().sequence.saturating_sub(aside.head.sequence);
+        self.warning = Some(format!("the disk can be written again, and has the {records} records of the audit log"));
+        let told = general(Kind::LogDisk.name(), &[("records", &records)]);
+        // If the disk fails again, the next record goes to memory.
+        drop(self.commit(time, Event::General(told), Begins::Nothing).await);
+        Ok(())
+    }
+
+    async fn commit(&mut self, time: u64, event: Event, begins: Begins) -> Result<Head, AppendError> {
         self.open().await.map_err(AppendError::Place)?;
         let unsettled = self.unsettled.take();
         let Some(mut state) = self.state.take() else { return Err(AppendError::Place(Fault::Locked)) };
@@ -217,22 +329,30 @@ impl<K: Keyspace + Clone> Stored<K> {
         let call = call.map_or(Ok(Call::default()), |bytes| tables::call(&bytes)).map_err(AppendError::Place)?;
         // What makes room comes first.
         let mut changes = Batch::new();
-        if new_boot {
-            state.rules.begin_boot();
-            state.boots = state.boots.saturating_add(1);
-            changes.remove_range(OPEN, &[], &[]).remove_range(TAKEN, &[], &[]);
+        match begins {
+            Begins::Nothing => {}
+            Begins::Boot => {
+                state.rules.begin_boot();
+                state.boots = state.boots.saturating_add(1);
+                changes.remove_range(OPEN, &[], &[]).remove_range(TAKEN, &[], &[]);
+            }
+            // In memory everybody has a new share.
+            Begins::Memory => {
+                state.rules.taken.clear();
+                changes.remove_range(TAKEN, &[], &[]);
+            }
         }
         let planned = state.rules.plan(time, event.clone(), call);
         let step = match planned {
             Ok(step) => step,
-            Err(error) if new_boot => return Err(error),
+            Err(error) if begins != Begins::Nothing => return Err(error),
             Err(error) => {
                 self.state = Some(state);
                 return Err(error);
             }
         };
         self.unsettled = Some((event, step.record.head()));
-        match state.write(&self.space, &changes, &step, subject).await {
+        match state.write(&self.space, changes, &step, subject).await {
             Ok(()) => {
                 let head = state.rules.head;
                 (self.known, self.unsettled, self.state) = (Some(head), None, Some(state));
@@ -261,12 +381,13 @@ impl State {
     async fn write<K: Keyspace>(
         &mut self,
         space: &K,
-        changes: &Batch,
+        changes: Batch,
         step: &Step,
         subject: Option<Key>,
     ) -> Result<(), Fault> {
         let needed = u32::try_from(step.reserved.div_ceil(CHUNK)).unwrap_or(u32::MAX).max(STANDING);
-        while !step.spared && self.chunks < needed {
+        // What is in memory has its room there.
+        while !step.spared && !self.aside && self.chunks < needed {
             let mut batch = Batch::new();
             batch.put(RESERVE, &self.chunks.to_be_bytes(), &vec![0; CHUNK]);
             self.chunks = self.chunks.saturating_add(1);
@@ -301,16 +422,17 @@ impl State {
     }
 }
 
-async fn load<K: Keyspace>(space: &K, bounds: Room) -> Result<State, Fault> {
+async fn load<K: Keyspace>(space: &Layered<K>, bounds: Room, aside: Option<&Aside>) -> Result<State, Fault> {
     let Info { limit, lasting, .. } = space.info().await?;
     let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
-    let bounds = match bounds {
-        Room::Alone(limit) => Bounds::new(limit.min(quota)),
-        Room::Shared(limit) => Bounds::shared(if lasting { quota } else { limit.min(quota) }),
+    let bounds = match (bounds, aside) {
+        (_, Some(aside)) => Bounds::aside(aside.used, ASIDE),
+        (Room::Alone(limit), None) => Bounds::new(limit.min(quota)),
+        (Room::Shared(limit), None) => Bounds::shared(if lasting { quota } else { limit.min(quota) }),
     };
-    let mut rules = Rules::new(bounds);
+    let (mut rules, aside) = (Rules::new(bounds), aside.is_some());
     let Some(version) = space.get(FORMAT, VERSION_KEY).await? else {
-        return Ok(State { rules, boots: 0, chunks: 0, lasting, fresh: true });
+        return Ok(State { rules, boots: 0, chunks: 0, lasting, aside, fresh: true });
     };
     if version != VERSION.to_le_bytes() {
         let number = version.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -334,5 +456,5 @@ async fn load<K: Keyspace>(space: &K, bounds: Room) -> Result<State, Fault> {
         let (taker, bytes) = tables::taken(&key, &value)?;
         rules.taken.insert(taker, bytes);
     }
-    Ok(State { rules, boots: meta.boots, chunks: meta.chunks, lasting, fresh: false })
+    Ok(State { rules, boots: meta.boots, chunks: meta.chunks, lasting, aside, fresh: false })
 }

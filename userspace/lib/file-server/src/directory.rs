@@ -3,15 +3,14 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use capos_policy::join;
 use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient, FileError, FileStatus,
-    OpenOptions, ReadOnlyFileClient,
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
+    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient,
+    FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
 };
 use capos_tree::{FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
 
@@ -19,8 +18,10 @@ use crate::file::FileObject;
 use crate::key::Key;
 use crate::volume::{Volume, entry, refused, status, told};
 
-/// The most that one list of entries takes, in bytes.
+/// The most that one part of a folder's entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
+/// The same for a list that a model reads, with the number of those that are left out: of a longer text it sees the beginning.
+const MAX_SHOWN: usize = 14 * 1024;
 
 /// A directory as a client holds it.
 pub struct DirectoryObject<T> {
@@ -100,16 +101,19 @@ impl<T: FileTree + 'static> DirectoryObject<T> {
 }
 
 impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
-    async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
-        let listing = self.volume.tree.list_after(self.node, &path, "", MAX_LIST).await.map_err(refused)?;
-        if listing.more {
+    async fn list(&self, _cx: &CallContext, path: String) -> Result<DirectoryListResults, CallError> {
+        let listing = self.volume.tree.list_after(self.node, &path, "", MAX_SHOWN).await.map_err(refused)?;
+        let there = listing.entries.len() as u64;
+        let left_out = if listing.more {
             let (_, info) = self.status_of(&path).await.map_err(refused)?;
-            return Err(CallError::overloaded(format!(
-                "`{path}` has {} entries, more than one answer can carry; `/run ls` lists them, and programs read them in parts",
-                info.bytes
-            )));
-        }
-        Ok(listing.entries.into_iter().map(|(_, info)| entry(info)).collect())
+            info.bytes.saturating_sub(there)
+        } else {
+            0
+        };
+        Ok(DirectoryListResults {
+            entries: listing.entries.into_iter().map(|(_, info)| entry(info)).collect(),
+            left_out,
+        })
     }
 
     async fn stat(&self, _cx: &CallContext, path: String) -> Result<EntryInfo, CallError> {

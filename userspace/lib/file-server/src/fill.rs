@@ -29,7 +29,7 @@ pub trait Source {
 
 impl Source for DirectoryClient {
     async fn list(&self, path: &str) -> Result<Vec<EntryInfo>, CallError> {
-        DirectoryClient::list(self, path).await
+        Ok(DirectoryClient::list(self, path).await?.entries)
     }
 
     async fn read(

@@ -8,7 +8,8 @@
 //! answered before.
 //!
 //! From the lowest layer to the highest: `record` and `key` (the format), `change` (what is read and changed together),
-//! `names` and `content` (operations), `files` (the tree), `check`.
+//! `names` and `content` (operations), `files` (the tree), `check`, `homes` (the trees of
+//! several).
 //!
 //! [`Keyspace`]: capos_keyspace::Keyspace
 //! [`FileTree`]: capos_tree::FileTree
@@ -23,12 +24,14 @@ mod change;
 mod check;
 mod content;
 mod files;
+mod homes;
 mod key;
 mod names;
 mod record;
 
 pub use check::Report;
 pub use files::Files;
+pub use homes::{APART, Homes};
 pub use key::{CHUNK, TABLES};
 
 /// The format that this version writes. A newer one is rejected.

@@ -13,6 +13,7 @@ extern crate alloc;
 mod batch;
 mod client;
 mod fault;
+mod layered;
 #[cfg(feature = "local")]
 pub mod local;
 mod within;
@@ -21,6 +22,7 @@ use alloc::vec::Vec;
 
 pub use batch::Batch;
 pub use fault::Fault;
+pub use layered::Layered;
 pub use within::Within;
 
 /// Bytes of a key at most.

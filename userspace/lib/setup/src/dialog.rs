@@ -121,6 +121,11 @@ enum State {
     },
     Code,
     Recovering,
+    /// A key did not open the volume, and it is asked again what there is: none is the recovery code.
+    Rejected {
+        name: Option<String>,
+        why: String,
+    },
     Whose,
     NewFirst {
         name: String,
@@ -240,7 +245,20 @@ impl Dialog {
 
     /// The console has looked at what there is.
     fn looked(&mut self, now: u64) -> Step {
-        let State::Look { greet } = self.state else { return self.who(Says::none()) };
+        let greet = match self.state.clone() {
+            State::Look { greet } => greet,
+            State::Rejected { name, why } if self.volume.state == VolumeState::Locked => {
+                // What was said counts this one, too.
+                self.volume.failed_attempts = 0;
+                return match name {
+                    Some(name) => self.passphrase(name, Says::error(&why)),
+                    None => self.code(Says::error(&why)),
+                };
+            }
+            // It turned out to be unusable.
+            State::Rejected { .. } => true,
+            _ => return self.who(Says::none()),
+        };
         if self.volume.state == VolumeState::Searching {
             return Says::none().then(Next::Wait);
         }
@@ -347,6 +365,11 @@ impl Dialog {
         says.then(secret(&prompt))
     }
 
+    fn code(&mut self, says: Says) -> Step {
+        self.state = State::Code;
+        says.then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "))
+    }
+
     fn whose(&mut self, says: Says) -> Step {
         let names: Vec<String> = self.users().iter().map(ToString::to_string).collect();
         match names.as_slice() {
@@ -448,8 +471,7 @@ impl Dialog {
                 return self.passphrase(name, Says::none());
             }
             if name == FORGOT && self.volume.state == VolumeState::Locked {
-                self.state = State::Code;
-                return Says::none().then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "));
+                return self.code(Says::none());
             }
             if name == FORGOT {
                 let text = "the recovery code works at a start of the machine, while the disk is locked; an operator can give \
@@ -530,6 +552,12 @@ impl Dialog {
         }
     }
 
+    /// A key did not open the volume: it was wrong, or the volume cannot be used.
+    fn rejected(&mut self, name: Option<String>, why: &str) -> Step {
+        self.state = State::Rejected { name, why: why.to_owned() };
+        Says::none().then(Next::Look)
+    }
+
     /// A user whom the broker knows now logs in.
     fn user(&mut self, name: String, says: Says) -> Step {
         self.state = State::Login { asked: true };
@@ -539,15 +567,8 @@ impl Dialog {
     /// A call was rejected.
     fn failed(&mut self, why: &str) -> Step {
         match self.state.clone() {
-            State::Unlocking { name } => {
-                // What the call says counts this one, too.
-                self.volume.failed_attempts = 0;
-                self.passphrase(name, Says::error(why))
-            }
-            State::Recovering => {
-                self.state = State::Code;
-                Says::error(why).then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "))
-            }
+            State::Unlocking { name } => self.rejected(Some(name), why),
+            State::Recovering => self.rejected(None, why),
             State::Renewing { name } => self.renew(name, Says::error(why)),
             State::Restore(state) => self.not_restored(state, why),
             State::Login { asked: false } => self.look(Says::none()),

@@ -285,7 +285,8 @@ fn a_locked_volume_asks_its_only_user_at_once() {
     ADA.run(&[
         (At(Locked), OF_ADA, "is locked"),
         (Line("wrong words"), "unlock ada, wrong words, passphrase", ""),
-        (Fail("the passphrase is wrong; 1 failed attempt since the last login"), OF_ADA, "1 failed attempt"),
+        (Fail("the passphrase is wrong; 1 failed attempt since the last login"), "look", ""),
+        (At(Locked), OF_ADA, "1 failed attempt"),
         (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
         (Done, "login operator ada ", ""),
         (Ended, "look", ""),
@@ -295,6 +296,29 @@ fn a_locked_volume_asks_its_only_user_at_once() {
     ]);
     let tried = Machine { failed: 3, ..ADA };
     tried.run(&[(At(Locked), OF_ADA, "3 failed attempts since the last login")]);
+}
+
+/// The machine goes on without it, as with one whose headers are damaged.
+#[test]
+fn a_volume_that_its_key_cannot_open_is_told_and_asks_for_nothing() {
+    for key in [
+        &[(Line("correct horse"), "unlock ada, correct horse, passphrase", "")][..],
+        &[
+            (Stop, LOCKED, "forgot"),
+            (Line("forgot"), ASK_CODE, ""),
+            (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        ],
+    ] {
+        let mut rows = vec![(At(Locked), OF_ADA, "is locked")];
+        rows.extend_from_slice(key);
+        rows.extend([
+            (Fail("block 9 is damaged"), "look", ""),
+            (At(Damaged), "login operator operator ", "no header is whole"),
+            (Ended, "look", ""),
+            (At(Damaged), "ask login as operator, guest, anonymous (Enter: operator): ", ""),
+        ]);
+        ADA.run(&rows);
+    }
 }
 
 #[test]
@@ -322,7 +346,8 @@ fn the_recovery_code_leads_to_a_new_passphrase() {
         (Stop, LOCKED, "the recovery code opens the disk: enter `forgot`"),
         (Line("forgot"), ASK_CODE, ""),
         (Line("AAAAA"), "unlock , AAAAA, recoveryCode", ""),
-        (Fail("a recovery code has 40 letters, and this one has 5"), ASK_CODE, "has 5"),
+        (Fail("a recovery code has 40 letters, and this one has 5"), "look", ""),
+        (At(Locked), ASK_CODE, "has 5"),
         (Line(""), LOCKED, ""),
         (Line("forgot"), ASK_CODE, ""),
         (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),

@@ -1,6 +1,9 @@
 //! Blocks as the database's file.
 //!
 //! The first block says how long the file is. It is written with the rest, so a crash leaves a file of the right length.
+//!
+//! The database doubles its file when it needs more. If twice the file does not fit, the file gets a [`Hole`] where the database
+//! writes last.
 //! The database's own syncs do nothing while a transaction is committed: the store syncs the blocks once, after it.
 
 use alloc::boxed::Box;
@@ -21,11 +24,46 @@ const MAGIC: [u8; 8] = *b"CAPOSTOR";
 /// Blocks before the file.
 const BEFORE: u64 = 1;
 
+/// Blocks of the file that have no place: they read as zeros, and the store is full if something is written there. They are
+/// chosen when the file becomes longer than its place, in its new part, and stay as long as the file has that part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hole {
+    start: u64,
+    blocks: u64,
+}
+
+impl Hole {
+    fn end(self) -> u64 {
+        self.start.saturating_add(self.blocks)
+    }
+
+    /// The hole of a file that grows from `old` to `new` blocks, with room for `most`. The database uses pages of the lowest
+    /// number first, but those of smaller powers of two before: the end of the largest one comes last.
+    fn of(old: u64, new: u64, most: u64) -> Self {
+        let blocks = new.saturating_sub(most);
+        // Its pages come after one of its own.
+        let largest = new.saturating_sub(1).checked_ilog2().map_or(0, |power| 1_u64 << power);
+        let start = largest.saturating_add(1).saturating_sub(blocks).max(old);
+        if blocks == 0 { Self::default() } else { Self { start, blocks } }
+    }
+
+    /// Where a block of the file is; none in the hole.
+    fn place(self, block: u64) -> Option<u64> {
+        let is_in = self.blocks > 0 && block >= self.start;
+        match is_in {
+            false => Some(block),
+            true if block < self.end() => None,
+            true => Some(block.saturating_sub(self.blocks)),
+        }
+    }
+}
+
 /// The blocks, and the file on them.
 #[derive(Debug)]
 pub(crate) struct File<B> {
     blocks: B,
     length: u64,
+    hole: Hole,
     /// The first error since the file was opened. The database only says that there was one.
     failed: Option<BlockError>,
 }
@@ -36,8 +74,8 @@ impl<B: Blocks> File<B> {
     /// # Errors
     /// The blocks fail, or hold something else, which is told by `None`.
     pub fn open(mut blocks: B) -> Result<Option<Self>, BlockError> {
-        let length = read_length(&mut blocks)?;
-        Ok(length.map(|length| Self { blocks, length, failed: None }))
+        let first = read_first(&mut blocks)?;
+        Ok(first.map(|(length, hole)| Self { blocks, length, hole, failed: None }))
     }
 
     /// The blocks.
@@ -69,9 +107,9 @@ impl<B: Blocks> File<B> {
     pub fn forget(&mut self) -> Result<(), BlockError> {
         self.failed = None;
         self.blocks.forget()?;
-        let length = read_length(&mut self.blocks)?;
-        self.length =
-            length.ok_or_else(|| BlockError::Medium("the first block is not that of a store any more".into()))?;
+        let first = read_first(&mut self.blocks)?;
+        (self.length, self.hole) =
+            first.ok_or_else(|| BlockError::Medium("the first block is not that of a store any more".into()))?;
         Ok(())
     }
 
@@ -81,9 +119,12 @@ impl<B: Blocks> File<B> {
     }
 
     fn set_length(&mut self, length: u64) -> Result<(), BlockError> {
-        if length > longest(&self.blocks) {
+        let (old, new, most) = (in_blocks(self.length), in_blocks(length), longest(&self.blocks));
+        let hole = if self.hole.blocks > 0 { self.hole } else { Hole::of(old, new, most) };
+        if new.saturating_sub(hole.blocks) > most || hole.end() > new.max(old) {
             return Err(BlockError::Full);
         }
+        self.hole = hole;
         // What lies behind the new end is zeros if the file grows again.
         let old = self.length;
         self.length = length;
@@ -104,10 +145,32 @@ impl<B: Blocks> File<B> {
                 at = until;
             }
         }
+        if new <= self.hole.start {
+            self.hole = Hole::default();
+        }
         let mut first = [0; BLOCK_BYTES];
-        let bytes = MAGIC.into_iter().chain(length.to_le_bytes());
+        let numbers = [length, self.hole.start, self.hole.blocks];
+        let bytes = MAGIC.into_iter().chain(numbers.into_iter().flat_map(u64::to_le_bytes));
         first.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
         self.blocks.write(0, &first)
+    }
+
+    fn read_block(&mut self, number: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        match self.hole.place(number) {
+            Some(place) => self.blocks.read(place.saturating_add(BEFORE), out),
+            None => {
+                out.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn write_block(&mut self, number: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        match self.hole.place(number) {
+            Some(place) => self.blocks.write(place.saturating_add(BEFORE), data),
+            None if data.iter().all(|byte| *byte == 0) => Ok(()),
+            None => Err(BlockError::Full),
+        }
     }
 
     /// Every block that a range of the file touches, where the range begins in it, and the part of the caller's bytes.
@@ -122,14 +185,14 @@ impl<B: Blocks> File<B> {
             let taken = bytes.saturating_sub(done).min(BLOCK_BYTES.saturating_sub(within));
             let part = done..done.saturating_add(taken);
             done = done.saturating_add(taken);
-            Some((at.checked_div(BLOCK_BYTES as u64)?.saturating_add(BEFORE), within, part))
+            Some((at.checked_div(BLOCK_BYTES as u64)?, within, part))
         })
     }
 
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), BlockError> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, out.len()) {
-            self.blocks.read(number, &mut block)?;
+            self.read_block(number, &mut block)?;
             let from = block.get(within..within.saturating_add(part.len())).unwrap_or_default();
             if let Some(to) = out.get_mut(part) {
                 to.copy_from_slice(from);
@@ -142,36 +205,45 @@ impl<B: Blocks> File<B> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, data.len()) {
             if part.len() < BLOCK_BYTES {
-                self.blocks.read(number, &mut block)?;
+                self.read_block(number, &mut block)?;
             }
             let from = data.get(part).unwrap_or_default();
             if let Some(to) = block.get_mut(within..within.saturating_add(from.len())) {
                 to.copy_from_slice(from);
             }
-            self.blocks.write(number, &block)?;
+            self.write_block(number, &block)?;
         }
         Ok(())
     }
 }
 
-/// The length of the file, from the first block: 0 on blocks of zeros, none if they hold something else.
-fn read_length(blocks: &mut impl Blocks) -> Result<Option<u64>, BlockError> {
+/// The length of the file and its hole, from the first block: of length 0 on blocks of zeros, none if they hold something else.
+fn read_first(blocks: &mut impl Blocks) -> Result<Option<(u64, Hole)>, BlockError> {
     let mut first = [0; BLOCK_BYTES];
     blocks.read(0, &mut first)?;
     let Some((magic, rest)) = first.split_first_chunk::<8>() else { return Ok(None) };
-    let length = rest.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let mut numbers =
+        rest.chunks_exact(8).filter_map(|bytes| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)));
+    let mut number = || numbers.next().unwrap_or_default();
+    let (length, hole) = (number(), Hole { start: number(), blocks: number() });
     let is_blank = first.iter().all(|byte| *byte == 0);
-    let is_ours = *magic == MAGIC && length <= longest(blocks);
-    Ok((is_ours || is_blank).then_some(length))
+    let fits = in_blocks(length).saturating_sub(hole.blocks) <= longest(blocks);
+    let is_ours = *magic == MAGIC && fits && (hole.blocks == 0 || hole.start < in_blocks(length));
+    Ok((is_ours || is_blank).then_some((length, hole)))
+}
+
+/// Blocks of so many bytes of the file.
+fn in_blocks(length: u64) -> u64 {
+    length.div_ceil(BLOCK_BYTES as u64)
 }
 
 fn capacity(blocks: &impl Blocks) -> u64 {
     blocks.blocks().saturating_sub(BEFORE).saturating_mul(BLOCK_BYTES as u64)
 }
 
-/// Bytes that the file may have. It need not have as many blocks.
+/// Blocks that the file may have besides its hole. Not all of them need be there.
 fn longest(blocks: &impl Blocks) -> u64 {
-    blocks.numbers().saturating_sub(BEFORE).saturating_mul(BLOCK_BYTES as u64)
+    blocks.numbers().saturating_sub(BEFORE)
 }
 
 /// The file, as the database and the store share it.

@@ -230,3 +230,26 @@ fn a_store_in_memory_holds_what_namespaces_may_take() {
         assert!(matches!(full, StoreError::Full { .. }), "{value}: {full}");
     }
 }
+
+/// The same of a volume: its size is not that of any file that the database has while it doubles it.
+#[test]
+fn a_volume_holds_what_namespaces_may_take() {
+    for (disk, value) in [(2100, 1000), (3000, 65_000), (3000, 40), (4000, 20_000), (5000, 1000)] {
+        let disk = format(SimDisk::new(disk, 1));
+        let mut store = Store::open(open(disk.clone(), 1).unwrap()).unwrap();
+        let namespace = store.create_namespace("a", u64::MAX).unwrap();
+        let put = |store: &mut Store<OnVolume<Shared>>, key: u32| {
+            let mut write = store.begin()?;
+            for key in key * 8..key * 8 + 8 {
+                write.put(namespace, "t", &key.to_be_bytes(), &vec![7; value])?;
+            }
+            write.commit(Durability::Now)
+        };
+        let (full, count) = (0..).find_map(|key| put(&mut store, key).err().zip(Some(key))).unwrap();
+        assert!(matches!(full, StoreError::Full { .. }), "{value}: {full} after {count}");
+        // The next start finds all of it.
+        drop(store);
+        let mut store = Store::open(open(disk, 2).unwrap()).unwrap();
+        assert_eq!(contents(&mut store, namespace).unwrap().len(), count as usize * 8);
+    }
+}

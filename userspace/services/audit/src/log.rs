@@ -7,7 +7,7 @@ use core::cell::RefCell;
 
 use capos_async_lock::AsyncMutex;
 use capos_audit::{AppendError, Event, Head, Journal, Life, Reader, Room};
-use capos_keyspace::Fault;
+use capos_keyspace::{Fault, Layered};
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
     AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults, GeneralEvent, GeneralEventField,
@@ -31,6 +31,7 @@ pub struct Log {
     /// Records are written one after another.
     turn: Rc<AsyncMutex>,
     journal: RefCell<Journal<NamespaceClient>>,
+    reader: Reader<Layered<NamespaceClient>>,
     place: NamespaceClient,
     clock: Clock,
     /// Nanoseconds from 1970 to boot.
@@ -53,8 +54,8 @@ impl Log {
         let (now, since) = (clock.wall_clock()?.saturating_mul(1_000_000), clock.now());
         let boot = now.saturating_sub(since);
         let journal = Journal::new(place.clone(), room, Life { earlier, boot, start: now });
-        let (turn, journal) = (Rc::default(), RefCell::new(journal));
-        Ok(Self { turn, journal, place, clock, boot, exporter })
+        let (turn, reader, journal) = (Rc::default(), journal.stored().reader(), RefCell::new(journal));
+        Ok(Self { turn, journal, reader, place, clock, boot, exporter })
     }
 
     fn now(&self) -> u64 {
@@ -103,8 +104,8 @@ impl Log {
     }
 
     /// A reader of the records.
-    pub fn reader(&self) -> Reader<NamespaceClient> {
-        Reader::new(self.place.clone())
+    pub fn reader(&self) -> Reader<Layered<NamespaceClient>> {
+        self.reader.clone()
     }
 
     /// Appends an event after what waits, or nothing else. If the store ends meanwhile, this is done again when it is back.

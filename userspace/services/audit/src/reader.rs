@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_audit::Filter;
-use capos_keyspace::Fault;
+use capos_keyspace::{Fault, Layered};
 use capos_schema::audit::{AuditReaderQueryResults, AuditReaderServer, AuditReaderVerifyResults, Query};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::store::NamespaceClient;
@@ -13,7 +13,7 @@ use capos_schema::store::NamespaceClient;
 const MAX_ANSWER: usize = 128 << 10;
 
 /// The right to read all of the log.
-pub struct Reader(pub capos_audit::Reader<NamespaceClient>);
+pub struct Reader(pub capos_audit::Reader<Layered<NamespaceClient>>);
 
 impl AuditReaderServer for Reader {
     async fn query(&self, _cx: &CallContext, query: Query) -> Result<AuditReaderQueryResults, CallError> {

@@ -18,6 +18,8 @@ use capos_schema::transfer::TransferVolumesClient;
 
 /// How long a file system may take to say what is read-only of it, in nanoseconds. Sessions wait for that.
 const PATIENCE: u64 = 10_000_000_000;
+/// The same for a principal's home: a new one gets the image's files first.
+const HOME_PATIENCE: u64 = 1_800_000_000_000;
 /// The same for the conversations of a principal: the session asks again later.
 const CONVERSATIONS_PATIENCE: u64 = 2_000_000_000;
 
@@ -156,7 +158,8 @@ impl CapabilityPool {
         let mut parts = Vec::new();
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
-            let asked = capos_rt::timeout(PATIENCE, self.cap(grant, cap.as_ref(), principal)).await;
+            let patience = if grant.of_principal { HOME_PATIENCE } else { PATIENCE };
+            let asked = capos_rt::timeout(patience, self.cap(grant, cap.as_ref(), principal)).await;
             let cap = match asked.and_then(|answered| answered.context("it does not answer")?) {
                 Ok(cap) => cap,
                 Err(why) => {

@@ -168,7 +168,7 @@ impl<K: Keyspace> DataVolume<K> {
     pub async fn info(&self) -> Result<VolumeInfo, CallError> {
         let Some(notice) = self.notice.borrow().clone() else { return Ok(VolumeInfo::default()) };
         let mut info = self.vault.status().await?;
-        if !notice.is_empty() && info.state != VolumeState::Open {
+        if !notice.is_empty() && info.state != VolumeState::Open && !notice.contains(&info.details) {
             info.details = format!("{notice}; {}", info.details);
         }
         Ok(info)

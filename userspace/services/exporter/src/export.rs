@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use capos_rt::{Context, Error, log};
 use capos_schema::audit::{AuditReaderClient, Query};
-use capos_schema::storage::{DirectoryClient, EntryKind, ReadOnlyFileClient};
+use capos_schema::storage::{DirectoryClient, EntryKind, FileError, ReadOnlyFileClient};
 
 /// The archive's first bytes, by which the reader finds it.
 const MARK: &[u8] = b"CAPOS-EXPORT 1\n";
@@ -109,22 +109,31 @@ impl<'a> Archive<'a> {
         let mut folders: Vec<String> = alloc::vec![String::new()];
         while let Some(folder) = folders.pop() {
             let listed = if folder.is_empty() { "." } else { &folder };
-            let entries = match home.list(listed).await {
-                Ok(entries) => entries,
-                Err(error) => {
-                    left_out(listed, &error.into());
-                    continue;
-                }
-            };
-            for entry in entries {
-                let path = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-                if entry.kind == EntryKind::Directory {
-                    folders.push(path);
-                    continue;
-                }
-                match File::open(home, &path).await {
-                    Ok(file) => self.file(&file, &path).await?,
-                    Err(error) => left_out(&path, &error),
+            let (mut after, mut more) = (String::new(), true);
+            while more {
+                let page = match home.entries(listed, &after).await {
+                    Ok(page) if page.error == FileError::None => page,
+                    Ok(page) => {
+                        left_out(listed, &Error::new(page.error.name()));
+                        break;
+                    }
+                    Err(error) => {
+                        left_out(listed, &error.into());
+                        break;
+                    }
+                };
+                more = page.more && !page.entries.is_empty();
+                for entry in page.entries {
+                    after.clone_from(&entry.name);
+                    let path = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+                    if entry.status.kind == EntryKind::Directory {
+                        folders.push(path);
+                        continue;
+                    }
+                    match File::open(home, &path).await {
+                        Ok(file) => self.file(&file, &path).await?,
+                        Err(error) => left_out(&path, &error),
+                    }
                 }
             }
         }

@@ -4,13 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_async_lock::AsyncMutex;
 use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
-use capos_files::{Files, TABLES};
-use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range, Within};
+use capos_files::{APART, Files};
+use capos_keyspace::{Fault, Keyspace, Within};
 use capos_plural::count;
 use capos_rt::{Context, Env, Error, exit, exit_code, log};
 use capos_schema::cap::{CallContext, CallError, Dispatch};
@@ -19,16 +18,10 @@ use capos_schema::models::{ModelFolderOpenResults, ModelFolderServer};
 use capos_schema::storage::{DirectoryClient, HomesServer};
 use capos_schema::store::NamespaceClient;
 
-/// The table of the homes: the number of each (2 bytes, little-endian), by the name of its principal.
-const HOMES: &str = "homes";
 /// Whose home the folder of installed models is. No principal has such a name.
 const MODELS: &str = "\0models";
-/// The version of the tables.
-const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
 /// Bytes of a principal's name at most.
 const MAX_NAME: usize = 64;
-/// Names of homes that are read at once.
-const AT_ONCE: u32 = 256;
 
 type Home = Files<Within<NamespaceClient>>;
 
@@ -38,8 +31,7 @@ pub struct Homes {
     space: NamespaceClient,
     timer: TimerClient,
     account: ResourceAccountClient,
-    /// The numbers of the homes, by principal, once they are read.
-    numbers: RefCell<Option<BTreeMap<String, u16>>>,
+    of: capos_files::Homes<NamespaceClient>,
     open: RefCell<BTreeMap<u16, Rc<Volume<Home>>>>,
     turn: Rc<AsyncMutex>,
 }
@@ -65,12 +57,13 @@ impl Homes {
     /// # Errors
     /// A grant is missing.
     pub fn new(env: &Env) -> Result<Rc<Self>, Error> {
+        let space: NamespaceClient = env.cap("store")?;
         Ok(Rc::new(Self {
             env: env.clone(),
-            space: env.cap("store")?,
+            of: capos_files::Homes::new(space.clone(), u16::try_from(MAX_TREES).unwrap_or(u16::MAX)),
+            space,
             timer: env.cap("timer")?,
             account: env.cap("account")?,
-            numbers: RefCell::default(),
             open: RefCell::default(),
             turn: Rc::default(),
         }))
@@ -104,9 +97,8 @@ impl Homes {
     pub async fn open_all(&self) -> Result<(), Error> {
         let lasting = self.space.opened().await.context("waiting for the store")?;
         let _turn = self.turn.lock().await;
-        let numbers = self.numbers().await?;
-        // Numbers of deleted homes stand below names that no principal has.
-        let used = |principal: &str| !principal.starts_with('\0') || principal == MODELS;
+        let numbers = self.of.numbers().await.map_err(|fault| told(&fault))?;
+        let used = |principal: &str| !principal.starts_with(APART) || principal == MODELS;
         for (principal, number) in numbers.iter().filter(|(principal, _)| used(principal)) {
             if let Err(error) = self.open(principal, *number).await {
                 log::error!("the home of {principal:?} cannot be opened: {error}");
@@ -123,71 +115,12 @@ impl Homes {
         Ok(())
     }
 
-    /// The numbers of all homes, by principal. The caller has the turn.
-    async fn numbers(&self) -> Result<BTreeMap<String, u16>, CallError> {
-        if let Some(known) = self.numbers.borrow().clone() {
-            return Ok(known);
-        }
-        let read = self.read().await.map_err(|fault| told(&fault))?;
-        *self.numbers.borrow_mut() = Some(read.clone());
-        Ok(read)
-    }
-
-    async fn read(&self) -> Result<BTreeMap<String, u16>, Fault> {
-        let malformed = || Fault::Damaged("the table of the homes is malformed; restore it from a backup".into());
-        let (table, key, known) = FORMAT;
-        match Keyspace::get(&self.space, table, key).await? {
-            None => {}
-            Some(version) if version == known.to_le_bytes() => {}
-            Some(_) => return Err(malformed()),
-        }
-        let mut numbers = BTreeMap::new();
-        let mut from = Vec::new();
-        loop {
-            let range = Range { from: &from, most: AT_ONCE, ..Range::all(HOMES) };
-            let found = Keyspace::range(&self.space, range).await?;
-            for (name, number) in found.entries {
-                let number = number.try_into().map(u16::from_le_bytes).map_err(|_| malformed())?;
-                from.clone_from(&name);
-                from.push(0);
-                numbers.insert(String::from_utf8(name).map_err(|_| malformed())?, number);
-            }
-            if !found.more {
-                return Ok(numbers);
-            }
-        }
-    }
-
-    /// The number of a principal's home, a new one if there is none.
-    async fn number(&self, principal: &str) -> Result<u16, CallError> {
-        let mut numbers = self.numbers().await?;
-        if let Some(known) = numbers.get(principal) {
-            return Ok(*known);
-        }
-        let next = numbers.values().max().copied().unwrap_or(0).saturating_add(1);
-        if u64::from(next) >= MAX_TREES {
-            return Err(CallError::overloaded(format!("there are {next} homes, and no more are possible")));
-        }
-        let (table, key, version) = FORMAT;
-        let mut batch = Batch::new();
-        batch.put(table, key, &version.to_le_bytes()).put(HOMES, principal.as_bytes(), &next.to_le_bytes());
-        let mut done = Keyspace::commit(&self.space, &batch, Durability::Now).await;
-        if let Err(Fault::Lost(_)) = done {
-            done = Keyspace::commit(&self.space, &batch, Durability::Now).await;
-        }
-        done.map_err(|fault| told(&fault))?;
-        numbers.insert(principal.into(), next);
-        *self.numbers.borrow_mut() = Some(numbers);
-        Ok(next)
-    }
-
     /// The home of a number.
     async fn open(&self, principal: &str, number: u16) -> Result<Rc<Volume<Home>>, CallError> {
         if let Some(open) = self.open.borrow().get(&number) {
             return Ok(open.clone());
         }
-        let space = Within::new(self.space.clone(), format!("{number}/"));
-        let files = Files::open(space).await.map_err(|error| CallError::failed(error.to_string()))?;
+        let files = Files::open(self.of.tree(number)).await.map_err(|error| CallError::failed(error.to_string()))?;
         if principal != MODELS {
             self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
         }
@@ -250,7 +183,7 @@ impl HomesServer for HomesObject {
         // Nobody waits for a login here.
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
-        let number = homes.number(&principal).await?;
+        let number = homes.of.number(&principal).await.map_err(|fault| told(&fault))?;
         homes.open(&principal, number).await?.root(true)
     }
 
@@ -259,23 +192,8 @@ impl HomesServer for HomesObject {
         let homes = &self.0;
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
-        let mut numbers = homes.numbers().await?;
-        let Some(number) = numbers.remove(&principal) else { return Ok(()) };
-        // The number is never given again: somebody may hold the old home still.
-        let taken = format!("\0{number}");
-        let mut batch = Batch::new();
-        batch.remove(HOMES, principal.as_bytes()).put(HOMES, taken.as_bytes(), &number.to_le_bytes());
-        numbers.insert(taken, number);
-        for table in TABLES {
-            batch.remove_range(&format!("{number}/{table}"), b"", b"");
-        }
-        let mut done = Keyspace::commit(&homes.space, &batch, Durability::Now).await;
-        if let Err(Fault::Lost(_)) = done {
-            done = Keyspace::commit(&homes.space, &batch, Durability::Now).await;
-        }
-        done.map_err(|fault| told(&fault))?;
+        let Some(number) = homes.of.remove(&principal).await.map_err(|fault| told(&fault))? else { return Ok(()) };
         homes.open.borrow_mut().remove(&number);
-        *homes.numbers.borrow_mut() = Some(numbers);
         log::info!("a home was deleted");
         Ok(())
     }
@@ -289,7 +207,7 @@ impl ModelFolderServer for ModelFolderObject {
         let homes = &self.0;
         let lasting = homes.space.opened().await?;
         let _turn = homes.turn.lock().await;
-        let number = homes.number(MODELS).await?;
+        let number = homes.of.number(MODELS).await.map_err(|fault| told(&fault))?;
         Ok(ModelFolderOpenResults { lasting, folder: homes.open(MODELS, number).await?.root(true)? })
     }
 }

@@ -14,9 +14,9 @@ use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
-    FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
+    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind,
+    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
 use capos_tree::{TextError, TextPiece};
 use core::cell::RefCell;
@@ -203,10 +203,11 @@ impl DirectoryObject {
 }
 
 impl DirectoryServer for DirectoryObject {
-    async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
+    async fn list(&self, _cx: &CallContext, path: String) -> Result<DirectoryListResults, CallError> {
         let node = self.find(&path).await?;
         let entries = self.medium.volume.list(&node, leave_out).await.map_err(|error| refused(error, &path))?;
-        Ok(entries.iter().map(|entry| info(&entry.name, &entry.node)).collect())
+        let entries = entries.iter().map(|entry| info(&entry.name, &entry.node)).collect();
+        Ok(DirectoryListResults { entries, left_out: 0 })
     }
 
     async fn stat(&self, _cx: &CallContext, path: String) -> Result<EntryInfo, CallError> {

@@ -175,7 +175,8 @@ impl Catalog {
     /// `script_first` is set, those that play a script come before all.
     pub async fn register_all(&self, directory: &str, first: &str, script_first: bool) -> Result<usize, Error> {
         let mut count = 0_usize;
-        for entry in self.medium.list(directory).await.with_context(|| format!("listing {directory}"))? {
+        let listed = self.medium.list(directory).await.with_context(|| format!("listing {directory}"))?;
+        for entry in listed.entries {
             if entry.name.ends_with(".gguf") {
                 let path = format!("{directory}/{}", entry.name);
                 if self.register(&self.medium, &path).await.is_ok() {

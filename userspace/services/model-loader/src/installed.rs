@@ -74,7 +74,7 @@ impl Installed {
 
     async fn offer_all(&self, folder: &DirectoryClient) -> Result<usize, Error> {
         let mut offered = 0_usize;
-        for entry in folder.list(".").await? {
+        for entry in folder.list(".").await?.entries {
             if !entry.name.ends_with(MODEL) {
                 continue;
             }
@@ -202,7 +202,7 @@ fn model_name(path: &str) -> Result<&str, CallError> {
 impl ModelStoreServer for Installed {
     async fn installed(&self, _cx: &CallContext) -> Result<Vec<InstalledModel>, CallError> {
         let mut models = Vec::new();
-        for entry in self.folder()?.list(".").await? {
+        for entry in self.folder()?.list(".").await?.entries {
             let part = is_part(&entry.name);
             let name = if part { entry.name.trim_end_matches(&part_name("")) } else { &entry.name };
             if !name.ends_with(MODEL) {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::Conversation;
-use capos_agent::world::Keeper;
+use capos_agent::world::{Host, Keeper};
 use capos_schema::authority::Profile;
 use capos_schema::conversations::{ConversationStoreClient, MessagePart};
 use capos_schema::terminal::Style;
@@ -24,7 +24,8 @@ pub const PURPOSE: &str = "save conversations";
 /// How far the conversation at the prompt is saved.
 #[derive(Debug, Default)]
 pub struct Saving {
-    conversation: RefCell<String>,
+    /// The id below which it is saved: that of a fork, after another session has continued it.
+    id: RefCell<String>,
     saved: Cell<usize>,
     /// The turn in which it could not be saved; then it is tried again in the next one.
     failed: Cell<Option<u32>>,
@@ -33,9 +34,14 @@ pub struct Saving {
 impl Saving {
     /// Another conversation, of which so many messages are saved.
     pub fn begin(&self, conversation: &str, saved: usize) {
-        *self.conversation.borrow_mut() = conversation.to_string();
+        *self.id.borrow_mut() = conversation.to_string();
         self.saved.set(saved);
         self.failed.set(None);
+    }
+
+    /// The id below which it is saved.
+    pub fn id(&self) -> String {
+        self.id.borrow().clone()
     }
 
     /// How many messages are saved.
@@ -59,19 +65,57 @@ fn parts(index: u32, json: &str) -> Vec<MessagePart> {
 }
 
 impl Runner {
+    /// Whether the conversation has messages of another session in place of those that are not saved.
+    async fn is_taken(&self, store: &ConversationStoreClient, id: &str) -> bool {
+        let saved = self.saving.saved();
+        let found = self.audited(store.info(id)).await;
+        found.is_ok_and(|info| usize::try_from(info.messages).is_ok_and(|messages| messages > saved))
+    }
+
+    /// Goes on in a fork of the messages that are saved: another session has continued the conversation.
+    async fn fork(&self, store: &ConversationStoreClient, id: &str) -> Result<(), String> {
+        let fork = hex::encode(self.random());
+        let saved = u32::try_from(self.saving.saved()).map_err(|_| "the conversation is too long".to_string())?;
+        self.audited(store.fork(id, saved, &fork, "")).await?;
+        *self.saving.id.borrow_mut() = fork;
+        let text =
+            "another session has continued this conversation; here it goes on as a fork, and /conversations lists both";
+        self.screen.wrapped(&[(Style::Warning, text)]).await;
+        Ok(())
+    }
+
     /// Saves the messages that are not saved yet.
     async fn save_rest(&self, conversation: &Conversation) -> Result<(), String> {
         let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
-        let id = &conversation.id;
         if self.saving.saved() == 0 {
-            self.audited(store.create(id, "")).await?;
+            self.audited(store.create(&self.saving.id(), "")).await?;
         }
         for (index, entry) in conversation.entries().iter().enumerate().skip(self.saving.saved()) {
             let number = u32::try_from(index).map_err(|_| "the conversation is too long".to_string())?;
-            for part in parts(number, &entry.dump()) {
-                self.audited(store.append(id, &part, &entry.model)).await?;
+            let parts = parts(number, &entry.dump());
+            let id = self.saving.id();
+            if let Err(why) = self.append(&store, &id, &parts, &entry.model).await {
+                if !self.is_taken(&store, &id).await {
+                    return Err(why);
+                }
+                self.fork(&store, &id).await?;
+                self.append(&store, &self.saving.id(), &parts, &entry.model).await?;
             }
             self.saving.saved.set(index.saturating_add(1));
+        }
+        Ok(())
+    }
+
+    /// Adds a message.
+    async fn append(
+        &self,
+        store: &ConversationStoreClient,
+        id: &str,
+        parts: &[MessagePart],
+        model: &str,
+    ) -> Result<(), String> {
+        for part in parts {
+            self.audited(store.append(id, part, model)).await?;
         }
         Ok(())
     }

@@ -5,8 +5,9 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
+use core::pin::pin;
 
-use capos_rt::{Clock, log};
+use capos_rt::{Clock, Either, log, select};
 use capos_schema::authority::{AuthorityBrokerClient, FoundBackup, Profile, UserSessionClient};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
@@ -22,6 +23,11 @@ use crate::session::Session;
 
 /// Between two looks at a volume that is being searched for, in nanoseconds.
 const PAUSE: u64 = 20_000_000;
+
+/// An opening of a session that takes longer, in nanoseconds, is shown with its time, and again each time that it takes as long.
+const LONG: u64 = 3_000_000_000;
+
+const KEY: &str = "checking the key; this takes some seconds";
 
 /// What the shell holds without a session.
 pub struct Login {
@@ -113,13 +119,25 @@ impl Login {
 
     /// A session, for a passphrase if there is one.
     async fn login(&self, profile: Profile, name: &str, passphrase: &str) -> Result<UserSessionClient, CallError> {
-        let call = self.broker.login(profile, name, passphrase);
-        if passphrase.is_empty() { call.await } else { self.derived(call).await }
+        if !passphrase.is_empty() {
+            self.screen.status(Style::Dim, KEY).await;
+        }
+        let mut call = pin!(self.broker.login(profile, name, passphrase));
+        let mut waited = 0_u64;
+        loop {
+            match select(call.as_mut(), self.clock.sleep(LONG)).await {
+                Either::First(answer) => return answer,
+                Either::Second(()) => waited = waited.saturating_add(LONG),
+            }
+            let seconds = waited.div_euclid(1_000_000_000);
+            let text = format!("opening the session: {seconds} s; a new home is filled with the image's files first");
+            self.screen.status(Style::Dim, &text).await;
+        }
     }
 
     /// Waits for something that derives a key, and says so meanwhile.
     async fn derived<T>(&self, work: impl Future<Output = T>) -> T {
-        self.screen.status(Style::Dim, "checking the key; this takes some seconds").await;
+        self.screen.status(Style::Dim, KEY).await;
         work.await
     }
 
@@ -129,7 +147,7 @@ impl Login {
             && volume.read_only
             && volume.state == VolumeState::Open
         {
-            let text = format!("The disk is read-only and nothing new is kept: {}.", plain(&volume.details));
+            let text = format!("Nothing is kept from now on: {}.", plain(&volume.details));
             self.screen.wrapped(&[(Style::Warning, &text)]).await;
         }
     }

@@ -199,6 +199,7 @@ impl Session {
                     Flow::Go
                 }
             };
+            self.follow_fork().await;
             if self.runner.is_lost() {
                 return Flow::Lost;
             }
@@ -325,6 +326,19 @@ impl Session {
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
         self.continue_with(Kept { conversation: Conversation::new(id), saved: 0 });
+    }
+
+    /// Takes the id of the fork below which the conversation is saved, after another session has continued it.
+    async fn follow_fork(&mut self) {
+        let (id, saved) = (self.runner.saving.id(), self.runner.saving.saved());
+        let conversation = self.agent.conversation();
+        if conversation.id == id {
+            return;
+        }
+        let messages = conversation.entries().len();
+        let kept = Kept { conversation: conversation.fork(id.clone(), messages), saved };
+        self.continue_with(kept);
+        self.record("conversation.forked", &id).await;
     }
 
     /// Continues another conversation.

@@ -128,7 +128,9 @@ pub struct VaultObject(pub Rc<Holder>);
 impl VaultObject {
     /// An answer of the vault, whose state may have changed.
     fn settled<T>(&self, answer: Result<T, String>) -> Result<T, CallError> {
+        let without = self.0.vault.borrow_mut().go_without(|| self.0.memory());
         self.0.settle();
+        without.map_err(|error| CallError::failed(error.to_string()))?;
         answer.map_err(CallError::failed)
     }
 

@@ -137,8 +137,8 @@ impl<D: DataDisk> Spaces<D> {
         if self.failure().is_some() {
             self.with(|store| Ok(store.open_again()?))?;
         }
-        if self.is_read_only() {
-            return Err(self.reading_alone());
+        if let Some(refusal) = self.reading_alone() {
+            return Err(refusal);
         }
         let namespace = self.namespace(client)?;
         if self.lost.remove(namespace) {
@@ -149,12 +149,20 @@ impl<D: DataDisk> Spaces<D> {
         Ok(namespace)
     }
 
-    fn reading_alone(&self) -> Refusal {
-        let why = self.failure().unwrap_or_else(|| {
-            "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start again"
-                .into()
-        });
-        Refusal::Fault(StoreFault::ReadOnly, why)
+    /// Why nothing can be written, with what to do.
+    #[must_use]
+    pub fn why_read_only(&self) -> Option<String> {
+        self.is_read_only().then(|| {
+            self.failure().unwrap_or_else(|| {
+                "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start \
+                 again"
+                    .into()
+            })
+        })
+    }
+
+    fn reading_alone(&self) -> Option<Refusal> {
+        self.why_read_only().map(|why| Refusal::Fault(StoreFault::ReadOnly, why))
     }
 
     /// Whether it is on a disk.
@@ -191,17 +199,17 @@ impl<D: DataDisk> Spaces<D> {
             return Ok(*known);
         }
         let limit = self.shares.limit(client, self.store.capacity());
-        let read_only = self.is_read_only();
+        let read_only = self.reading_alone();
         let found = self.store.namespace(client);
         let namespace = match found {
             Some(namespace) => {
                 let now = self.store.usage().into_iter().find(|(known, _)| *known == namespace);
-                if !read_only && now.is_some_and(|(_, usage)| usage.limit != limit) {
+                if read_only.is_none() && now.is_some_and(|(_, usage)| usage.limit != limit) {
                     self.with(|store| Ok(store.set_limit(namespace, limit)?))?;
                 }
                 namespace
             }
-            None if read_only => return Err(self.reading_alone()),
+            None if let Some(refusal) = read_only => return Err(refusal),
             None => self.with(|store| Ok(store.create_namespace(client, limit)?))?,
         };
         self.known.insert(client.into(), namespace);

@@ -135,7 +135,15 @@ impl<D: DataDisk> Vault<D> {
     fn broken(&mut self, state: VolumeState, why: &dyn core::fmt::Display) {
         self.stage = Stage::Broken;
         self.state = state;
-        self.details = format!("the data volume on {} cannot be used: {why}", self.place);
+        let instead = match state {
+            VolumeState::OtherVersion => "start the capOS that made it",
+            _ => "attach another disk to keep things, and restore a backup to it",
+        };
+        self.details = format!(
+            "the data volume on {} cannot be used: {why}. Nothing on it was changed; {instead}. Until then nothing is kept \
+             when the machine is turned off",
+            self.place
+        );
     }
 
     /// The search has found no volume that could be opened: everything is in memory.
@@ -151,6 +159,18 @@ impl<D: DataDisk> Vault<D> {
         self.tell(decision, place);
         self.stage = Stage::Open(Box::new(Spaces::open(Base::Memory(blocks), self.shares.1.clone())?));
         Ok(())
+    }
+
+    /// If a key was right and the volume cannot be used all the same, everything is in memory, as with damaged headers.
+    ///
+    /// # Errors
+    /// The store in memory cannot be made.
+    pub fn go_without(&mut self, blocks: impl FnOnce() -> MemoryBlocks) -> Result<(), StoreError> {
+        if !matches!(self.stage, Stage::Broken) {
+            return Ok(());
+        }
+        let decision = Decision { state: self.state, disk: None, details: self.details.clone() };
+        self.in_memory(&decision, None, blocks())
     }
 
     /// The search has found a blank disk.
@@ -243,8 +263,8 @@ impl<D: DataDisk> Vault<D> {
             Stage::Locked(locked, _) => locked.header().cloned(),
             _ => None,
         };
-        if let Some(failure) = self.spaces().and_then(|spaces| spaces.failure()) {
-            (info.details, info.read_only) = (failure, true);
+        if let Some(why) = self.spaces().and_then(|spaces| spaces.why_read_only()) {
+            (info.details, info.read_only) = (why, true);
         }
         let open = self.with_volume(|volume| Ok((volume.header().clone(), volume.head()))).ok();
         if let Some((_, head)) = &open {

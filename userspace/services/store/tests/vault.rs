@@ -379,6 +379,18 @@ fn damage_is_told_apart_from_a_wrong_key() {
     let why = vault.open("ada", "correct horse", KeyKind::Passphrase).unwrap_err();
     assert!(why.contains("the data volume on the disk cannot be used"), "{why}");
     assert_eq!(vault.state(), VolumeState::Damaged);
+    assert!(vault.spaces().is_none());
+    // The machine goes on in memory, and says what is damaged.
+    vault.go_without(|| MemoryBlocks::new(512)).unwrap();
+    let info = vault.spaces().unwrap().info("client").unwrap();
+    assert!(!info.lasting && !has(&mut vault, b"a"));
+    let status = vault.status();
+    assert_eq!((status.state, &status.details), (VolumeState::Damaged, &why));
+    assert!(why.contains("restore a backup"), "{why}");
+    // A volume that is open, or waits for its key, stays.
+    vault = machine.start(None, false);
+    vault.go_without(|| panic!("there is a volume")).unwrap();
+    assert_eq!(vault.state(), VolumeState::Locked);
 }
 
 #[test]

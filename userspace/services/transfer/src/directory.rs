@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient, FileError, FileStatus,
-    OpenOptions, ReadOnlyFileClient,
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
+    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient,
+    FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
 };
 use capos_transfer::{Error, Handle, Kind, Volume};
 use capos_tree::{TextError, TextPiece, path};
@@ -173,9 +173,10 @@ impl DirectoryServer for DirectoryObject {
         Ok(())
     }
 
-    async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
+    async fn list(&self, _cx: &CallContext, path: String) -> Result<DirectoryListResults, CallError> {
         let listing = self.listed(&path).await.map_err(|error| self.refused(&error))?;
-        Ok(listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect())
+        let entries = listing.entries.into_iter().map(|entry| info(entry.name, &entry.status)).collect();
+        Ok(DirectoryListResults { entries, left_out: listing.left_out as u64 })
     }
 
     async fn stat(&self, _cx: &CallContext, path: String) -> Result<EntryInfo, CallError> {

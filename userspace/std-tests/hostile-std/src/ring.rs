@@ -74,7 +74,7 @@ fn listed(id: u64) -> Result<Option<Vec<String>>, String> {
     // SAFETY: `here` is correct on each thread.
     let guessed: DirectoryClient = unsafe { BlockingCap::borrowed(here, id) };
     match wait(guessed.list(".")) {
-        Ok(entries) => Ok(Some(entries.into_iter().map(|entry| entry.name).collect())),
+        Ok(listed) => Ok(Some(listed.entries.into_iter().map(|entry| entry.name).collect())),
         Err(CallError::Transport(Status::BadCapability | Status::StaleCapability | Status::WrongInterface)) => Ok(None),
         Err(error) => Err(format!("capability {id:#x} answered: {error}")),
     }

@@ -208,7 +208,7 @@ impl Uses {
     async fn medium(&self, number: usize) -> Result<(), CallError> {
         match number % 5 {
             0 => {
-                let entries = self.medium.list("bin").await?;
+                let entries = self.medium.list("bin").await?.entries;
                 ensure(entries.iter().any(|entry| entry.name == "shell"), || "bin lacks `shell`".into())
             }
             1 => {

@@ -2,13 +2,14 @@
 //! a file's memory shared with another process, `workers` two workers of a model, `models` the model service.
 //! `engine-answers`, `engine-weights`, `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and
 //! `engine-ends` check models that the engine runs. `decoding` measures one of them with one thread and with two.
-//! `embedders` checks models that embed texts, and `two-sessions` two sessions that talk to one model. A failed check
-//! ends it with an error that says which.
+//! `embedders` checks models that embed texts, and `two-sessions` two sessions that talk to one model. `continues` adds to
+//! the conversation at the prompt, as another session. A failed check ends it with an error that says which.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
 mod capabilities;
+mod continues;
 mod decoding;
 mod embedder;
 mod engine;
@@ -70,6 +71,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "engine-evicts" => engine::large(env, false, report).await,
         "engine-context" => engine::whole_context(env, report).await,
         "two-sessions" => sessions::run(env, report).await,
+        "continues" => continues::run(env, report).await,
         "strain" => strain::run(env, report).await,
         "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),

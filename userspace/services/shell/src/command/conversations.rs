@@ -86,7 +86,7 @@ async fn saved(session: &Session) -> Result<String, String> {
     if session.runner.saving.saved() < conversation.entries().len() {
         return Err("the conversation at the prompt is not saved".to_string());
     }
-    Ok(conversation.id.clone())
+    Ok(session.runner.saving.id())
 }
 
 /// The conversation that the person names: by its number in the last list, or by the beginning of its id.

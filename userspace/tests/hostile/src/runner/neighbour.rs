@@ -77,7 +77,7 @@ impl Neighbour {
         }
         for (folder, count) in [(".", AT_THE_TOP)].iter().chain(FOLDERS) {
             let found = self.volume.list(folder).await?;
-            if found.len() != *count {
+            if found.entries.len() != *count {
                 return differs(format!("`{folder}` has {found:?}"));
             }
         }

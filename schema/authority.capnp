@@ -162,6 +162,8 @@ interface AuthorityBroker {
   # Gives this user another passphrase, once after `unlock` with the recovery code.
   changePassphrase @7 (name :Text, current :Text, passphrase :Text) -> (changed :Bool, why :Text);
   # Gives a user another passphrase. `why` tells why `current` is not the one so far.
+  confirm @8 (state :Store.VolumeState) -> ();
+  # Does what the plan of the volume says, if this is its state. It has a plan only after a key has opened it.
 }
 
 struct UserInfo {

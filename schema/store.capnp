@@ -73,9 +73,10 @@ enum VolumeState {
   foreign @3;       # The only disk holds something else.
   locked @4;        # There is a volume; it needs a key.
   open @5;
-  otherVersion @6;  # The volume is of another version.
+  otherVersion @6;  # The volume, or a part of the store in it, has a format that this version of capOS does not know.
   damaged @7;       # No header of the volume is whole.
   several @8;       # There are several volumes.
+  older @9;         # The volume is unlocked, and parts of the store have older formats: `confirm` migrates them.
 }
 
 enum KeyKind {
@@ -100,6 +101,7 @@ struct VolumeInfo {
   failedAttempts @6 :UInt32;  # Wrong keys since the last right one, earlier boots included.
   head @7 :Text;              # Of an open volume: how many syncs there have been, and a digest of its state.
   readOnly @8 :Bool;
+  plan @9 :List(Text);        # What `confirm` does, a sentence each. Without them there is nothing to confirm.
 }
 
 interface Vault {
@@ -122,4 +124,7 @@ interface Vault {
   renewRecoveryCode @7 () -> (recoveryCode :Text);
   decline @8 () -> ();
   # A blank disk stays blank, and a locked one locked, until the next start: everything is in memory until then.
+  confirm @9 (state :VolumeState) -> ();
+  # Does what `plan` says, once, and the volume is open then. `older`: migrates all parts of the store in one transaction.
+  # `otherVersion`: opens it for reading alone. Rejected if this is not the state.
 }

@@ -53,6 +53,7 @@ pub enum Call {
     Decline,
     Unlock { name: String, secret: String, kind: KeyKind },
     Renew { name: String, passphrase: String },
+    Confirm(VolumeState),
 }
 
 /// What comes next.
@@ -112,6 +113,17 @@ enum State {
     },
     Unlocking {
         name: String,
+    },
+    /// A key has opened it, and whether there is something to confirm is looked up. Without a name it was the recovery code.
+    Unlocked {
+        name: Option<String>,
+    },
+    /// The person is asked to confirm the plan.
+    Plan {
+        name: Option<String>,
+    },
+    Confirming {
+        name: Option<String>,
     },
     Code,
     Recovering,
@@ -218,6 +230,9 @@ impl Dialog {
 
     /// The console has looked at what there is.
     fn looked(&mut self, now: u64) -> Step {
+        if let State::Unlocked { name } = self.state.clone() {
+            return self.looked_into(name);
+        }
         let State::Look { greet } = self.state else { return self.who(Says::none()) };
         if self.volume.state == VolumeState::Searching {
             return Says::none().then(Next::Wait);
@@ -225,6 +240,7 @@ impl Dialog {
         if !greet {
             return match self.volume.state {
                 VolumeState::Blank => self.blank(Says::none()),
+                _ if self.has_plan() => self.plan(Some(String::new()), Says::none()),
                 _ => self.who(Says::none()),
             };
         }
@@ -247,7 +263,9 @@ impl Dialog {
                 self.blank(says)
             }
             // The profile that needs no key does not wait for those who have one.
-            VolumeState::Locked | VolumeState::Open if self.initial != Profile::Operator => self.first(says),
+            VolumeState::Locked | VolumeState::Open | VolumeState::Older if self.initial != Profile::Operator => {
+                self.first(says)
+            }
             VolumeState::Locked => {
                 let says = says.add(Style::Dim, details);
                 match self.users().as_slice() {
@@ -260,9 +278,13 @@ impl Dialog {
                 says.then(Next::Login { profile: Profile::Operator, name: String::new(), passphrase: String::new() })
             }
             VolumeState::None | VolumeState::Searching => self.first(says.add(Style::Dim, details)),
-            VolumeState::Foreign | VolumeState::OtherVersion | VolumeState::Damaged | VolumeState::Several => {
-                self.first(says.add(Style::Warning, details))
-            }
+            // A key file has opened it.
+            VolumeState::Older | VolumeState::OtherVersion if self.has_plan() => self.plan(Some(String::new()), says),
+            VolumeState::Older
+            | VolumeState::Foreign
+            | VolumeState::OtherVersion
+            | VolumeState::Damaged
+            | VolumeState::Several => self.first(says.add(Style::Warning, details)),
         }
     }
 
@@ -390,6 +412,7 @@ impl Dialog {
                 let call = Call::Unlock { name: String::new(), secret: line.to_owned(), kind: KeyKind::RecoveryCode };
                 Says::none().then(Next::Call(call))
             }
+            State::Plan { name } => self.answered(name, line.trim()),
             State::Whose => {
                 let name = line.trim();
                 if self.users().contains(&name) {
@@ -471,7 +494,7 @@ impl Dialog {
     fn interrupted(&mut self) -> Step {
         match self.state.clone() {
             State::Silent { .. } => Says::none().then(ask(AGAIN)),
-            State::Name | State::First { .. } | State::Again { .. } => self.decline(),
+            State::Name | State::First { .. } | State::Again { .. } | State::Plan { .. } => self.decline(),
             State::Passphrase { .. } => self.otherwise(),
             State::Whose => {
                 let text = "The disk is open. Nobody got another passphrase; log in with one that is known.";
@@ -499,11 +522,12 @@ impl Dialog {
                          code nobody can read the disk.",
                     ),
             ),
-            State::Unlocking { name } => self.user(name, Says::none()),
+            State::Unlocking { name } => self.key_was_right(Some(name)),
+            State::Confirming { name } => self.confirmed(name),
             State::Renewing { name } => {
                 self.user(name, Says::none().add(Style::Success, "The new passphrase opens the disk from now on."))
             }
-            State::Recovering => self.whose(Says::none().add(Style::Success, "The recovery code is right.")),
+            State::Recovering => self.key_was_right(None),
             State::Declining => {
                 let text = "Nothing is kept when the machine is turned off. The next start asks again.";
                 self.first(Says::none().add(Style::Warning, text))
@@ -530,6 +554,7 @@ impl Dialog {
                 self.state = State::Code;
                 Says::error(why).then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "))
             }
+            State::Confirming { name } => self.plan(name, Says::error(why)),
             State::Renewing { name } => self.renew(name, Says::error(why)),
             State::Login { asked: false } => self.look(Says::none()),
             State::Login { .. } => self.look(Says::error(&format!("login rejected: {why}"))),
@@ -566,6 +591,9 @@ fn moment(milliseconds: u64) -> String {
     let nanoseconds = milliseconds.saturating_mul(1_000_000);
     format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
 }
+
+#[path = "plan.rs"]
+mod plan;
 
 #[cfg(test)]
 #[path = "dialog_tests.rs"]

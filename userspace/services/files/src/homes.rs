@@ -24,7 +24,7 @@ const HOMES: &str = "homes";
 /// Whose home the folder of installed models is. No principal has such a name.
 const MODELS: &str = "\0models";
 /// The version of the tables.
-const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
+const FORMAT: (&str, &[u8], u32) = (capos_formats::TABLE, capos_formats::KEY, capos_formats::FILES.version());
 /// Bytes of a principal's name at most.
 const MAX_NAME: usize = 64;
 /// Names of homes that are read at once.

@@ -86,7 +86,7 @@ impl Login {
                 _ => Came::Interrupted,
             },
             Next::Ask { prompt, secret: true, .. } => self.secret(&prompt).await,
-            Next::Call(call) => match self.derived(self.call(call)).await {
+            Next::Call(call) => match self.called(call).await {
                 Ok(Ok(text)) => Came::Done(text),
                 Ok(Err(why)) => Came::Failed(why),
                 Err(error) => Came::Failed(error.to_string()),
@@ -106,6 +106,15 @@ impl Login {
     async fn login(&self, profile: Profile, name: &str, passphrase: &str) -> Result<UserSessionClient, CallError> {
         let call = self.broker.login(profile, name, passphrase);
         if passphrase.is_empty() { call.await } else { self.derived(call).await }
+    }
+
+    /// A call of the broker. Most derive a key.
+    async fn called(&self, call: Call) -> Result<Result<String, String>, CallError> {
+        if let Call::Confirm(VolumeState::Older) = call {
+            self.screen.status(Style::Dim, "the disk is being migrated; this may take minutes").await;
+            return self.call(call).await;
+        }
+        self.derived(self.call(call)).await
     }
 
     /// Waits for something that derives a key, and says so meanwhile.
@@ -147,6 +156,7 @@ impl Login {
         match call {
             Call::SetUp { name, passphrase } => Ok(Ok(self.broker.set_up(&name, &passphrase).await?)),
             Call::Decline => self.broker.decline().await.map(|()| Ok(String::new())),
+            Call::Confirm(state) => self.broker.confirm(state).await.map(|()| Ok(String::new())),
             Call::Renew { name, passphrase } => self.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new())),
             Call::Unlock { name, secret, kind } => {
                 let tried = self.broker.unlock(&name, &secret, kind).await?;

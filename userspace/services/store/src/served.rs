@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_keyspace::Range;
+use capos_rt::log;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::store::{
     Change, KeyKind, KeyValue, NamespaceCommitResults, NamespaceGetResults, NamespaceInfoResults,
@@ -33,10 +34,7 @@ impl NamespaceObject {
     async fn with<T>(&self, work: impl FnOnce(&mut Spaces<GuestDisk>, &str) -> Result<T, Refusal>) -> Answer<T> {
         self.holder.searched().await;
         let mut vault = self.holder.vault.borrow_mut();
-        let fault = match vault.state() {
-            VolumeState::Locked | VolumeState::Blank => StoreFault::Locked,
-            _ => StoreFault::Damaged,
-        };
+        let fault = vault.fault();
         let why = vault.details().to_string();
         let Some(spaces) = vault.spaces() else { return Ok(Err((fault, why))) };
         let done = work(spaces, &self.client);
@@ -109,7 +107,7 @@ impl NamespaceServer for NamespaceObject {
     }
 
     async fn opened(&self, _cx: &CallContext) -> Result<bool, CallError> {
-        let open = || self.holder.vault.borrow_mut().spaces().map(|spaces| spaces.is_lasting());
+        let open = || self.holder.vault.borrow_mut().spaces().map(|spaces| spaces.is_lasting_for(&self.client));
         Ok(self.holder.changed.until(open).await)
     }
 
@@ -199,5 +197,13 @@ impl VaultServer for VaultObject {
     async fn decline(&self, _cx: &CallContext) -> Result<(), CallError> {
         let declined = self.0.vault.borrow_mut().decline(self.0.memory());
         self.settled(declined)
+    }
+
+    async fn confirm(&self, _cx: &CallContext, state: VolumeState) -> Result<(), CallError> {
+        let confirmed = self.0.vault.borrow_mut().confirm(state, self.0.memory());
+        if confirmed.is_ok() {
+            log::info!("{}", self.0.vault.borrow().details());
+        }
+        self.settled(confirmed)
     }
 }

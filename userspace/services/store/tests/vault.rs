@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use capos_formats::Format;
 use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
 use capos_store::MemoryBlocks;
 use capos_store_service::disks::{Decision, Mark};
@@ -16,6 +17,9 @@ use capos_store_service::spaces::Refusal;
 use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Disk, DiskError};
+
+#[path = "vault/migration.rs"]
+mod migration;
 
 const BLOCKS: u64 = 2000;
 const SECOND: u64 = 1_000_000_000;
@@ -61,11 +65,12 @@ struct Machine {
     now: Rc<Cell<u64>>,
     seed: Cell<u64>,
     memory: u64,
+    formats: &'static [Format],
 }
 
 impl Machine {
     fn new() -> Self {
-        Self { disk: Shared::new(), now: Rc::default(), seed: Cell::new(1), memory: 64 << 10 }
+        Self { disk: Shared::new(), now: Rc::default(), seed: Cell::new(1), memory: 64 << 10, formats: migration::OLD }
     }
 
     fn place(&self, read_only: bool) -> Place<Shared> {
@@ -78,6 +83,7 @@ impl Machine {
         let mut next = self.seed.get();
         Vault::new(
             (Shares::default(), Shares::default()),
+            self.formats,
             Means {
                 clock: Box::new(move || {
                     now.set(now.get() + 1000);

@@ -34,7 +34,7 @@ $(call needs,profile,FIGURE,null_call)
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -44,11 +44,13 @@ help:
 	@echo '  make trained-models         download three trained models into target/models, 1.5 GB'
 	@echo 'Test'
 	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name'
+	@echo '  make update-test            migrate a disk to a newer version and back, with a power cut in between; OUT=dir'
 	@echo '  make test-std               run upstream test suites of std on capOS; ONLY=text'
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
 	@echo '  make crash                  let the power fail under what lasts, on a simulated disk and in QEMU: CRASHES=1000000 KILLS=500 CRASH_SEED=0 ONLY=text'
+	@echo '  make format-disk            make and pack a disk of this version'"'"'s formats for tests/formats'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
 	@echo 'Extend'
@@ -100,6 +102,14 @@ run-agent: tools
 
 test: tools
 	@$(CAPOS) test $(ONLY)
+
+update-test: tools
+	@$(CAPOS) run-agent --scenario tests/scenarios/upgrade
+
+format-disk: tools
+	@$(CAPOS) run-agent --scenario tests/formats/scenario --out target/format-disk
+	@gzip -9nc target/format-disk/data.img > target/format-disk/disk.gz
+	@echo 'target/format-disk/disk.gz is a disk of these formats; docs/upgrade.md says what to do with it'
 
 test-std: tools
 	@$(CAPOS) test-std $(ONLY)

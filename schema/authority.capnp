@@ -171,6 +171,8 @@ interface AuthorityBroker {
   # the secret. Attempts at a backup are not counted: whoever has the medium can try anywhere.
   progress @10 () -> (state :Store.BackupState);
   # How far the restore is.
+  confirm @11 (state :Store.VolumeState) -> ();
+  # Does what the plan of the volume says, if this is its state. It has a plan only after a key has opened it.
 }
 
 struct FoundBackup {

@@ -74,9 +74,10 @@ enum VolumeState {
   foreign @3;       # The only disk holds something else.
   locked @4;        # There is a volume; it needs a key.
   open @5;
-  otherVersion @6;  # The volume is of another version.
+  otherVersion @6;  # The volume, or a part of the store in it, has a format that this version of capOS does not know.
   damaged @7;       # No header of the volume is whole.
   several @8;       # There are several volumes.
+  older @9;         # The volume is unlocked, and parts of the store have older formats: `confirm` migrates them.
 }
 
 enum KeyKind {
@@ -101,6 +102,7 @@ struct VolumeInfo {
   failedAttempts @6 :UInt32;  # Wrong keys since the last right one, earlier boots included.
   head @7 :Text;              # Of an open volume: how many syncs there have been, and a digest of its state.
   readOnly @8 :Bool;
+  plan @9 :List(Text);        # What `confirm` does, a sentence each. Without them there is nothing to confirm.
 }
 
 struct BackupState {
@@ -155,4 +157,8 @@ interface Vault {
 
   progress @11 () -> (state :BackupState);
   # How far the backup or the restore is.
+
+  confirm @12 (state :VolumeState) -> ();
+  # Does what `plan` says, once, and the volume is open then. `older`: migrates all parts of the store in one transaction.
+  # `otherVersion`: opens it for reading alone. Rejected if this is not the state.
 }

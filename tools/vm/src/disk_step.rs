@@ -17,6 +17,9 @@ const BLOCK: u64 = 4096;
 pub enum DiskStep {
     /// It behaves so from now on. Only of a disk that the runner serves.
     Mood(Mood),
+    /// It stops before it does the request of this number from now on, and the next power cut waits for that. Only of a disk
+    /// that the runner serves.
+    Stop(u64),
     /// The lowest bit of the byte at this offset is inverted.
     Flip(u64),
     /// Two blocks change their places.
@@ -29,6 +32,8 @@ pub enum DiskStep {
     Restore(String, u64, u64),
     /// A blank disk of the same size is in its place.
     Blank,
+    /// Its content must be what it was when it was kept under this name.
+    Same(String),
     /// Its content becomes that of another disk.
     Copy(String),
 }
@@ -56,16 +61,19 @@ pub fn parse(words: &[&str]) -> Result<DiskStep> {
         ["flushes-fail"] => DiskStep::Mood(Mood::FlushesFail),
         ["silent"] => DiskStep::Mood(Mood::Silent),
         ["late", milliseconds] => DiskStep::Mood(Mood::Late(Duration::from_millis(number(milliseconds)?))),
+        ["stops", requests] => DiskStep::Stop(number(requests)?),
         ["flip", offset] => DiskStep::Flip(number(offset)?),
         ["swap", one, other] => DiskStep::Swap(number(one)?, number(other)?),
         ["cut", bytes] => DiskStep::Cut(number(bytes)?),
         ["save", name] => DiskStep::Save(plain(name)?),
         ["restore", name, first, count] => DiskStep::Restore(plain(name)?, number(first)?, number(count)?),
+        ["same", name] => DiskStep::Same(plain(name)?),
         ["blank"] => DiskStep::Blank,
         ["copy", other] => DiskStep::Copy(plain(other)?),
         _ => bail!(
-            "after the disk's name comes well, reads-fail, writes-fail, flushes-fail, silent, late MILLISECONDS, flip \
-             OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, blank, or copy DISK"
+            "after the disk's name comes well, reads-fail, writes-fail, flushes-fail, silent, late MILLISECONDS, stops \
+             REQUESTS, flip OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, same NAME, blank, or \
+             copy DISK"
         ),
     })
 }
@@ -89,7 +97,14 @@ impl DiskStep {
         };
         let file = open(path)?;
         match self {
-            Self::Mood(_) => {}
+            Self::Mood(_) | Self::Stop(_) => {}
+            Self::Same(name) => {
+                let kept = std::fs::read(saved(name)).context("nothing was kept under this name")?;
+                let blocks = |bytes: &[u8]| bytes.chunks(BLOCK as usize).map(<[u8]>::to_vec).collect::<Vec<_>>();
+                let (kept, now) = (blocks(&kept), blocks(&std::fs::read(path)?));
+                let changed = kept.iter().zip(&now).filter(|(one, other)| one != other).count();
+                ensure!(kept.len() == now.len() && changed == 0, "{changed} of its blocks have changed");
+            }
             Self::Flip(offset) => {
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, *offset).context("reading the disk")?;
@@ -136,6 +151,7 @@ mod tests {
         let change = |step: &str| parse(&step.split(' ').collect::<Vec<_>>()).and_then(|step| step.change(&path));
         let firsts = || std::fs::read(&path).unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>();
         change("save old").unwrap();
+        change("same old").unwrap();
         change("flip 0x1000").unwrap();
         assert_eq!(firsts(), [2, 5, 6, 8]);
         change("swap 0 3").unwrap();
@@ -144,13 +160,17 @@ mod tests {
         assert_eq!(firsts(), [8, 4, 6, 2]);
         change("cut 8192").unwrap();
         assert_eq!(firsts(), [8, 4]);
-        change("blank").unwrap();
-        assert_eq!(firsts(), [0, 0]);
-        for (wrong, part) in
-            [("flip 9000", "reading"), ("cut 8192", "no more"), ("swap 0 0", "equal"), ("burn", "well")]
-        {
+        for (wrong, part) in [
+            ("flip 9000", "reading"),
+            ("cut 8192", "no more"),
+            ("swap 0 0", "equal"),
+            ("same old", "3 of its blocks"),
+            ("burn", "well"),
+        ] {
             let error = format!("{:#}", change(wrong).unwrap_err());
             assert!(error.contains(part), "{wrong}: {error}");
         }
+        change("blank").unwrap();
+        assert_eq!(firsts(), [0, 0]);
     }
 }

@@ -8,6 +8,15 @@ use regex_lite::Regex;
 use crate::disk_step::{self, DiskStep};
 use crate::expect::Pattern;
 
+/// An image of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Image {
+    /// Of this version of capOS.
+    This,
+    /// Of one whose store has newer formats.
+    Next,
+}
+
 /// A step of a script.
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -32,8 +41,8 @@ pub enum Step {
     Kills(String, u64, u64),
     /// Kill the machine, as if its power had failed. The script continues with [`Step::Boot`].
     PowerCut,
-    /// Start the machine again with the same medium and disks. One that runs has to switch itself off first.
-    Boot,
+    /// Start the machine again with the same disks, and with this image. One that runs has to switch itself off first.
+    Boot(Image),
     /// End the machine without waiting for it to switch itself off.
     Quit,
 }
@@ -64,12 +73,12 @@ pub fn parse(text: &str) -> Result<Vec<Line>> {
             continue;
         }
         let step = parse_step(line).with_context(|| format!("line {number}: `{line}`"))?;
-        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot | Step::Absent(_) | Step::Disk(..))) {
+        if let Some(cut) = cut.filter(|_| !matches!(step, Step::Boot(_) | Step::Absent(_) | Step::Disk(..))) {
             bail!("line {number}: `{line}` needs a running machine: after `power-cut` in line {cut} comes `boot`");
         }
         match step {
             Step::PowerCut => cut = Some(number),
-            Step::Boot => cut = None,
+            Step::Boot(_) => cut = None,
             _ => {}
         }
         lines.push(Line { number, step });
@@ -132,7 +141,13 @@ fn parse_step(line: &str) -> Result<Step> {
         }
         "eject" => Step::Eject,
         "power-cut" => Step::PowerCut,
-        "boot" => Step::Boot,
+        "boot" => {
+            return match rest {
+                "" => Ok(Step::Boot(Image::This)),
+                "next" => Ok(Step::Boot(Image::Next)),
+                _ => bail!("after `boot` comes nothing, or `next`"),
+            };
+        }
         "quit" => Step::Quit,
         _ => bail!("there is no step `{verb}`"),
     };
@@ -265,7 +280,8 @@ mod tests {
     #[test]
     fn a_machine_that_was_cut_is_booted_before_anything_else() {
         let lines = parse("boot\npower-cut\nabsent \"x\"\nboot\nquit\n").unwrap();
-        assert!(matches!(lines[1].step, Step::PowerCut) && matches!(lines[3].step, Step::Boot));
+        assert!(matches!(lines[1].step, Step::PowerCut) && matches!(lines[3].step, Step::Boot(Image::This)));
+        assert!(matches!(parse("boot next\n").unwrap()[0].step, Step::Boot(Image::Next)));
         for (script, part) in [("power-cut\nline \"x\"\n", "line 2"), ("quit\npower-cut\n", "line 2: after")] {
             let error = format!("{:#}", parse(script).unwrap_err());
             assert!(error.contains(part) && error.contains("`boot`"), "{error}");
@@ -285,6 +301,7 @@ mod tests {
             ("line-seen \"x\"", "needs one group"),
             ("key ctrl-1", "no key"),
             ("wait 5", "no step"),
+            ("boot newer", "or `next`"),
             ("corrupt \"/x\"", "offset"),
         ] {
             let error = format!("{:#}", parse(&format!("# one\n{line}")).unwrap_err());

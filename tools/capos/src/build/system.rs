@@ -33,6 +33,8 @@ const MANIFEST: &str = "etc/manifest.toml";
 /// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
 /// model of an image.
 const MODELS: &str = "boot/models/";
+/// The packages that have the feature `next`, with newer formats, and their programs.
+const NEXT: [(&str, &str); 2] = [("capos-svc-store", "store"), ("capos-svc-conversations", "conversations")];
 /// The purpose of the model's key.
 const PURPOSE: &str = "model-weights";
 
@@ -275,6 +277,23 @@ impl Parts {
         let over = self.stage.with_file_name("iso-models");
         models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &over)?;
         Ok(Some(over))
+    }
+
+    /// Builds the programs whose formats are newer than those of this version, and returns the folder that puts them on an
+    /// image in place of the others.
+    pub fn next(&self) -> Result<PathBuf> {
+        let system = System::find()?;
+        let _alone = files::lock(&system.target())?;
+        let built = toolchain::build_next(&system.root, &NEXT.map(|(package, _)| package))?;
+        let mut placed = Vec::new();
+        for (_, name) in NEXT {
+            let stripped = system.target().join("stripped-next").join(name);
+            toolchain::strip(&built.join(name), &stripped)?;
+            placed.push((format!("bin/{name}"), stripped));
+        }
+        let over = system.target().join("iso-next");
+        files::mirror(&placed, &over)?;
+        Ok(over)
     }
 
     /// The boot package: the system's, one with a scenario's additions, or one of chosen programs alone, for which the

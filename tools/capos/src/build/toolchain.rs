@@ -147,12 +147,26 @@ pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
 
 /// Builds programs of the guest and returns their folder.
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    build_guest(root, packages, &[])
+}
+
+/// Builds programs of the guest with their feature `next`. They lie where the others do until those are built again.
+pub fn build_next(root: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let features: Vec<String> = packages.iter().map(|package| format!("{package}/next")).collect();
+    let packages: Vec<String> = packages.iter().map(ToString::to_string).collect();
+    build_guest(root, &packages, &features)
+}
+
+fn build_guest(root: &Path, packages: &[String], features: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
     let mut command = cargo();
     command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {
         command.args(["-p", package]);
+    }
+    for feature in features {
+        command.args(["--features", feature]);
     }
     build(command.current_dir(root), "the guest's programs")?;
     Ok(target.join(USER).join("guest"))

@@ -1,7 +1,9 @@
 //! Disks of a scenario, which keep what the guest writes from one boot of the scenario to the next.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use capos_vm::disk_step::DiskStep;
@@ -70,6 +72,8 @@ pub struct Made {
     pub disks: Vec<Disk>,
     /// Their names, and what serves those that the runner serves.
     means: Vec<(String, Option<Served>)>,
+    /// Those that stop at a request, before the next power cut.
+    stopping: RefCell<Vec<String>>,
 }
 
 impl Made {
@@ -92,10 +96,28 @@ impl Made {
             self.served(name)?.set_mood(*mood);
             return Ok(());
         }
+        if let DiskStep::Stop(requests) = step {
+            self.served(name)?.stop_before(*requests);
+            self.stopping.borrow_mut().push(name.to_owned());
+            return Ok(());
+        }
         ensure!(!runs, "a disk's content is changed while no machine runs, after `power-cut`");
         let at = self.means.iter().position(|(known, _)| known == name);
         let disk = at.and_then(|at| self.disks.get(at)).with_context(|| format!("there is no disk `{name}`"))?;
         step.change(&disk.file)
+    }
+
+    /// Waits until those disks have stopped that are to stop at a request.
+    ///
+    /// # Errors
+    /// Which of them has not.
+    pub fn wait_stopped(&self, deadline: Instant) -> Result<()> {
+        for name in self.stopping.take() {
+            let served = self.served(&name)?;
+            ensure!(served.wait_stopped(deadline), "the disk `{name}` has got {} requests only", served.requests());
+            served.stop_before(u64::MAX);
+        }
+        Ok(())
     }
 
     /// The power is off: what the disks have not written to their media is lost or not, by the seed.

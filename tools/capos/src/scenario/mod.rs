@@ -29,7 +29,7 @@ use capos_host::tool;
 use capos_vm::expect::{Miss, Stripper, Terminal};
 use capos_vm::monitor::Monitor;
 use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
-use capos_vm::script::{self, Line, Step};
+use capos_vm::script::{self, Image, Line, Step};
 use capos_vm::served::Seed;
 use capos_vm::timing;
 
@@ -139,11 +139,16 @@ impl Scenario {
         model(&folder.join("model.jsonl"))?;
         let checks = Checks::open(folder)?;
         disk::check(&config.runner.disk, folder).with_context(|| config_file.display().to_string())?;
-        let again = |line: &Line| matches!(line.step, Step::PowerCut | Step::Boot | Step::Eject | Step::Kills(..));
+        let again = |line: &Line| matches!(line.step, Step::PowerCut | Step::Boot(_) | Step::Eject | Step::Kills(..));
         if let Some(line) = script.iter().find(|line| again(line)).filter(|_| config.runner.person) {
             bail!("{} line {}: a person's terminal has no such step", script_file.display(), line.number);
         }
         Ok(Self { folder: folder.to_owned(), script, settings: config.runner, checks })
+    }
+
+    /// Whether the script boots an image with newer formats.
+    pub fn boots_next(&self) -> bool {
+        self.script.iter().any(|line| matches!(line.step, Step::Boot(Image::Next)))
     }
 
     /// The machine it runs on, booting `image`.
@@ -162,6 +167,11 @@ impl Scenario {
             ..Machine::new(image, accelerator)
         }
     }
+}
+
+/// Where the image with newer formats is, next to a scenario's image.
+pub fn next_image(image: &Path) -> PathBuf {
+    image.with_file_name("next.iso")
 }
 
 /// Checks the script of a scenario's model: in the guest a mistake would be found late.
@@ -212,10 +222,12 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         !(changed && scenario.settings.person),
         "the step `eject` does not work in a scenario with `person`; remove one of them"
     );
-    let again = || start(machine, &log, &stream, changed, deadline);
+    let next = &Machine { image: next_image(&machine.image), ..machine.clone() };
+    let again =
+        |image: Image| start(if image == Image::Next { next } else { machine }, &log, &stream, changed, deadline);
     let (mut terminal, mut running, mut monitor) = match scenario.settings.person {
         false => {
-            let (line, running, monitor) = again()?;
+            let (line, running, monitor) = again(Image::This)?;
             (Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, monitor)
         }
         true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,
@@ -335,8 +347,8 @@ struct Means<'a> {
     machine: &'a Machine,
     disks: &'a disk::Made,
     log: &'a Path,
-    /// Starts the machine again.
-    again: &'a dyn Fn() -> Result<Started>,
+    /// Starts the machine again, with an image.
+    again: &'a dyn Fn(Image) -> Result<Started>,
 }
 
 /// Takes the script's steps.
@@ -404,7 +416,7 @@ fn play(
             }
             Step::Kills(disk, count, seed) => {
                 let start = || {
-                    let (line, running, _) = (means.again)()?;
+                    let (line, running, _) = (means.again)(Image::This)?;
                     Ok((line, running))
                 };
                 running.kill()?;
@@ -414,18 +426,21 @@ fn play(
                 }
             }
             Step::PowerCut => {
+                if let Err(error) = means.disks.wait_stopped(deadline) {
+                    return failed(format!("{error:#}"));
+                }
                 running.kill()?;
                 terminal.drain(deadline);
                 means.disks.cut(&mut Seed(line.number as u64))?;
             }
-            Step::Boot => {
+            Step::Boot(image) => {
                 terminal.drain(deadline);
                 if let Some(reason) = unexpected(running.wait(deadline)?, running) {
                     return failed(reason);
                 }
                 log_from = std::fs::metadata(means.log)?.len();
                 let line;
-                (line, *running, *monitor) = (means.again)()?;
+                (line, *running, *monitor) = (means.again)(*image)?;
                 terminal.reconnect(line)?;
             }
             Step::Quit => {

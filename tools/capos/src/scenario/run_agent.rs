@@ -67,14 +67,21 @@ pub fn execute(
     let (over_too, boot) = (over.clone(), scenario.settings.boot.clone());
     let variant = Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot };
     parts.image(&variant, &image)?;
-    let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
-    // The image may have been changed by the run, and it is large.
-    for leftover in ["scenario.iso", "scenario.iso.inputs"] {
-        std::fs::remove_file(out.join(leftover))?;
+    let mut leftovers = vec![image.clone()];
+    if scenario.boots_next() {
+        ensure!(variant.over.is_none(), "the step `boot next` does not work in a scenario with models of its own");
+        let next = scenario::next_image(&image);
+        parts.image(&Variant { over: Some(parts.next()?), ..variant }, &next)?;
+        leftovers.push(next);
     }
-    for leftover in ["scenario.manifest", "scenario.boot.tar"].map(|name| out.join(name)) {
-        if leftover.exists() {
-            std::fs::remove_file(leftover)?;
+    let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
+    // The images may have been changed by the run, and they are large.
+    for image in leftovers {
+        for ending in ["iso", "iso.inputs", "manifest", "boot.tar"] {
+            let leftover = image.with_extension(ending);
+            if leftover.exists() {
+                std::fs::remove_file(leftover)?;
+            }
         }
     }
     if let Some(over) = over {

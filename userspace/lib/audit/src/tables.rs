@@ -22,10 +22,9 @@ use crate::calls::{Call, Key};
 use crate::record::{Event, Head};
 use crate::rules::{Open, Step, Taker, digest};
 
-pub(crate) const FORMAT: &str = "format";
-pub(crate) const VERSION_KEY: &[u8] = b"version";
+pub(crate) use capos_formats::{KEY as VERSION_KEY, TABLE as FORMAT};
 /// The version that this code reads and writes.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = capos_formats::AUDIT.version();
 pub(crate) const META: &str = "meta";
 pub(crate) const HEAD_KEY: &[u8] = b"head";
 pub(crate) const RECORDS: &str = "records";

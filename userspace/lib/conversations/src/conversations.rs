@@ -10,12 +10,12 @@ use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
 use capos_keyspace::{Batch, Durability, Entries, Fault, Keyspace, Range};
 
 use crate::error::Error;
-use crate::keys::{self, CONVERSATIONS, EXPIRIES, FORMAT, Id, Owner, PLACES, PRINCIPALS, USES, digits};
+use crate::keys::{self, CONVERSATIONS, EXPIRIES, FORMAT, Id, Owner, PLACES, PRINCIPALS, USES, VERSION_KEY, digits};
 use crate::limits::{MAX_PAGE, MAX_PRINCIPAL, MAX_SECONDS, MAX_TITLE, OVERHEAD, Quota};
 use crate::record::{self, Info, Record};
 
 /// Version of the tables.
-const VERSION: u32 = 1;
+const VERSION: u32 = capos_formats::CONVERSATIONS.version();
 /// Conversations that a sweep looks for at once.
 const SWEEP: u32 = 64;
 /// Key of the number of the next principal: no name has a character 0.
@@ -82,8 +82,8 @@ impl<K: Keyspace> Conversations<K> {
     pub(crate) async fn begin(&self, now: u64) -> Result<AsyncMutexGuard, Error> {
         let guard = self.lock.lock().await;
         if !self.opened.get() {
-            match self.get(FORMAT, b"version").await? {
-                None => self.commit(Batch::new().put(FORMAT, b"version", &VERSION.to_le_bytes())).await?,
+            match self.get(FORMAT, VERSION_KEY).await? {
+                None => self.commit(Batch::new().put(FORMAT, VERSION_KEY, &VERSION.to_le_bytes())).await?,
                 Some(found) if found == VERSION.to_le_bytes() => {}
                 Some(found) => {
                     let found = found.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));

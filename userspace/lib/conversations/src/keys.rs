@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::limits::MIN_DIGITS;
 
-pub const FORMAT: &str = "format";
+pub use capos_formats::{KEY as VERSION_KEY, TABLE as FORMAT};
 pub const PRINCIPALS: &str = "principals";
 pub const ACCOUNTS: &str = "accounts";
 pub const CONVERSATIONS: &str = "conversations";

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use capos_tree::NodeId;
 
 /// The key `version` has the format, in 4 bytes.
-pub const FORMAT_TABLE: &str = "format";
-pub const VERSION: &[u8] = b"version";
+pub use capos_formats::{KEY as VERSION, TABLE as FORMAT_TABLE};
 /// Facts about the whole tree.
 pub const TREE: &str = "tree";
 /// The next node's number and the number of the last commit, in 8 bytes each.

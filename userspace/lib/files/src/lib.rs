@@ -34,7 +34,7 @@ pub use files::Files;
 pub use homes::{APART, Homes};
 pub use key::{CHUNK, TABLES};
 
-/// The format that this version writes. A newer one is rejected.
-pub const FORMAT: u32 = 1;
+/// The format that this version writes, of each tree. A newer one is rejected.
+pub const FORMAT: u32 = capos_formats::FILES.version();
 /// Bytes of a file at most.
 pub const MAX_FILE: u64 = i64::MAX as u64;

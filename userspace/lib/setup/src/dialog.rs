@@ -59,6 +59,7 @@ pub enum Call {
     Unlock { name: String, secret: String, kind: KeyKind },
     Renew { name: String, passphrase: String },
     Restore { backup: FoundBackup, name: String, secret: String, kind: KeyKind, passphrase: String },
+    Confirm(VolumeState),
 }
 
 /// What comes next.
@@ -118,6 +119,17 @@ enum State {
     },
     Unlocking {
         name: String,
+    },
+    /// A key has opened it, and whether there is something to confirm is looked up. Without a name it was the recovery code.
+    Unlocked {
+        name: Option<String>,
+    },
+    /// The person is asked to confirm the plan.
+    Plan {
+        name: Option<String>,
+    },
+    Confirming {
+        name: Option<String>,
     },
     Code,
     Recovering,
@@ -247,6 +259,7 @@ impl Dialog {
     fn looked(&mut self, now: u64) -> Step {
         let greet = match self.state.clone() {
             State::Look { greet } => greet,
+            State::Unlocked { name } => return self.looked_into(name),
             State::Rejected { name, why } if self.volume.state == VolumeState::Locked => {
                 // What was said counts this one, too.
                 self.volume.failed_attempts = 0;
@@ -265,6 +278,7 @@ impl Dialog {
         if !greet {
             return match self.volume.state {
                 VolumeState::Blank => self.blank(Says::none()),
+                _ if self.has_plan() => self.plan(Some(String::new()), Says::none()),
                 _ => self.who(Says::none()),
             };
         }
@@ -287,7 +301,9 @@ impl Dialog {
                 self.blank(says)
             }
             // The profile that needs no key does not wait for those who have one.
-            VolumeState::Locked | VolumeState::Open if self.initial != Profile::Operator => self.first(says),
+            VolumeState::Locked | VolumeState::Open | VolumeState::Older if self.initial != Profile::Operator => {
+                self.first(says)
+            }
             VolumeState::Locked => {
                 let says = says.add(Style::Dim, details);
                 match self.users().as_slice() {
@@ -300,9 +316,13 @@ impl Dialog {
                 says.then(Next::Login { profile: Profile::Operator, name: String::new(), passphrase: String::new() })
             }
             VolumeState::None | VolumeState::Searching => self.first(says.add(Style::Dim, details)),
-            VolumeState::Foreign | VolumeState::OtherVersion | VolumeState::Damaged | VolumeState::Several => {
-                self.first(says.add(Style::Warning, details))
-            }
+            // A key file has opened it.
+            VolumeState::Older | VolumeState::OtherVersion if self.has_plan() => self.plan(Some(String::new()), says),
+            VolumeState::Older
+            | VolumeState::Foreign
+            | VolumeState::OtherVersion
+            | VolumeState::Damaged
+            | VolumeState::Several => self.first(says.add(Style::Warning, details)),
         }
     }
 
@@ -436,6 +456,7 @@ impl Dialog {
                 let call = Call::Unlock { name: String::new(), secret: line.to_owned(), kind: KeyKind::RecoveryCode };
                 Says::none().then(Next::Call(call))
             }
+            State::Plan { name } => self.answered(name, line.trim()),
             State::Whose => {
                 let name = line.trim();
                 if self.users().contains(&name) {
@@ -517,7 +538,7 @@ impl Dialog {
     fn interrupted(&mut self) -> Step {
         match self.state.clone() {
             State::Silent { .. } => Says::none().then(ask(AGAIN)),
-            State::Name | State::First { .. } | State::Again { .. } => self.decline(),
+            State::Name | State::First { .. } | State::Again { .. } | State::Plan { .. } => self.decline(),
             State::Passphrase { .. } => self.otherwise(),
             State::Restore(_) => self.blank(Says::none()),
             State::Whose => {
@@ -538,12 +559,13 @@ impl Dialog {
                 name,
                 Says::none().add(Style::Success, format!("{} is set up, and open.", self.volume.disk)).code(text),
             ),
-            State::Unlocking { name } => self.user(name, Says::none()),
+            State::Unlocking { name } => self.key_was_right(Some(name)),
+            State::Confirming { name } => self.confirmed(name),
             State::Renewing { name } => {
                 self.user(name, Says::none().add(Style::Success, "The new passphrase opens the disk from now on."))
             }
             State::Restore(state) => self.restored(state, text),
-            State::Recovering => self.whose(Says::none().add(Style::Success, "The recovery code is right.")),
+            State::Recovering => self.key_was_right(None),
             State::Declining => {
                 let text = "Nothing is kept when the machine is turned off. The next start asks again.";
                 self.first(Says::none().add(Style::Warning, text))
@@ -569,6 +591,7 @@ impl Dialog {
         match self.state.clone() {
             State::Unlocking { name } => self.rejected(Some(name), why),
             State::Recovering => self.rejected(None, why),
+            State::Confirming { name } => self.plan(name, Says::error(why)),
             State::Renewing { name } => self.renew(name, Says::error(why)),
             State::Restore(state) => self.not_restored(state, why),
             State::Login { asked: false } => self.look(Says::none()),
@@ -606,6 +629,9 @@ fn moment(milliseconds: u64) -> String {
     let nanoseconds = milliseconds.saturating_mul(1_000_000);
     format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
 }
+
+#[path = "plan.rs"]
+mod plan;
 
 #[cfg(test)]
 #[path = "dialog_tests.rs"]

@@ -13,6 +13,8 @@ const ALL: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous
 #[derive(Clone, Copy, Debug)]
 enum In {
     At(VolumeState),
+    /// The store in the volume is of a newer version.
+    Newer,
     Line(&'static str),
     Stop,
     Done,
@@ -20,8 +22,8 @@ enum In {
     Ended,
     Silent,
 }
-use In::{At, Done, Ended, Fail, Line, Silent, Stop};
-use VolumeState::{Blank, Damaged, Foreign, Locked, None as Diskless, Open, OtherVersion, Searching, Several};
+use In::{At, Done, Ended, Fail, Line, Newer, Silent, Stop};
+use VolumeState::{Blank, Damaged, Foreign, Locked, None as Diskless, Older, Open, OtherVersion, Searching, Several};
 
 /// A machine.
 struct Machine {
@@ -53,6 +55,7 @@ impl Machine {
             OtherVersion => "the data volume on virtio disk 2 has format 9; start the capOS that made it",
             Damaged => "the data volume on virtio disk 2 cannot be opened: no header is whole",
             Several => "there are 2 data volumes, on a and b; leave one of these disks attached",
+            Older => "the data volume on virtio disk 2 was written by an older version of capOS",
             Locked => "the data volume on virtio disk 2 is locked; a key opens it",
             _ => "virtio disk 2 is blank",
         };
@@ -60,7 +63,8 @@ impl Machine {
             state,
             disk: "virtio disk 2".into(),
             details: details.into(),
-            keys: if matches!(state, Locked | Open) { keys.collect() } else { Vec::new() },
+            plan: if state == Older { Vec::from(["It is changed.".to_owned()]) } else { Vec::new() },
+            keys: if matches!(state, Locked | Open | Older) { keys.collect() } else { Vec::new() },
             failed_attempts: self.failed,
             ..VolumeInfo::default()
         }
@@ -68,6 +72,15 @@ impl Machine {
 
     fn put(&self, dialog: &mut Dialog, event: In) -> Step {
         match event {
+            Newer => {
+                let newer = VolumeInfo {
+                    keys: self.volume(Open).keys,
+                    plan: Vec::from(["You can read.".to_owned()]),
+                    ..self.volume(OtherVersion)
+                };
+                let (profiles, initial, now) = (&ALL, self.initial, self.now);
+                dialog.next(Event::Facts(Facts { volume: &newer, profiles, initial, now }))
+            }
             At(state) => {
                 let volume = self.volume(state);
                 let backups: Vec<FoundBackup> = self
@@ -114,6 +127,7 @@ fn text(next: &Next) -> String {
         Next::Ask { prompt, secret: true, .. } => format!("secret {prompt}"),
         Next::Call(Call::SetUp { name, passphrase }) => format!("set up {name}, {passphrase}"),
         Next::Call(Call::Decline) => "decline".into(),
+        Next::Call(Call::Confirm(state)) => format!("confirm {}", state.name()),
         Next::Call(Call::Unlock { name, secret, kind }) => format!("unlock {name}, {secret}, {}", kind.name()),
         Next::Call(Call::Renew { name, passphrase }) => format!("renew {name}, {passphrase}"),
         Next::Call(Call::Restore { backup, name, secret, kind, passphrase }) => {
@@ -288,7 +302,8 @@ fn a_locked_volume_asks_its_only_user_at_once() {
         (Fail("the passphrase is wrong; 1 failed attempt since the last login"), "look", ""),
         (At(Locked), OF_ADA, "1 failed attempt"),
         (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
-        (Done, "login operator ada ", ""),
+        (Done, "look", ""),
+        (At(Open), "login operator ada ", ""),
         (Ended, "look", ""),
         (At(Open), OPEN, ""),
         (Line(""), OF_ADA, ""),
@@ -332,7 +347,8 @@ fn several_users_are_asked_for_their_name() {
         (Line(""), who, "`forgot`"),
         (Line("bob"), OF_BOB, ""),
         (Line("battery staple"), "unlock bob, battery staple, passphrase", ""),
-        (Done, "login operator bob ", ""),
+        (Done, "look", ""),
+        (At(Open), "login operator bob ", ""),
         (Ended, "look", ""),
         (At(Open), "ask login as ada, bob, guest, anonymous (Enter: ada): ", ""),
         (Line("guest"), "login guest guest ", ""),
@@ -351,7 +367,8 @@ fn the_recovery_code_leads_to_a_new_passphrase() {
         (Line(""), LOCKED, ""),
         (Line("forgot"), ASK_CODE, ""),
         (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
-        (Done, NEW_ADA, "The recovery code is right"),
+        (Done, "look", ""),
+        (At(Open), NEW_ADA, "The recovery code is right"),
         (Line("short"), NEW_ADA, "this one has 5"),
         (Stop, NEW_ADA, "cannot log in before"),
         (Line("battery staple"), SAME, ""),
@@ -372,7 +389,8 @@ fn the_recovery_code_leads_to_a_new_passphrase() {
         ),
         (Line("forgot"), ASK_CODE, ""),
         (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
-        (Done, whose, "is right"),
+        (Done, "look", ""),
+        (At(Open), whose, "is right"),
         (Line("eve"), whose, "there is no user of this name"),
         (Line("bob"), "secret New passphrase of bob, at least 8 characters: ", ""),
         (Stop, "secret New passphrase of bob, at least 8 characters: ", "cannot log in before"),
@@ -386,7 +404,8 @@ fn the_recovery_code_leads_to_a_new_passphrase() {
         ),
         (Line("forgot"), ASK_CODE, ""),
         (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
-        (Done, whose, "is right"),
+        (Done, "look", ""),
+        (At(Open), whose, "is right"),
         (Stop, "look", "Nobody got another passphrase"),
         (At(Open), open, ""),
         (Line("forgot"), open, "at a start of the machine"),
@@ -409,6 +428,80 @@ fn a_profile_without_a_key_does_not_wait_for_one() {
         (At(Locked), LOCKED, ""),
         (Line("ada"), OF_ADA, ""),
         (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+    ]);
+}
+
+const MIGRATE: &str = "ask Enter `migrate` to go on (Enter: leave the disk as it is, and nothing is kept): ";
+const READ: &str = "ask Enter `read` to go on (Enter: leave the disk as it is, and nothing is kept): ";
+const LEAVE: &str = "ask Enter: leave the disk as it is, and nothing is kept: ";
+
+#[test]
+fn a_disk_of_an_older_version_is_migrated_when_the_person_says_so() {
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+        (Done, "look", ""),
+        (At(Older), MIGRATE, "an older version of capOS.\n- It is changed.\nThe older version"),
+        (Line("yes"), MIGRATE, "none of the answers"),
+        (Line(" migrate "), "confirm older", ""),
+        (Fail("the disk failed"), MIGRATE, "the disk failed"),
+        (Line("migrate"), "confirm older", ""),
+        (Done, "login operator ada ", "The disk is migrated, and open."),
+        (Ended, "look", ""),
+        (At(Open), OPEN, ""),
+    ]);
+    for put_off in [Line(""), Stop] {
+        ADA.run(&[
+            (At(Locked), OF_ADA, "is locked"),
+            (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+            (Done, "look", ""),
+            (At(Older), MIGRATE, "older"),
+            (put_off, "decline", ""),
+            (Done, "login operator operator ", "The next start asks again"),
+        ]);
+    }
+    // A key file has opened it, or the shell was started again.
+    ADA.run(&[
+        (At(Older), MIGRATE, "older"),
+        (Line("migrate"), "confirm older", ""),
+        (Done, "login operator  ", "open"),
+    ]);
+    // The recovery code has opened it.
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Stop, LOCKED, "forgot"),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        (Done, "look", ""),
+        (At(Older), MIGRATE, "The recovery code is right."),
+        (Line("migrate"), "confirm older", ""),
+        (Done, NEW_ADA, "open"),
+    ]);
+    let kiosk = Machine { initial: Profile::Guest, ..ADA };
+    kiosk.run(&[(At(Older), "login guest guest ", ""), (Ended, "look", ""), (At(Older), MIGRATE, "older")]);
+}
+
+#[test]
+fn a_disk_of_a_newer_version_is_read_when_the_person_says_so() {
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Line("correct horse"), "unlock ada, correct horse, passphrase", ""),
+        (Done, "look", ""),
+        (Newer, READ, "start the capOS that made it.\n- You can read."),
+        (Line("migrate"), READ, "none of the answers"),
+        (Line("read"), "confirm otherVersion", ""),
+        (Done, "login operator ada ", ""),
+    ]);
+    // With the recovery code there is nothing to read with: the disk takes no new passphrase.
+    ADA.run(&[
+        (At(Locked), OF_ADA, "is locked"),
+        (Stop, LOCKED, "forgot"),
+        (Line("forgot"), ASK_CODE, ""),
+        (Line(CODE), "unlock , ABCDE-FGHJK, recoveryCode", ""),
+        (Done, "look", ""),
+        (Newer, LEAVE, "start the capOS that made it."),
+        (Line("read"), LEAVE, "none of the answers"),
+        (Line(""), "decline", ""),
     ]);
 }
 
@@ -441,12 +534,12 @@ fn names_that_somebody_else_wrote_on_the_disk_are_not_shown() {
 }
 
 fn any_event() -> impl Strategy<Value = In> {
-    let states = [Searching, Diskless, Blank, Foreign, Locked, Open, OtherVersion, Damaged, Several];
-    let lines = ["", "ada", "forgot", "correct horse", "guest", "x"];
+    let states = [Searching, Diskless, Blank, Foreign, Locked, Open, OtherVersion, Damaged, Several, Older];
+    let lines = ["migrate", "read", "", "ada", "forgot", "correct horse", "guest", "x"];
     prop_oneof![
         proptest::sample::select(Vec::from(states)).prop_map(At),
         proptest::sample::select(Vec::from(lines)).prop_map(Line),
-        proptest::sample::select(Vec::from([Stop, Done, Fail("why"), Ended, Silent])),
+        proptest::sample::select(Vec::from([Stop, Done, Fail("why"), Ended, Silent, Newer])),
     ]
 }
 

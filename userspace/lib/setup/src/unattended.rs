@@ -16,6 +16,8 @@ pub struct Unattended {
     pub key: Key,
     /// An operator, if nothing else is said.
     pub profile: Profile,
+    /// Whether a disk of an older version of capOS is migrated without a question.
+    pub migrate: bool,
 }
 
 /// What opens the volume.
@@ -44,6 +46,8 @@ struct File {
     passphrase: Option<toml::Spanned<String>>,
     key_file: Option<toml::Spanned<String>>,
     profile: Option<toml::Spanned<String>>,
+    #[serde(default)]
+    migrate: bool,
 }
 
 /// The profile of a user, by its name.
@@ -72,6 +76,9 @@ impl Unattended {
             let at = line(text, bad.span().map_or(0, |span| span.start));
             match bad.message() {
                 // It goes on with the value.
+                wrong if wrong.starts_with("invalid type") && wrong.ends_with("a boolean") => {
+                    format!("line {at}: write true or false here")
+                }
                 wrong if wrong.starts_with("invalid type") => format!("line {at}: write a text in quotes here"),
                 other => format!("line {at}: {other}"),
             }
@@ -100,7 +107,7 @@ impl Unattended {
                 return Err(wrong("name", name.span().start, "a passphrase or a key_file is missing in this file"));
             }
         };
-        Ok(Self { name: name.into_inner(), key, profile })
+        Ok(Self { name: name.into_inner(), key, profile, migrate: file.migrate })
     }
 }
 
@@ -112,11 +119,17 @@ mod tests {
     fn a_file_names_a_user_and_a_key() {
         let read = Unattended::read("# a site\nname = \"ada\"\npassphrase = \"correct horse\"\n").unwrap();
         let key = Key::Passphrase("correct horse".into());
-        assert_eq!(read, Unattended { name: "ada".into(), key, profile: Profile::Operator });
-        let read = Unattended::read("name = 'kiosk'\nkey_file = '/etc/key'\nprofile = 'guest'").unwrap();
+        assert_eq!(read, Unattended { name: "ada".into(), key, profile: Profile::Operator, migrate: false });
+        let read =
+            Unattended::read("name = 'kiosk'\nkey_file = '/etc/key'\nprofile = 'guest'\nmigrate = true").unwrap();
         assert_eq!(
             read,
-            Unattended { name: "kiosk".into(), key: Key::File("etc/key".into()), profile: Profile::Guest }
+            Unattended {
+                name: "kiosk".into(),
+                key: Key::File("etc/key".into()),
+                profile: Profile::Guest,
+                migrate: true
+            }
         );
         assert!(!format!("{:?}", Key::Passphrase("correct horse".into())).contains("horse"));
     }
@@ -138,6 +151,7 @@ mod tests {
             ),
             ("name = 'ada'\nkey_file = 'k'\nprofile = 'anonymous'", "line 3: profile: a user's profile"),
             ("name = 5\nkey_file = 'k'", "line 1: write a text in quotes"),
+            ("name = 'ada'\nkey_file = 'k'\nmigrate = 'yes'", "line 3: write true or false"),
             ("name = 'ada'\npassphrase = 123454321", "line 2: write a text in quotes"),
         ] {
             let error = Unattended::read(text).unwrap_err();

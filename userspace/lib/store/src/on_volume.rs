@@ -88,6 +88,11 @@ impl<D: Disk + Clone> OnVolume<D> {
         self.options.access == Access::Read || self.failure.is_some()
     }
 
+    /// How it is opened from now on; [`Blocks::forget`] opens it again.
+    pub fn set_access(&mut self, access: Access) {
+        self.options.access = access;
+    }
+
     /// Why it is open for reading alone although it is to be written: a write that failed. [`Blocks::forget`] tries again.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

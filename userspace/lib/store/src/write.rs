@@ -196,7 +196,11 @@ impl<'s, B: Blocks> Write<'s, B> {
         self.namespaces.insert(namespace.0, Some(usage));
     }
 
-    pub(crate) fn set_limit(&mut self, namespace: Namespace, limit: u64) -> Result<(), StoreError> {
+    /// Changes what a namespace may take.
+    ///
+    /// # Errors
+    /// There is no such namespace.
+    pub fn set_limit(&mut self, namespace: Namespace, limit: u64) -> Result<(), StoreError> {
         let usage = Usage { limit, ..self.usage(namespace)?.clone() };
         self.namespaces.insert(namespace.0, Some(usage));
         Ok(())

@@ -356,6 +356,10 @@ impl AuthorityBrokerServer for BrokerObject {
         self.0.volume()?.decline().await
     }
 
+    async fn confirm(&self, _cx: &CallContext, state: VolumeState) -> Result<(), CallError> {
+        self.0.volume()?.confirm(state).await
+    }
+
     async fn renew(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<(), CallError> {
         let done = self.0.volume()?.renew(&name, &passphrase).await;
         self.0.record_key("renew", &name, done.as_ref().err().map(ToString::to_string)).await;

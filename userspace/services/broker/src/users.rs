@@ -14,7 +14,7 @@ use capos_schema::authority::{Profile, UserInfo};
 /// The table of the users, by name: the time of creation in seconds since 1970 in 8 bytes, then the profile's name.
 const USERS: &str = "users";
 /// The version of the tables.
-const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
+const FORMAT: (&str, &[u8], u32) = (capos_formats::TABLE, capos_formats::KEY, capos_formats::USERS.version());
 
 fn encode(user: &UserInfo) -> Vec<u8> {
     let mut bytes = Vec::from(user.created_unix.to_le_bytes());

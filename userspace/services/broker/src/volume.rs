@@ -152,13 +152,19 @@ impl<K: Keyspace> DataVolume<K> {
                 Ok(Some(why)) => Err(why),
                 Err(error) => Err(error.to_string()),
             },
+            // An earlier instance of the broker has unlocked it.
+            (VolumeState::Older, KeyKind::KeyFile) => Ok(()),
             _ => return Ok(()),
         };
+        let mut migrated = Ok(());
+        if plan.setup.migrate && self.vault.status().await.is_ok_and(|volume| volume.state == VolumeState::Older) {
+            migrated = self.confirm(VolumeState::Older).await.map_err(|error| error.to_string());
+        }
         if let Some(known) = self.known.borrow_mut().as_mut() {
             // The console opens a session when it is there.
             known.until = u64::MAX;
         }
-        done
+        done.and(migrated)
     }
 
     /// What the volume is, with what was wrong with `setup.toml`.
@@ -183,7 +189,9 @@ impl<K: Keyspace> DataVolume<K> {
             match self.info().await?.state {
                 // The search ends soon, and so does an unattended set-up.
                 VolumeState::Searching => self.clock.sleep(PAUSE).await,
-                VolumeState::Locked | VolumeState::Open => return Ok(true),
+                VolumeState::Locked | VolumeState::Open | VolumeState::Older => return Ok(true),
+                // Of a newer version: it is unlocked, and waits.
+                VolumeState::OtherVersion => return Ok(!self.info().await?.plan.is_empty()),
                 _ => return Ok(false),
             }
         }
@@ -225,6 +233,18 @@ impl<K: Keyspace> DataVolume<K> {
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
         self.know(Who::User(name.to_owned()), FRESH, 0);
         Ok(code)
+    }
+
+    /// Does what the volume's plan says, if this is its state. The user who has unlocked it logs in afterwards.
+    ///
+    /// # Errors
+    /// It has another state, or the disk fails.
+    pub async fn confirm(&self, state: VolumeState) -> Result<(), CallError> {
+        self.vault.confirm(state).await?;
+        if let Some(known) = self.known.borrow_mut().as_mut() {
+            known.until = known.until.max(self.clock.now().saturating_add(FRESH));
+        }
+        Ok(())
     }
 
     /// Leaves a blank disk as it is.

@@ -31,6 +31,8 @@ struct FakeVault {
     failed: Cell<u32>,
     /// Looks until the disks are known.
     searching: Cell<u32>,
+    /// What a right key finds.
+    holds: Cell<VolumeState>,
     broken: Cell<bool>,
 }
 
@@ -101,7 +103,8 @@ impl VaultServer for Served {
     ) -> Result<VaultOpenResults, CallError> {
         let opened = self.try_key(&name, &secret, kind);
         if opened {
-            self.state.set(VolumeState::Open);
+            let holds = self.holds.get();
+            self.state.set(if holds == VolumeState::Searching { VolumeState::Open } else { holds });
         }
         Ok(VaultOpenResults { opened, why: if opened { String::new() } else { "it is wrong".into() } })
     }
@@ -129,6 +132,15 @@ impl VaultServer for Served {
 
     async fn renew_recovery_code(&self, _: &CallContext) -> Result<String, CallError> {
         Ok("another code".into())
+    }
+
+    async fn confirm(&self, _: &CallContext, state: VolumeState) -> Result<(), CallError> {
+        self.works()?;
+        if self.state.get() != state {
+            return Err(CallError::failed("there is nothing of this to confirm"));
+        }
+        self.state.set(VolumeState::Open);
+        Ok(())
     }
 
     async fn decline(&self, _: &CallContext) -> Result<(), CallError> {
@@ -435,4 +447,35 @@ fn a_declined_disk_is_as_none() {
     run(machine.volume.decline()).unwrap().unwrap();
     assert!(!run(machine.volume.has_users()).unwrap().unwrap());
     assert_eq!(run(machine.volume.info()).unwrap().unwrap().state, VolumeState::None);
+}
+
+#[test]
+fn who_has_unlocked_an_older_disk_logs_in_after_the_migration() {
+    let machine = Machine::of_ada().again(None);
+    machine.vault.holds.set(VolumeState::Older);
+    assert_eq!(run(machine.volume.unlock("ada", HORSE, KeyKind::Passphrase)).unwrap(), Ok(None));
+    // Until then it has users and nobody logs in, whatever profile is asked for.
+    assert_eq!(run(machine.volume.has_users()).unwrap(), Ok(true));
+    assert!(machine.login("ada", HORSE).unwrap_err().contains("disk 2 is older"));
+    assert!(run(machine.volume.confirm(VolumeState::OtherVersion)).unwrap().is_err());
+    // Migration takes its time.
+    machine.hand.set(machine.hand.get() + 100 * SECOND);
+    run(machine.volume.confirm(VolumeState::Older)).unwrap().unwrap();
+    assert_eq!(machine.login("ada", "").unwrap().0, "ada");
+}
+
+#[test]
+fn setup_toml_says_whether_an_older_disk_is_migrated() {
+    for (migrate, state) in [("", VolumeState::Older), ("\nmigrate = true", VolumeState::Open)] {
+        let plan = || Some(Plan::new(Unattended::read(&format!("{SITE}{migrate}")).unwrap(), Some(KEY_FILE.into())));
+        let machine = Machine::new(VolumeState::Blank).again(plan());
+        machine.vault.holds.set(VolumeState::Older);
+        let machine = machine.again(plan());
+        assert_eq!(machine.vault.state.get(), state);
+        if state == VolumeState::Older {
+            // The person at the console says so.
+            run(machine.volume.confirm(VolumeState::Older)).unwrap().unwrap();
+        }
+        assert_eq!(machine.login("", "").unwrap().0, "site");
+    }
 }

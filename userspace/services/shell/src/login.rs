@@ -101,7 +101,7 @@ impl Login {
                 _ => Came::Interrupted,
             },
             Next::Ask { prompt, secret: true, .. } => self.secret(&prompt).await,
-            Next::Call(call) => match self.derived(self.call(call)).await {
+            Next::Call(call) => match self.called(call).await {
                 Ok(Ok(text)) => Came::Done(text),
                 Ok(Err(why)) => Came::Failed(why),
                 Err(error) => Came::Failed(error.to_string()),
@@ -133,6 +133,15 @@ impl Login {
             let text = format!("opening the session: {seconds} s; a new home is filled with the image's files first");
             self.screen.status(Style::Dim, &text).await;
         }
+    }
+
+    /// A call of the broker. Most derive a key.
+    async fn called(&self, call: Call) -> Result<Result<String, String>, CallError> {
+        if let Call::Confirm(VolumeState::Older) = call {
+            self.screen.status(Style::Dim, "the disk is being migrated; this may take minutes").await;
+            return self.call(call).await;
+        }
+        self.derived(self.call(call)).await
     }
 
     /// Waits for something that derives a key, and says so meanwhile.
@@ -183,6 +192,7 @@ impl Login {
         match call {
             Call::SetUp { name, passphrase } => Ok(Ok(self.broker.set_up(&name, &passphrase).await?)),
             Call::Decline => self.broker.decline().await.map(|()| Ok(String::new())),
+            Call::Confirm(state) => self.broker.confirm(state).await.map(|()| Ok(String::new())),
             Call::Renew { name, passphrase } => self.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new())),
             Call::Restore { backup, name, secret, kind, passphrase } => {
                 let call = self.broker.restore(&backup, &name, &secret, kind, &passphrase);

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use capos_store::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks, OnVolume};
-use capos_volume::Disk;
+use capos_volume::{Access, Disk};
 
 /// A disk that a volume can lie on. All clones are the same disk.
 pub trait DataDisk: Disk + Clone + Send + 'static {}
@@ -32,6 +32,13 @@ impl<D: DataDisk> Base<D> {
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Volume(_))
+    }
+
+    /// How a volume is opened from now on; [`Blocks::forget`] opens it again.
+    pub fn set_access(&mut self, access: Access) {
+        if let Self::Volume(volume) = self {
+            volume.set_access(access);
+        }
     }
 
     /// Whether nothing can be written.

@@ -98,7 +98,7 @@ impl Holder {
         };
         Ok(Rc::new(Self {
             access: env.cap("disks")?,
-            vault: RefCell::new(Vault::new(shares, means)),
+            vault: RefCell::new(Vault::new(shares, capos_formats::ALL, means)),
             changed: Waiters::default(),
             memory_kib: settings.memory_kib,
             marks: RefCell::new(marks(page.as_ref())),

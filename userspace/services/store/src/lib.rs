@@ -1,7 +1,8 @@
 //! What the store's service decides and does, apart from calls: which disk is the data disk, what opens it, and what its
 //! namespaces answer.
 //!
-//! Layers, lowest first: [`base`], [`kept`], [`marks`], [`names`], [`shares`], [`disks`], [`spaces`], [`vault`].
+//! Layers, lowest first: [`base`], [`kept`], [`marks`], [`names`], [`shares`], [`disks`], [`spaces`],
+//! [`waiting`], [`vault`].
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -16,3 +17,4 @@ pub mod names;
 pub mod shares;
 pub mod spaces;
 pub mod vault;
+pub mod waiting;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use capos_backup::{Progress, write};
 use capos_keyspace::Range;
+use capos_rt::log;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
@@ -37,10 +38,7 @@ impl NamespaceObject {
     async fn with<T>(&self, work: impl FnOnce(&mut Spaces<GuestDisk>, &str) -> Result<T, Refusal>) -> Answer<T> {
         self.holder.searched().await;
         let mut vault = self.holder.vault.borrow_mut();
-        let fault = match vault.state() {
-            VolumeState::Locked | VolumeState::Blank => StoreFault::Locked,
-            _ => StoreFault::Damaged,
-        };
+        let fault = vault.fault();
         let why = vault.details().to_string();
         let Some(spaces) = vault.spaces() else { return Ok(Err((fault, why))) };
         let done = work(spaces, &self.client);
@@ -113,7 +111,7 @@ impl NamespaceServer for NamespaceObject {
     }
 
     async fn opened(&self, _cx: &CallContext) -> Result<bool, CallError> {
-        let open = || self.holder.vault.borrow_mut().spaces().map(|spaces| spaces.is_lasting());
+        let open = || self.holder.vault.borrow_mut().spaces().map(|spaces| spaces.is_lasting_for(&self.client));
         Ok(self.holder.changed.until(open).await)
     }
 
@@ -280,5 +278,13 @@ impl VaultServer for VaultObject {
 
     async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
         Ok(self.0.copying.borrow().clone().unwrap_or_default())
+    }
+
+    async fn confirm(&self, _cx: &CallContext, state: VolumeState) -> Result<(), CallError> {
+        let confirmed = self.0.vault.borrow_mut().confirm(state, self.0.memory());
+        if confirmed.is_ok() {
+            log::info!("{}", self.0.vault.borrow().details());
+        }
+        self.settled(confirmed)
     }
 }

@@ -1,5 +1,6 @@
 //! The namespaces of an open store: what each client may take, and which version its namespace has.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -52,6 +53,19 @@ pub struct Spaces<D: DataDisk> {
     losses: u64,
     /// The failure of the disk that was told last.
     told: Option<String>,
+    /// Of a store that is read alone although the disk can be written.
+    reading: Option<Reading<D>>,
+}
+
+/// How a store is read of which this version of capOS does not know all parts.
+#[derive(Debug)]
+struct Reading<D: DataDisk> {
+    /// Why it is read alone.
+    why: String,
+    /// The clients that read it.
+    clients: &'static [&'static str],
+    /// The store in memory of all others.
+    others: Box<Spaces<D>>,
 }
 
 impl<D: DataDisk> Spaces<D> {
@@ -60,8 +74,13 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// The base fails, or holds something else.
     pub fn open(base: Base<D>, shares: Shares) -> Result<Self, StoreError> {
-        let store = Store::open(base)?;
-        Ok(Self {
+        Ok(Self::new(Store::open(base)?, shares))
+    }
+
+    /// The namespaces of an open store.
+    #[must_use]
+    pub fn new(store: Store<Base<D>>, shares: Shares) -> Self {
+        Self {
             losses: store.losses(),
             store,
             shares,
@@ -70,7 +89,21 @@ impl<D: DataDisk> Spaces<D> {
             unsynced: Marks::default(),
             lost: Marks::default(),
             told: None,
-        })
+            reading: None,
+        }
+    }
+
+    /// Lets these clients read the store, which is open for reading alone. All others get a store in memory.
+    #[must_use]
+    pub fn read_by(mut self, clients: &'static [&'static str], why: String, others: Self) -> Self {
+        self.reading = Some(Reading { why, clients, others: Box::new(others) });
+        self
+    }
+
+    /// The namespaces in memory, for a client who does not read the store that is read alone.
+    fn others(&mut self, client: &str) -> Option<&mut Self> {
+        let reading = self.reading.as_mut().filter(|reading| !reading.clients.contains(&client))?;
+        Some(&mut *reading.others)
     }
 
     /// Continues an earlier life of the process, in which these had commits that were not durable.
@@ -81,7 +114,7 @@ impl<D: DataDisk> Spaces<D> {
     /// Who is to be told, should the process end now. In memory everything ends with it.
     #[must_use]
     pub fn at_risk(&self) -> Marks {
-        if !self.is_lasting() {
+        if !self.is_lasting() || self.reading.is_some() {
             return Marks::all();
         }
         let mut marks = self.unsynced.clone();
@@ -152,8 +185,9 @@ impl<D: DataDisk> Spaces<D> {
     /// Why nothing can be written, with what to do.
     #[must_use]
     pub fn why_read_only(&self) -> Option<String> {
+        let reading = || self.reading.as_ref().map(|reading| reading.why.clone());
         self.is_read_only().then(|| {
-            self.failure().unwrap_or_else(|| {
+            self.failure().or_else(reading).unwrap_or_else(|| {
                 "the data disk cannot be written, so the volume is open for reading alone; attach it writable and start \
                  again"
                     .into()
@@ -163,6 +197,11 @@ impl<D: DataDisk> Spaces<D> {
 
     fn reading_alone(&self) -> Option<Refusal> {
         self.why_read_only().map(|why| Refusal::Fault(StoreFault::ReadOnly, why))
+    }
+
+    /// Whether a client's namespace is on a disk.
+    pub fn is_lasting_for(&mut self, client: &str) -> bool {
+        self.others(client).is_none() && self.is_lasting()
     }
 
     /// Whether it is on a disk.
@@ -228,6 +267,9 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn info(&mut self, client: &str) -> Result<NamespaceInfo, Refusal> {
+        if let Some(others) = self.others(client) {
+            return others.info(client);
+        }
         let namespace = self.namespace(client)?;
         let found = self.store.usage().into_iter().find(|(known, _)| *known == namespace);
         let (_, usage) = found.ok_or(StoreError::Gone)?;
@@ -245,6 +287,9 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn get(&mut self, client: &str, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        if let Some(others) = self.others(client) {
+            return others.get(client, table, key);
+        }
         let namespace = self.namespace(client)?;
         self.with(|store| local::get(store, namespace, table, key))
     }
@@ -254,6 +299,9 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn range(&mut self, client: &str, range: Range<'_>) -> Result<Entries, Refusal> {
+        if let Some(others) = self.others(client) {
+            return others.range(client, range);
+        }
         let namespace = self.namespace(client)?;
         self.with(|store| local::range(store, namespace, range))
     }
@@ -263,6 +311,9 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn commit(&mut self, client: &str, changes: &[Change], durable: bool, based: u64) -> Result<u64, Refusal> {
+        if let Some(others) = self.others(client) {
+            return others.commit(client, changes, durable, based);
+        }
         let namespace = self.begin(client)?;
         let version = self.version(namespace);
         if based != 0 && based != version {
@@ -287,6 +338,9 @@ impl<D: DataDisk> Spaces<D> {
     /// # Errors
     /// [`Refusal`]
     pub fn sync(&mut self, client: &str) -> Result<(), Refusal> {
+        if let Some(others) = self.others(client) {
+            return others.sync(client);
+        }
         self.begin(client)?;
         self.with(|store| Ok(store.sync()?))?;
         self.unsynced = Marks::default();

@@ -8,11 +8,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_policy::Attempts;
-use capos_schema::store::{KeyInfo, KeyKind, VolumeInfo, VolumeState};
+use capos_schema::store::{KeyInfo, KeyKind, StoreFault, VolumeInfo, VolumeState};
 use capos_store::{MemoryBlocks, OnVolume, Random, StoreError};
 use capos_volume::{
-    Access, Cost, Error, Format, Header, Key, KeySlot, Locked, Operation, Options, RecoveryCode, Secret, SlotKind,
-    Volume, calibrate, choose, set_wrong_keys, wrong_keys,
+    Access, Cost, Error, Format, Header, KeySlot, Locked, Operation, Options, RecoveryCode, Secret, SlotKind, Volume,
+    calibrate, choose, set_wrong_keys, wrong_keys,
 };
 use zeroize::Zeroizing;
 
@@ -22,6 +22,9 @@ use crate::kept::Kept;
 use crate::names::{check_name, check_passphrase, check_secret};
 use crate::shares::Shares;
 use crate::spaces::Spaces;
+use crate::waiting::Waiting;
+
+mod formats;
 
 /// Nodes of the volume's tree that stay in memory, of 4 KiB each.
 const CACHE_NODES: usize = 256;
@@ -47,6 +50,8 @@ enum Stage<D: DataDisk> {
     /// There is a disk for it, and no volume.
     Blank,
     Locked(Box<Locked<D>>, D),
+    /// It is unlocked, and has parts of other formats.
+    Waiting(Box<Waiting<D>>),
     Open(Box<Spaces<D>>),
     /// What is on the disk cannot be used.
     Broken,
@@ -65,6 +70,8 @@ pub struct Vault<D: DataDisk> {
     attempts: Attempts,
     /// Of a data disk, and of a store in memory.
     shares: (Shares, Shares),
+    /// The parts of the store, with what is known of them.
+    formats: &'static [capos_formats::Format],
     means: Means,
 }
 
@@ -88,7 +95,7 @@ pub struct Place<D> {
 impl<D: DataDisk> Vault<D> {
     /// A vault whose disks are being looked at.
     #[must_use]
-    pub fn new(shares: (Shares, Shares), means: Means) -> Self {
+    pub fn new(shares: (Shares, Shares), formats: &'static [capos_formats::Format], means: Means) -> Self {
         Self {
             stage: Stage::Searching,
             state: VolumeState::Searching,
@@ -98,6 +105,7 @@ impl<D: DataDisk> Vault<D> {
             read_only: false,
             attempts: Attempts::default(),
             shares,
+            formats,
             means,
         }
     }
@@ -107,6 +115,15 @@ impl<D: DataDisk> Vault<D> {
         match &mut self.stage {
             Stage::Open(spaces) => Some(spaces),
             _ => None,
+        }
+    }
+
+    /// Why there is no open store, to those who have a namespace.
+    #[must_use]
+    pub fn fault(&self) -> StoreFault {
+        match self.stage {
+            Stage::Searching | Stage::Blank | Stage::Locked(..) | Stage::Waiting(_) => StoreFault::Locked,
+            Stage::Open(_) | Stage::Broken => StoreFault::Damaged,
         }
     }
 
@@ -196,31 +213,14 @@ impl<D: DataDisk> Vault<D> {
         }
     }
 
-    fn options(&self) -> Options {
-        Options { access: if self.read_only { Access::Read } else { Access::Write }, cache_nodes: CACHE_NODES }
-    }
-
-    /// Opens the volume with a key that is right.
-    fn unlocked(&mut self, locked: Locked<D>, key: Key, disk: D) {
-        let again = disk.clone();
-        match OnVolume::open(locked, key, disk, self.options(), (self.means.random)()) {
-            Ok(volume) => self.opened(volume, again),
-            Err(error) => self.broken(VolumeState::Damaged, &error),
-        }
-    }
-
     /// A new volume as blocks.
-    fn blocks(&mut self, volume: Volume<D>, disk: D) -> OnVolume<D> {
-        OnVolume::new(volume, disk, self.options(), (self.means.random)())
+    fn blocks(&mut self, volume: Volume<D>, disk: D) -> Base<D> {
+        let options = Options { access: Access::Write, cache_nodes: CACHE_NODES };
+        Base::Volume(Box::new(OnVolume::new(volume, disk, options, (self.means.random)())))
     }
 
-    fn opened(&mut self, volume: OnVolume<D>, disk: D) {
-        let base = Base::Volume(Box::new(volume));
-        match Spaces::open(base, self.shares.0.clone()) {
-            Ok(spaces) if spaces.is_unfinished() => {
-                drop(spaces);
-                self.wipe(disk, "a restore onto it was cut off");
-            }
+    fn opened(&mut self, opened: Result<Spaces<D>, StoreError>) {
+        match opened {
             Ok(spaces) => {
                 self.stage = Stage::Open(Box::new(spaces));
                 self.state = VolumeState::Open;
@@ -237,13 +237,15 @@ impl<D: DataDisk> Vault<D> {
     }
 
     fn with_volume<T>(&mut self, work: impl FnOnce(&mut Volume<D>) -> Result<T, Error>) -> Result<T, String> {
-        let Stage::Open(spaces) = &mut self.stage else {
-            return Err(format!("no volume is open: {}", self.details));
-        };
-        let done = spaces.with_base(|base| match base {
+        let on_volume = |base: &mut Base<D>| match base {
             Base::Volume(base) => Some(base.volume().and_then(work)),
             Base::Memory(_) => None,
-        });
+        };
+        let done = match &mut self.stage {
+            Stage::Open(spaces) => spaces.with_base(on_volume),
+            Stage::Waiting(waiting) => waiting.with_base(on_volume),
+            _ => return Err(format!("no volume is open: {}", self.details)),
+        };
         let done = done.ok_or_else(|| format!("there is no volume: {}", self.details))?;
         done.map_err(|error| error.to_string())
     }
@@ -256,7 +258,11 @@ impl<D: DataDisk> Vault<D> {
             details: self.details.clone(),
             bytes: self.bytes,
             failed_attempts: self.attempts.wrong(),
-            read_only: self.read_only,
+            read_only: self.read_only || self.spaces().is_some_and(|spaces| spaces.is_read_only()),
+            plan: match &self.stage {
+                Stage::Waiting(waiting) => waiting.sentences(),
+                _ => Vec::new(),
+            },
             ..VolumeInfo::default()
         };
         let locked = match &self.stage {
@@ -293,9 +299,8 @@ impl<D: DataDisk> Vault<D> {
         let (volume, code) = self.format(&place, name, secret, kind)?;
         (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
         self.attempts = Attempts::default();
-        let disk = place.disk.clone();
-        let volume = self.blocks(volume, place.disk);
-        self.opened(volume, disk);
+        let base = self.blocks(volume, place.disk);
+        self.opened(Spaces::open(base, self.shares.0.clone()));
         if self.state != VolumeState::Open {
             return Err(self.details.clone());
         }
@@ -349,7 +354,7 @@ impl<D: DataDisk> Vault<D> {
     pub fn decline(&mut self, blocks: capos_store::MemoryBlocks) -> Result<(), String> {
         let left = match self.stage {
             Stage::Blank => "is blank and was not set up",
-            Stage::Locked { .. } => "holds a data volume and is left as it is",
+            Stage::Locked(..) | Stage::Waiting(_) => "holds a data volume and is left as it is",
             _ => return Err(format!("there is nothing to decline: {}", self.details)),
         };
         let details = format!("{} {left}; nothing is kept when the machine is turned off", self.place);
@@ -406,7 +411,7 @@ impl<D: DataDisk> Vault<D> {
             match locked.unlock(&secret, Some(slot), memory) {
                 Ok(key) => {
                     self.unlocked(*locked, key, disk);
-                    if self.state != VolumeState::Open {
+                    if matches!(self.stage, Stage::Broken) {
                         return Err(self.details.clone());
                     }
                     self.right();

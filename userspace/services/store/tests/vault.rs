@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_backup::{Files, MemoryFiles};
+use capos_formats::Format;
 use capos_schema::local::run;
 use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
 use capos_store::MemoryBlocks;
@@ -19,6 +20,9 @@ use capos_store_service::vault::backup::BackUp;
 use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Disk, DiskError};
+
+#[path = "vault/migration.rs"]
+mod migration;
 
 const BLOCKS: u64 = 2000;
 const SECOND: u64 = 1_000_000_000;
@@ -64,11 +68,12 @@ struct Machine {
     now: Rc<Cell<u64>>,
     seed: Cell<u64>,
     memory: u64,
+    formats: &'static [Format],
 }
 
 impl Machine {
     fn new() -> Self {
-        Self { disk: Shared::new(), now: Rc::default(), seed: Cell::new(1), memory: 64 << 10 }
+        Self { disk: Shared::new(), now: Rc::default(), seed: Cell::new(1), memory: 64 << 10, formats: migration::OLD }
     }
 
     fn place(&self, read_only: bool) -> Place<Shared> {
@@ -81,6 +86,7 @@ impl Machine {
         let mut next = self.seed.get();
         Vault::new(
             (Shares::default(), Shares::default()),
+            self.formats,
             Means {
                 clock: Box::new(move || {
                     now.set(now.get() + 1000);

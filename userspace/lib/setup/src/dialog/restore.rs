@@ -145,7 +145,9 @@ impl Dialog {
             format!("{} is restored: the records on {} are those of the backup.", told(&backup), self.volume.disk);
         let says = Says::none().add(Style::Success, done).code(text);
         let others = "Other users of the backup get their passphrases by /users reset.";
-        self.user(name, says.add(Style::Plain, others.to_string()))
+        // A backup of an older version is migrated before anybody logs in.
+        self.state = State::Unlocked { name: Some(name) };
+        says.add(Style::Plain, others.to_string()).then(Next::Look)
     }
 
     /// The restore was rejected.

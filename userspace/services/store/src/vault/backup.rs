@@ -102,7 +102,7 @@ impl<D: DataDisk> Vault<D> {
     pub fn begin_restore(&mut self, place: Place<D>, name: &str, passphrase: &str) -> Result<Restore<D>, String> {
         self.may_create(name, passphrase, KeyKind::Passphrase)?;
         let (volume, code) = self.format(&place, name, passphrase, KeyKind::Passphrase)?;
-        let base = Base::Volume(Box::new(self.blocks(volume, place.disk.clone())));
+        let base = self.blocks(volume, place.disk.clone());
         match Store::open(base) {
             Ok(store) => {
                 self.stage = Stage::Restoring;
@@ -123,14 +123,15 @@ impl<D: DataDisk> Vault<D> {
     /// It cannot be opened.
     pub fn end_restore(&mut self, restore: Restore<D>) -> Result<Zeroizing<String>, String> {
         let Restore { store, place, code } = restore;
-        let opened = store.close().and_then(|base| Spaces::open(base, self.shares.0.clone()));
-        match opened {
-            Ok(spaces) => {
+        match store.close().and_then(|base| look(base, self.formats)) {
+            Ok(looked) => {
                 (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
                 self.attempts = Attempts::default();
-                self.stage = Stage::Open(Box::new(spaces));
-                self.state = VolumeState::Open;
-                self.details = format!("the data volume on {} is open", self.place);
+                match looked {
+                    Looked::Known(store) => self.opened(Ok(Spaces::new(store, self.shares.0.clone()))),
+                    // Of an older version, or of a newer one.
+                    Looked::Waiting(waiting) => self.wait(waiting),
+                }
                 Ok(code)
             }
             Err(error) => {

@@ -13,6 +13,7 @@ use crate::canonical;
 pub enum Kind {
     LogStart,
     LogSpace,
+    LogArchive,
     SessionStart,
     SessionEnd,
     BrokerDecision,
@@ -29,6 +30,7 @@ impl Kind {
         match self {
             Self::LogStart => "log.start",
             Self::LogSpace => "log.space",
+            Self::LogArchive => "log.archive",
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
@@ -42,7 +44,7 @@ impl Kind {
     /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
     #[must_use]
     pub fn is_spared(kind: &str) -> bool {
-        [Self::SessionStart, Self::SessionEnd, Self::LogStart, Self::LogSpace]
+        [Self::SessionStart, Self::SessionEnd, Self::LogStart, Self::LogSpace, Self::LogArchive]
             .iter()
             .any(|spared| spared.name() == kind)
     }

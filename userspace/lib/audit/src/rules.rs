@@ -187,6 +187,12 @@ impl Rules {
         self.reserved = 0;
     }
 
+    /// The records are in an archive now: none takes room any more. Effects that have begun keep what they have for their ends.
+    pub fn archived(&mut self) {
+        self.taken.clear();
+        (self.used, self.warned) = (0, 0);
+    }
+
     /// How much is used of the room for tool calls, as a warning's percentage; 0 if it is less than that of the first one.
     pub fn level(&self) -> u8 {
         let used = self.used.saturating_mul(100);

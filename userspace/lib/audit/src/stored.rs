@@ -1,18 +1,24 @@
 //! The chain in tables that last.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 
 use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 
+use crate::archive::Written;
 use crate::calls::{self, Call, Key};
+use crate::general::Kind;
 use crate::reading::Reader;
 use crate::record::{Event, Head};
-use crate::rules::{AppendError, Bounds, Rules, Step};
-use crate::tables::{self, FORMAT, HEAD_KEY, META, Meta, OPEN, RESERVE, TAKEN, VERSION, VERSION_KEY};
+use crate::rules::{AppendError, Bounds, Open, Rules, Step};
+use crate::tables::{
+    self, CALLS, FORMAT, HEAD_KEY, META, Meta, OPEN, RECORDS, RESERVE, SESSION, TAKEN, TOOL, VERSION, VERSION_KEY,
+};
 
 /// Bytes of an entry that keeps room for the ends of effects. With its head it fills a page of the store, whose size is a
 /// power of two.
@@ -21,6 +27,9 @@ const CHUNK: usize = 124 << 10;
 const STANDING: u32 = 2;
 /// Bytes of a namespace that the records do not get: the standing room, one entry that rounds it up, and small tables.
 const APART: usize = 512 << 10;
+
+/// Bytes of a batch in which calls without an outcome stay when the records go into an archive.
+const KEPT: usize = 256 << 10;
 
 /// A chain in tables.
 ///
@@ -64,6 +73,15 @@ struct State {
     lasting: bool,
     /// The tables hold no chain yet.
     fresh: bool,
+}
+
+/// What a record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    Nothing,
+    Boot,
+    /// What stays of the chain, after an archive that ends with this record.
+    After(Head),
 }
 
 /// What an opened chain is like.
@@ -158,7 +176,7 @@ impl<K: Keyspace + Clone> Stored<K> {
     /// # Errors
     /// As [`Self::append_general`].
     pub async fn begin_boot(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
-        self.append_at(time, Event::General(event), true).await
+        self.append_at(time, Event::General(event), Begins::Boot).await
     }
 
     /// Records a tool call.
@@ -177,16 +195,39 @@ impl<K: Keyspace + Clone> Stored<K> {
         self.append(time, Event::General(event)).await
     }
 
+    /// Removes all records, which a file has up to the chain's head, and records that as the first one that stays: one
+    /// transaction.
+    ///
+    /// # Errors
+    /// As [`Self::append_general`]; `Invalid` if the chain does not end where the file does.
+    pub async fn archive(&mut self, time: u64, name: &str, file: &Written) -> Result<Head, AppendError> {
+        self.open().await.map_err(AppendError::Place)?;
+        let open: Vec<String> = self.open_effects().map(|sequence| sequence.to_string()).collect();
+        let open = open.join(",");
+        let mut fields: Vec<(&str, &dyn core::fmt::Display)> = vec![
+            ("archive", &name),
+            ("first", &file.first),
+            ("records", &file.records),
+            ("bytes", &file.bytes),
+            ("head", &file.head),
+        ];
+        if !open.is_empty() {
+            fields.push(("open", &open));
+        }
+        let event = Event::General(Kind::LogArchive.event("", "", &fields));
+        self.commit(time, event, Begins::After(file.head)).await
+    }
+
     /// Records an event.
     ///
     /// # Errors
     /// As [`Self::append_tool`] and [`Self::append_general`].
     pub async fn append(&mut self, time: u64, event: Event) -> Result<Head, AppendError> {
-        self.append_at(time, event, false).await
+        self.append_at(time, event, Begins::Nothing).await
     }
 
-    async fn append_at(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
-        let head = self.commit(time, event, new_boot).await?;
+    async fn append_at(&mut self, time: u64, event: Event, begins: Begins) -> Result<Head, AppendError> {
+        let head = self.commit(time, event, begins).await?;
         let warning = self.state.as_mut().and_then(|state| state.rules.warning());
         if let (Some(warning), Some((_, limit))) = (warning, self.usage()) {
             let percent = self.state.as_ref().map_or(0, |state| state.rules.warned);
@@ -195,12 +236,12 @@ impl<K: Keyspace + Clone> Stored<K> {
                  it, then raise its limit of {limit} bytes in the manifest"
             ));
             // If it finds no room, the record that it follows is there all the same.
-            drop(self.commit(time, Event::General(warning), false).await);
+            drop(self.commit(time, Event::General(warning), Begins::Nothing).await);
         }
         Ok(head)
     }
 
-    async fn commit(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
+    async fn commit(&mut self, time: u64, event: Event, begins: Begins) -> Result<Head, AppendError> {
         self.open().await.map_err(AppendError::Place)?;
         let unsettled = self.unsettled.take();
         let Some(mut state) = self.state.take() else { return Err(AppendError::Place(Fault::Locked)) };
@@ -211,21 +252,33 @@ impl<K: Keyspace + Clone> Stored<K> {
         }
         let subject = calls::subject(&event);
         let call = match subject {
-            Some(key) => self.space.get(tables::CALLS, &key).await.map_err(AppendError::Place)?,
+            Some(key) => self.space.get(CALLS, &key).await.map_err(AppendError::Place)?,
             None => None,
         };
         let call = call.map_or(Ok(Call::default()), |bytes| tables::call(&bytes)).map_err(AppendError::Place)?;
         // What makes room comes first.
         let mut changes = Batch::new();
-        if new_boot {
-            state.rules.begin_boot();
-            state.boots = state.boots.saturating_add(1);
-            changes.remove_range(OPEN, &[], &[]).remove_range(TAKEN, &[], &[]);
+        match begins {
+            Begins::Nothing => {}
+            Begins::Boot => {
+                state.rules.begin_boot();
+                state.boots = state.boots.saturating_add(1);
+                changes.remove_range(OPEN, &[], &[]).remove_range(TAKEN, &[], &[]);
+            }
+            Begins::After(last) if last != head => {
+                self.state = Some(state);
+                let why = format!("the file ends with {last}, and the audit log with {head}");
+                return Err(AppendError::Invalid(why));
+            }
+            Begins::After(_) => {
+                changes = self.without_records(&state.rules.open).await.map_err(AppendError::Place)?;
+                state.rules.archived();
+            }
         }
         let planned = state.rules.plan(time, event.clone(), call);
         let step = match planned {
             Ok(step) => step,
-            Err(error) if new_boot => return Err(error),
+            Err(error) if begins != Begins::Nothing => return Err(error),
             Err(error) => {
                 self.state = Some(state);
                 return Err(error);
@@ -246,6 +299,23 @@ impl<K: Keyspace + Clone> Stored<K> {
                 Err(AppendError::Place(fault))
             }
         }
+    }
+}
+
+impl<K: Keyspace> Stored<K> {
+    /// The changes that remove all records. Of the calls, those stay of which a decision or a beginning alone is recorded.
+    async fn without_records(&self, open: &BTreeMap<u64, Open>) -> Result<Batch, Fault> {
+        let mut changes = Batch::new();
+        for table in [RECORDS, SESSION, TOOL, TAKEN, CALLS] {
+            changes.remove_range(table, &[], &[]);
+        }
+        for (key, value) in tables::all(&self.space, CALLS).await? {
+            let call = tables::call(&value)?;
+            if call.told.is_none_or(|told| open.contains_key(&told)) && changes.bytes() < KEPT {
+                changes.put(CALLS, &key, &value);
+            }
+        }
+        Ok(changes)
     }
 }
 

@@ -83,8 +83,9 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
     }
     let text = format!(
-        "the hash chain of {} is intact; head {}:{}",
-        count(checked.records, "record"),
+        "the hash chain of {} is intact{}; head {}:{}",
+        count(checked.records.saturating_sub(checked.archived), "record"),
+        if checked.archived > 0 { format!(", after {} in archives", checked.archived) } else { String::new() },
         checked.records,
         hex::encode(&checked.head)
     );
@@ -92,6 +93,12 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
         session.runner.screen.line(Style::Success, &text).await;
         return Ok(());
     };
+    if noted.sequence <= checked.archived {
+        return Err(format!(
+            "record {} is in an archive; `capos audit verify ARCHIVE LOG --head {noted}` checks it on another machine",
+            noted.sequence
+        ));
+    }
     let query = Query { from: noted.sequence, max: 1, ..Query::default() };
     let found = session.runner.audited(reader.query(&query)).await?;
     match found.records.first().map(|line| noted.is_of(line)) {

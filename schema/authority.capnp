@@ -169,6 +169,10 @@ struct UserInfo {
   name @0 :Text;
   profile @1 :Profile;
   createdUnix @2 :Int64;   # Seconds since 1970.
+  quota @3 :Text;          # What the home may take: as `200MiB`, `50%`, `none`; empty for the default, the setting
+                           # `session.home_quota`.
+  quotaBytes @4 :UInt64;   # The same in bytes; 0 if there is no quota.
+  usedBytes @5 :UInt64;    # What the home takes.
 }
 
 interface Users {
@@ -176,11 +180,12 @@ interface Users {
 
   list @0 () -> (users :List(UserInfo))
       $A.tool("list_users") $A.category(readOnly) $A.abortable;
-  # Lists the users of this machine, with their profiles.
+  # Lists the users of this machine, with their profiles, what their homes take, and what these may take.
 
-  add @1 (name :Text, profile :Profile) -> (passphrase :Text $A.runner)
+  add @1 (name :Text, profile :Profile, quota :Text) -> (passphrase :Text $A.runner)
       $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000);
-  # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase.
+  # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase. `quota` is what the home may
+  # take, as `200MiB`, `50%` of what all homes may take, or `none`; empty for the default.
 
   remove @2 (name :Text) -> ()
       $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000);
@@ -197,6 +202,11 @@ interface Users {
   renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
       $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000);
   # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
+
+  setQuota @6 (name :Text, quota :Text) -> ()
+      $A.tool("set_user_quota") $A.category(admin);
+  # Changes at once what a user's home may take: as `200MiB`, `50%` of what all homes may take, or `none`; empty for the
+  # default.
 }
 
 struct Setting {

@@ -31,17 +31,22 @@ impl UsersObject {
 
 impl UsersServer for UsersObject {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<UserInfo>, CallError> {
-        self.volume().await?.users().await
+        let mut users = self.volume().await?.users().await?;
+        for user in &mut users {
+            let usage = self.broker.blocks.usage(&user.name, &self.broker.quota(user)).await?;
+            (user.used_bytes, user.quota_bytes) = (usage.used_bytes, usage.quota_bytes);
+        }
+        Ok(users)
     }
 
-    async fn add(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<String, CallError> {
+    async fn add(&self, _cx: &CallContext, name: String, profile: Profile, quota: String) -> Result<String, CallError> {
         let passphrase = self.passphrase().await?;
         let volume = self.volume().await?;
         if !volume.users().await?.iter().any(|user| user.name == name) {
             // What is left of an earlier user of this name is not for this one.
             self.broker.blocks.forget(&name).await?;
         }
-        volume.add_user(&name, profile, &passphrase).await?;
+        volume.add_user(&name, profile, &quota, &passphrase).await?;
         Ok(passphrase)
     }
 
@@ -59,6 +64,16 @@ impl UsersServer for UsersObject {
 
     async fn set_profile(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<(), CallError> {
         self.volume().await?.set_profile(&name, profile).await
+    }
+
+    async fn set_quota(&self, _cx: &CallContext, name: String, quota: String) -> Result<(), CallError> {
+        let volume = self.volume().await?;
+        volume.set_quota(&name, &quota).await?;
+        let users = volume.users().await?;
+        let Some(user) = users.iter().find(|user| user.name == name) else { return Ok(()) };
+        self.broker.blocks.limit(&name, &self.broker.quota(user)).await.map_err(|error| {
+            CallError::failed(format!("the quota is kept, and holds from the user's next login on: {error}"))
+        })
     }
 
     async fn reset_passphrase(&self, _cx: &CallContext, name: String) -> Result<String, CallError> {

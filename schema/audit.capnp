@@ -1,8 +1,10 @@
 @0xd3f1a0c5b2e94707;
 # The audit log: written before an effect with the decision, and after it with the outcome.
 
+using A = import "annotations.capnp";
 using Authority = import "authority.capnp";
 using Models = import "models.capnp";
+using Storage = import "storage.capnp";
 
 enum Phase {
   before @0;   # The decision, written before the effect begins.
@@ -45,7 +47,7 @@ struct ToolEvent {
 
 struct GeneralEvent {
   kind @0 :Text;
-  # Of the log: log.start. Of the broker: session.start, session.end, broker.decision. Of the shell: session.opened,
+  # Of the log: log.start, log.space, log.archive. Of the broker: session.start, session.end, broker.decision. Of the shell: session.opened,
   # session.closed, message, tool.late, records.lost. Of the model loader: model.loaded, model.refused, model.unloaded,
   # model.policy, worker.start, worker.end, worker.failed. Others are allowed, except `tool`, which would look like a
   # tool call.
@@ -84,8 +86,18 @@ struct Query {
 interface AuditReader {
   query @0 (query :Query) -> (records :List(Text), next :UInt64);
   # Canonical JSON, one record each. `next` is the sequence to continue from, 0 at the end.
-  verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text);
-  # Checks the whole chain. `reason` says what is wrong and where; empty if nothing is.
+  verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text, archived :UInt64);
+  # Checks the whole chain. `reason` says what is wrong and where; empty if nothing is. `archived` is how many records are in
+  # archives; the first one here follows them.
+}
+
+struct AuditFile {
+  # A file with records of the log, one a line.
+  name @0 :Text;      # In its folder.
+  first @1 :UInt64;   # Sequence of its first record.
+  records @2 :UInt64;
+  bytes @3 :UInt64;
+  head @4 :Data;      # Hash of its last record.
 }
 
 interface AuditLog {
@@ -93,4 +105,9 @@ interface AuditLog {
   writer @0 (source :Text) -> (writer :AuditWriter);
   # Only for the session with this id.
   reader @1 () -> (reader :AuditReader);
+  exportTo @2 (folder :Storage.Directory, name :Text) -> (written :AuditFile) $A.abortable;
+  # Writes all records to a new file of a folder. It is whole and on the medium when this returns, and has another name before.
+  archive @3 (folder :Storage.Directory, name :Text) -> (written :AuditFile);
+  # Writes all records to a new file of a folder, reads it back and checks it. Then it removes them from the log, whose first
+  # record names the file and its last record from then on. If it fails at any point, no record is removed.
 }

@@ -181,8 +181,17 @@ struct FoundBackup {
   time @2 :UInt64;  # Of the latest backup in it, in milliseconds since 1970.
 }
 
+struct LogFile {
+  name @0 :Text;      # At the top of the volume.
+  first @1 :UInt64;   # Sequence of its first record.
+  records @2 :UInt64;
+  bytes @3 :UInt64;
+  head @4 :Text;      # Of its last record: sequence and hash, as the login shows it.
+}
+
 interface Backups {
-  # Backups of the data volume. For operators; there are none without a data volume.
+  # What leaves for transfer volumes to be kept: backups of the data volume, and the audit log. For operators; there are none
+  # without a data volume.
 
   backUp @0 (volume :Text) -> (state :Store.BackupState)
       $A.tool("back_up") $A.category(outbound) $A.person $A.abortable;
@@ -190,6 +199,15 @@ interface Backups {
 
   progress @1 () -> (state :Store.BackupState);
   # How far the backup is.
+
+  exportLog @2 (volume :Text, file :Text) -> (written :LogFile)
+      $A.tool("export_log") $A.category(outbound) $A.person $A.abortable;
+  # Writes all records of the audit log to a new file of a transfer volume; without a name, it is called by the time.
+
+  archiveLog @3 (volume :Text, file :Text) -> (written :LogFile)
+      $A.tool("archive_log") $A.category(destructive) $A.person;
+  # Moves all records of the audit log to a new file of a transfer volume. The log continues the chain: its first record names
+  # the file and its last record. A record is removed only once the file is on the medium and was read back.
 }
 
 struct UserInfo {
@@ -197,6 +215,10 @@ struct UserInfo {
   name @0 :Text;
   profile @1 :Profile;
   createdUnix @2 :Int64;   # Seconds since 1970.
+  quota @3 :Text;          # What the home may take: as `200MiB`, `50%`, `none`; empty for the default, the setting
+                           # `session.home_quota`.
+  quotaBytes @4 :UInt64;   # The same in bytes; 0 if there is no quota.
+  usedBytes @5 :UInt64;    # What the home takes.
 }
 
 interface Users {
@@ -204,11 +226,12 @@ interface Users {
 
   list @0 () -> (users :List(UserInfo))
       $A.tool("list_users") $A.category(readOnly) $A.abortable;
-  # Lists the users of this machine, with their profiles.
+  # Lists the users of this machine, with their profiles, what their homes take, and what these may take.
 
-  add @1 (name :Text, profile :Profile) -> (passphrase :Text $A.runner)
+  add @1 (name :Text, profile :Profile, quota :Text) -> (passphrase :Text $A.runner)
       $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000);
-  # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase.
+  # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase. `quota` is what the home may
+  # take, as `200MiB`, `50%` of what all homes may take, or `none`; empty for the default.
 
   remove @2 (name :Text) -> ()
       $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000);
@@ -225,6 +248,11 @@ interface Users {
   renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
       $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000);
   # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
+
+  setQuota @6 (name :Text, quota :Text) -> ()
+      $A.tool("set_user_quota") $A.category(admin);
+  # Changes at once what a user's home may take: as `200MiB`, `50%` of what all homes may take, or `none`; empty for the
+  # default.
 }
 
 struct Setting {

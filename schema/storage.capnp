@@ -252,11 +252,21 @@ interface Directory {
   # on the medium; the methods for programs may answer before.
 }
 
+struct HomeUsage {
+  usedBytes @0 :UInt64;   # 0 for somebody who has no home yet.
+  quotaBytes @1 :UInt64;  # 0 if there is no quota.
+}
+
 interface Homes {
   # The home directories of all principals, each a tree of its own. Held by the broker.
 
-  of @0 (principal :Text) -> (home :Directory);
-  # The home of one principal; a new one begins with the first files of the image. The capability outlives the server.
+  of @0 (principal :Text, quota :Text) -> (home :Directory);
+  # The home of one principal; a new one begins with the first files of the image. The capability outlives the server. `quota`
+  # is what the home may take from now on: as `200MiB`, `50%` of what all homes may take, or `none`.
   remove @1 (principal :Text) -> ();
   # Deletes the home of somebody whom nobody is any more, if there is one, with all of its files.
+  limit @2 (principal :Text, quota :Text) -> ();
+  # Changes what a home may take. If it takes more already, nothing can be added to it until files are removed.
+  usage @3 (principal :Text, quota :Text) -> (usage :HomeUsage);
+  # What a home takes, and what it may take by this quota.
 }

@@ -29,6 +29,10 @@ enum ChangeKind {
   put @0;          # The key gets the value.
   remove @1;       # The key goes, if it was there.
   removeRange @2;  # All keys from `key` up to, and without, the one that `value` gives go; up to the table's end if it is empty.
+  count @3;
+  # The key's value is a number of 8 bytes, little-endian, 0 if there is none. It changes by what the changes before this one
+  # in the batch add to, or free of, what the namespace takes. `value` is empty, or the most that the number may become by
+  # growing, in 8 bytes: if it would be more, the fault is `quota` and nothing is done.
 }
 
 struct Change {

@@ -77,6 +77,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("TextEmbedder", "embed", "a vector is data that nobody reads; the worker keeps nothing of the texts"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
     ("Namespace", "opened", "it only waits"),
+    ("AuditLog", "exportTo", "a part of the file is there, under another name, and the next call overwrites it"),
     ("Namespace", "watch", "the same"),
     ("TransferVolumes", "volumes", "it only looks"),
     ("TransferVolumes", "list", "the same"),

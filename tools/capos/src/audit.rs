@@ -1,12 +1,12 @@
 //! `capos audit`: checks exports of the audit log.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use capos_audit::{Broken, Checker, Head, Summary};
+use capos_audit::{Checker, Head, Summary};
 
 /// Work with exports of the audit log.
 #[derive(clap::Args)]
@@ -17,12 +17,14 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Check that an export is one unbroken chain, and that it holds the heads that were noted elsewhere.
+    /// Check that the records of all files are one unbroken chain, and that it holds the heads that were noted elsewhere.
     ///
-    /// A chain whose end was cut off, or that was put back to an older state, is unbroken; a noted head tells.
+    /// Archives and an export of the log are parts of one chain. A chain whose end was cut off, or that was put back to an
+    /// older state, is unbroken; a noted head tells.
     Verify {
-        /// The export: a record a line.
-        file: PathBuf,
+        /// Archives and the export of the log, in any order: a record a line.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
         /// A head that was noted, as RECORD:HASH; any number of them.
         #[arg(long, value_parser = parse)]
         head: Vec<Head>,
@@ -35,39 +37,67 @@ fn parse(text: &str) -> Result<Head, String> {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let Action::Verify { file, head } = &args.action;
-    let lines = BufReader::new(File::open(file).with_context(|| file.display().to_string())?);
-    match verify(lines, head).with_context(|| file.display().to_string())? {
-        Ok(Summary { records, head, effects, refused, open }) => {
+    let Action::Verify { files, head } = &args.action;
+    let mut parts = Vec::new();
+    for file in files {
+        let mut lines = BufReader::new(File::open(file).with_context(|| file.display().to_string())?);
+        let first = first(&mut lines).with_context(|| file.display().to_string())?;
+        parts.push((first, file.display().to_string(), lines));
+    }
+    parts.sort_by_key(|(first, ..)| *first);
+    match verify(parts.into_iter().map(|(_, name, lines)| (name, lines)), head)? {
+        Ok(Summary { records, head, effects, refused, open, archived, archive }) => {
             println!(
                 "unbroken: {records} records; {effects} effects with their ends, {} without, {refused} calls that never ran",
                 open.len()
             );
             println!("head {head}");
+            if archived.sequence > 0 {
+                println!(
+                    "not checked: records 1 to {}, which are in the archive {archive:?} and those before it; give them as well",
+                    archived.sequence
+                );
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(broken) => {
-            eprintln!("{}: {broken}", file.display());
+            eprintln!("{broken}");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// Checks the lines of an export, one at a time.
+/// The sequence of the first record of an export, which is read from its beginning again; 0 if it has none.
+fn first(lines: &mut (impl BufRead + Seek)) -> Result<u64> {
+    let mut line = Vec::new();
+    lines.read_until(b'\n', &mut line)?;
+    lines.rewind()?;
+    let record: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
+    Ok(record.get("sequence").and_then(serde_json::Value::as_u64).unwrap_or_default())
+}
+
+/// Checks the lines of exports, each with its name, one line at a time. An error is a sentence that names the file.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn verify(mut lines: impl BufRead, heads: &[Head]) -> Result<Result<Summary, Broken>> {
+/// One cannot be read.
+pub fn verify<L: BufRead>(
+    files: impl IntoIterator<Item = (String, L)>,
+    heads: &[Head],
+) -> Result<Result<Summary, String>> {
     let mut checker = heads.iter().fold(Checker::default(), |checker, head| checker.through(*head));
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        if let Err(broken) = checker.line(text) {
-            return Ok(Err(broken));
+    let mut last = String::new();
+    for (name, mut lines) in files {
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).with_context(|| name.clone())? > 0 {
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            if let Err(broken) = checker.line(text) {
+                return Ok(Err(format!("{name}: {broken}")));
+            }
+            line.clear();
         }
-        line.clear();
+        last = name;
     }
-    Ok(checker.end(None))
+    Ok(checker.end(None).map_err(|broken| format!("{last}: {broken}")))
 }
 
 #[cfg(test)]
@@ -84,8 +114,27 @@ mod tests {
     }
 
     fn check(lines: &str, heads: &[Head]) -> Result<u64, String> {
-        let checked = verify(lines.as_bytes(), heads).unwrap();
-        checked.map(|summary| summary.records).map_err(|broken| broken.to_string())
+        let checked = verify([("log".to_string(), lines.as_bytes())], heads).unwrap();
+        checked.map(|summary| summary.records)
+    }
+
+    #[test]
+    fn parts_of_a_chain_are_joined_and_a_missing_one_is_named() {
+        let (lines, heads) = chain(5, "ada");
+        let parts: Vec<String> = lines.lines().map(|line| format!("{line}\n")).collect();
+        let check = |parts: &[&str]| {
+            let files = parts.iter().enumerate().map(|(at, part)| (format!("part {at}"), part.as_bytes()));
+            verify(files, &heads).unwrap().map(|summary| summary.records)
+        };
+        let [one, two, three] = [parts[..2].concat(), parts[2..3].concat(), parts[3..].concat()];
+        assert_eq!(check(&[&one, &two, &three]), Ok(5));
+        let why = check(&[&one, &three]).unwrap_err();
+        assert!(why.contains("part 1") && why.contains("the records 3 to 3 are missing"), "{why}");
+        assert!(check(&[&two, &three]).unwrap_err().contains("the records 1 to 2 are missing"));
+        assert!(check(&[&one, &two]).unwrap_err().contains("the chain ends at record 3"));
+        let mut file = std::io::Cursor::new(three.as_bytes());
+        assert_eq!((first(&mut file).unwrap(), file.position()), (4, 0));
+        assert_eq!(first(&mut std::io::Cursor::new(b"")).unwrap(), 0);
     }
 
     #[test]

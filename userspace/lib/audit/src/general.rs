@@ -17,6 +17,8 @@ pub enum Kind {
     LogMemory,
     /// The disk has the records that were in memory.
     LogDisk,
+    /// The records before are in an archive.
+    LogArchive,
     SessionStart,
     SessionEnd,
     BrokerDecision,
@@ -35,6 +37,7 @@ impl Kind {
             Self::LogSpace => "log.space",
             Self::LogMemory => "log.memory",
             Self::LogDisk => "log.disk",
+            Self::LogArchive => "log.archive",
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
@@ -48,7 +51,7 @@ impl Kind {
     /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
     #[must_use]
     pub fn is_spared(kind: &str) -> bool {
-        let own = [Self::LogStart, Self::LogSpace, Self::LogMemory, Self::LogDisk];
+        let own = [Self::LogStart, Self::LogSpace, Self::LogMemory, Self::LogDisk, Self::LogArchive];
         [Self::SessionStart, Self::SessionEnd].iter().chain(&own).any(|spared| spared.name() == kind)
     }
 

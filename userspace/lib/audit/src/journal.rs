@@ -9,6 +9,7 @@ use core::fmt::Display;
 use capos_keyspace::{Fault, Keyspace};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 
+use crate::archive::Written;
 use crate::general::{Kind, general};
 use crate::record::{Event, Head};
 use crate::rules::AppendError;
@@ -104,6 +105,15 @@ impl<K: Keyspace + Clone> Journal<K> {
     /// As [`Self::append`].
     pub async fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         self.append(time, Event::General(event)).await
+    }
+
+    /// Removes all records, which a file has, and continues the chain with a record that names it.
+    ///
+    /// # Errors
+    /// As [`Stored::archive`].
+    pub async fn archive(&mut self, time: u64, name: &str, file: &Written) -> Result<Head, AppendError> {
+        self.ready().await?;
+        self.stored.archive(time, name, file).await
     }
 
     /// Opens the chain, if it can be, and records what waits for that.

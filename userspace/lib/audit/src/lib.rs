@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod archive;
 mod calls;
 mod canonical;
 mod chain;
@@ -28,6 +29,7 @@ mod story;
 mod tables;
 mod verify;
 
+pub use archive::{Copier, NotCopied, Target, Written};
 pub use chain::Chain;
 pub use general::{Kind, message};
 pub use journal::{Journal, Life};

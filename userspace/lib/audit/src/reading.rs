@@ -50,6 +50,18 @@ impl<K: Keyspace> Reader<K> {
         })
     }
 
+    /// Sequence of the first record that is here: later than 1 if those before it are in archives. One after the last if none is.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub async fn first(&self) -> Result<u64, Fault> {
+        let range = Range { most: 1, keys_only: true, ..Range::all(RECORDS) };
+        match self.space.range(range).await?.entries.first() {
+            Some((key, _)) => tables::sequence_of(key),
+            None => Ok(self.head().await?.sequence.saturating_add(1)),
+        }
+    }
+
     /// The line with that sequence.
     ///
     /// # Errors
@@ -69,13 +81,14 @@ impl<K: Keyspace> Reader<K> {
     /// The tables cannot be read.
     pub async fn query(&self, filter: &Filter, max: usize, bytes: usize) -> Result<Page, Fault> {
         let last = self.head().await?.sequence;
-        let mut from = filter.from.max(1);
+        let first = self.first().await?;
+        let mut from = filter.from.max(first);
         let mut to = last.saturating_add(1);
         if filter.since > 0 {
-            from = from.max(self.first_since(filter.since, last).await?);
+            from = from.max(self.first_since(filter.since, first, last).await?);
         }
         if let Some(until) = filter.until {
-            to = to.min(self.first_since(until, last).await?);
+            to = to.min(self.first_since(until, first, last).await?);
         }
         let mut page = Page::default();
         let mut length = 0_usize;
@@ -117,7 +130,7 @@ impl<K: Keyspace> Reader<K> {
     pub async fn verify(&self) -> Result<(Head, Result<Summary, Broken>), Fault> {
         let head = self.head().await?;
         let mut checker = Checker::default();
-        let mut from = 1;
+        let mut from = self.first().await?;
         while from <= head.sequence {
             let (found, next) = self.records(from, head.sequence.saturating_add(1), PAGE).await?;
             for (_, line) in found {
@@ -167,8 +180,8 @@ impl<K: Keyspace> Reader<K> {
     }
 
     /// The first record that is not older than a time; one after the last if all are. Times never decrease.
-    async fn first_since(&self, time: u64, last: u64) -> Result<u64, Fault> {
-        let (mut low, mut high) = (1, last.saturating_add(1));
+    async fn first_since(&self, time: u64, first: u64, last: u64) -> Result<u64, Fault> {
+        let (mut low, mut high) = (first, last.saturating_add(1));
         while low < high {
             let middle = low.midpoint(high);
             if self.time(middle).await? < time {

@@ -40,8 +40,8 @@ impl fmt::Display for AppendError {
         match self {
             Self::Full { limit } => write!(
                 formatter,
-                "the audit log is full ({limit} bytes); export it, then raise its limit in the manifest (without a \
-                 data disk a restart empties it)"
+                "the audit log is full ({limit} bytes); with a data disk, move its records to a transfer volume: /audit \
+                 archive VOLUME; without one, a restart empties it"
             ),
             Self::Share { limit } => write!(
                 formatter,
@@ -193,6 +193,12 @@ impl Rules {
         self.open.clear();
         self.taken.clear();
         self.reserved = 0;
+    }
+
+    /// The records are in an archive now: none takes room any more. Effects that have begun keep what they have for their ends.
+    pub fn archived(&mut self) {
+        self.taken.clear();
+        (self.used, self.warned) = (0, 0);
     }
 
     /// How much is used of the room for tool calls, as a warning's percentage; 0 if it is less than that of the first one.

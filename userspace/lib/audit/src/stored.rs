@@ -1,19 +1,24 @@
 //! The chain in tables that last.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 
 use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace, Layered};
 use capos_schema::audit::{GeneralEvent, GeneralEventField, ToolEvent};
 
+use crate::archive::Written;
 use crate::calls::{self, Call, Key};
 use crate::general::{Kind, general};
 use crate::reading::Reader;
 use crate::record::{Event, Head};
-use crate::rules::{AppendError, Bounds, Rules, Step};
-use crate::tables::{self, FORMAT, HEAD_KEY, META, Meta, OPEN, RESERVE, TAKEN, VERSION, VERSION_KEY};
+use crate::rules::{AppendError, Bounds, Open, Rules, Step};
+use crate::tables::{
+    self, CALLS, FORMAT, HEAD_KEY, META, Meta, OPEN, RECORDS, RESERVE, SESSION, TAKEN, TOOL, VERSION, VERSION_KEY,
+};
 
 /// Bytes of an entry that keeps room for the ends of effects. With its head it fills a page of the store, whose size is a
 /// power of two.
@@ -26,6 +31,9 @@ const APART: usize = 512 << 10;
 const ASIDE: usize = 1 << 20;
 /// How long until the disk is asked again whether it takes them, in nanoseconds.
 const ASK: u64 = 2_000_000_000;
+
+/// Bytes of a batch in which calls without an outcome stay when the records go into an archive.
+const KEPT: usize = 256 << 10;
 
 /// A chain in tables.
 ///
@@ -77,14 +85,6 @@ struct Aside {
     next: u64,
 }
 
-/// What begins with a record.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begins {
-    Nothing,
-    Boot,
-    Memory,
-}
-
 #[derive(Clone, Debug)]
 struct State {
     rules: Rules,
@@ -97,6 +97,17 @@ struct State {
     aside: bool,
     /// The tables hold no chain yet.
     fresh: bool,
+}
+
+/// What a record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    Nothing,
+    Boot,
+    /// What goes on in memory.
+    Memory,
+    /// What stays of the chain, after an archive that ends with this record.
+    After(Head),
 }
 
 /// What an opened chain is like.
@@ -198,7 +209,7 @@ impl<K: Keyspace + Clone> Stored<K> {
     /// # Errors
     /// As [`Self::append_general`].
     pub async fn begin_boot(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
-        self.append_at(time, Event::General(event), true).await
+        self.append_at(time, Event::General(event), Begins::Boot).await
     }
 
     /// Records a tool call.
@@ -217,16 +228,42 @@ impl<K: Keyspace + Clone> Stored<K> {
         self.append(time, Event::General(event)).await
     }
 
+    /// Removes all records, which a file has up to the chain's head, and records that as the first one that stays: one
+    /// transaction.
+    ///
+    /// # Errors
+    /// As [`Self::append_general`]; `Invalid` if the chain does not end where the file does.
+    pub async fn archive(&mut self, time: u64, name: &str, file: &Written) -> Result<Head, AppendError> {
+        if self.aside.is_some() {
+            let why = "the audit log goes on in memory; archive it when the disk can be written again";
+            return Err(AppendError::Invalid(why.into()));
+        }
+        self.open().await.map_err(AppendError::Place)?;
+        let open: Vec<String> = self.open_effects().map(|sequence| sequence.to_string()).collect();
+        let open = open.join(",");
+        let mut fields: Vec<(&str, &dyn core::fmt::Display)> = vec![
+            ("archive", &name),
+            ("first", &file.first),
+            ("records", &file.records),
+            ("bytes", &file.bytes),
+            ("head", &file.head),
+        ];
+        if !open.is_empty() {
+            fields.push(("open", &open));
+        }
+        let event = Event::General(Kind::LogArchive.event("", "", &fields));
+        self.commit(time, event, Begins::After(file.head)).await
+    }
+
     /// Records an event.
     ///
     /// # Errors
     /// As [`Self::append_tool`] and [`Self::append_general`].
     pub async fn append(&mut self, time: u64, event: Event) -> Result<Head, AppendError> {
-        self.append_at(time, event, false).await
+        self.append_at(time, event, Begins::Nothing).await
     }
 
-    async fn append_at(&mut self, time: u64, event: Event, new_boot: bool) -> Result<Head, AppendError> {
-        let begins = if new_boot { Begins::Boot } else { Begins::Nothing };
+    async fn append_at(&mut self, time: u64, event: Event, begins: Begins) -> Result<Head, AppendError> {
         self.ask_again(time).await?;
         let mut done = self.append_aside(time, event.clone(), begins).await;
         if let Err(AppendError::Place(Fault::Medium(_))) = done {
@@ -248,6 +285,9 @@ impl<K: Keyspace + Clone> Stored<K> {
             let percent = self.state.as_ref().map_or(0, |state| state.rules.warned);
             let instead = match self.aside {
                 Some(_) => "attach a disk that can be written and restart".into(),
+                None if self.state.as_ref().is_some_and(|state| state.lasting) => {
+                    "move its records to a transfer volume: /audit archive VOLUME".into()
+                }
                 None => format!("export it, then raise its limit of {limit} bytes in the manifest"),
             };
             self.warning = Some(format!(
@@ -323,7 +363,7 @@ impl<K: Keyspace + Clone> Stored<K> {
         }
         let subject = calls::subject(&event);
         let call = match subject {
-            Some(key) => self.space.get(tables::CALLS, &key).await.map_err(AppendError::Place)?,
+            Some(key) => self.space.get(CALLS, &key).await.map_err(AppendError::Place)?,
             None => None,
         };
         let call = call.map_or(Ok(Call::default()), |bytes| tables::call(&bytes)).map_err(AppendError::Place)?;
@@ -341,6 +381,15 @@ impl<K: Keyspace + Clone> Stored<K> {
                 state.rules.taken.clear();
                 changes.remove_range(TAKEN, &[], &[]);
             }
+            Begins::After(last) if last != head => {
+                self.state = Some(state);
+                let why = format!("the file ends with {last}, and the audit log with {head}");
+                return Err(AppendError::Invalid(why));
+            }
+            Begins::After(_) => {
+                changes = self.without_records(&state.rules.open).await.map_err(AppendError::Place)?;
+                state.rules.archived();
+            }
         }
         let planned = state.rules.plan(time, event.clone(), call);
         let step = match planned {
@@ -352,7 +401,7 @@ impl<K: Keyspace + Clone> Stored<K> {
             }
         };
         self.unsettled = Some((event, step.record.head()));
-        match state.write(&self.space, changes, &step, subject).await {
+        match state.write(&self.space, &changes, &step, subject).await {
             Ok(()) => {
                 let head = state.rules.head;
                 (self.known, self.unsettled, self.state) = (Some(head), None, Some(state));
@@ -369,6 +418,23 @@ impl<K: Keyspace + Clone> Stored<K> {
     }
 }
 
+impl<K: Keyspace> Stored<K> {
+    /// The changes that remove all records. Of the calls, those stay of which a decision or a beginning alone is recorded.
+    async fn without_records(&self, open: &BTreeMap<u64, Open>) -> Result<Batch, Fault> {
+        let mut changes = Batch::new();
+        for table in [RECORDS, SESSION, TOOL, TAKEN, CALLS] {
+            changes.remove_range(table, &[], &[]);
+        }
+        for (key, value) in tables::all(&self.space, CALLS).await? {
+            let call = tables::call(&value)?;
+            if call.told.is_none_or(|told| open.contains_key(&told)) && changes.bytes() < KEPT {
+                changes.put(CALLS, &key, &value);
+            }
+        }
+        Ok(changes)
+    }
+}
+
 impl State {
     /// What is written with each commit.
     fn meta(&self) -> Meta {
@@ -381,7 +447,7 @@ impl State {
     async fn write<K: Keyspace>(
         &mut self,
         space: &K,
-        changes: Batch,
+        changes: &Batch,
         step: &Step,
         subject: Option<Key>,
     ) -> Result<(), Fault> {

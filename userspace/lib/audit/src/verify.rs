@@ -11,6 +11,7 @@ use core::fmt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::general::Kind;
 use crate::record::Head;
 use crate::scan::{self, Member};
 
@@ -23,6 +24,10 @@ pub struct Summary {
     pub effects: u64,
     /// Calls that never ran.
     pub refused: u64,
+    /// The last record before the first one that was read, if the chain begins after an archive.
+    pub archived: Head,
+    /// Name of that archive.
+    pub archive: String,
     /// Records of beginnings without an end: effects in progress, or interrupted by a crash.
     pub open: Vec<u64>,
 }
@@ -64,7 +69,8 @@ pub fn verify_lines<L: AsRef<[u8]>>(lines: impl IntoIterator<Item = L>, head: Op
 pub struct Checker {
     summary: Summary,
     time: u64,
-    open: BTreeMap<u64, Beginning>,
+    /// Of an effect whose beginning is in an archive only that is known.
+    open: BTreeMap<u64, Option<Beginning>>,
     /// Heads that the chain must pass through, by their sequence.
     noted: BTreeMap<u64, [u8; 32]>,
 }
@@ -84,8 +90,14 @@ impl Checker {
     /// # Errors
     /// What is wrong with it. The checker is of no use then.
     pub fn line(&mut self, line: &[u8]) -> Result<(), Broken> {
-        let at = self.summary.records.saturating_add(1);
+        let at = self.summary.head.sequence.saturating_add(1);
         self.next(line, at).map_err(|why| Broken { at, why })
+    }
+
+    /// The record that was checked last.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.summary.head
     }
 
     /// How many lines were right.
@@ -99,13 +111,20 @@ impl Checker {
     /// # Errors
     /// The chain ends elsewhere, or before a noted head.
     pub fn end(mut self, head: Option<Head>) -> Result<Summary, Broken> {
-        let at = self.summary.records.saturating_add(1);
+        let at = self.summary.head.sequence.saturating_add(1);
         if let Some((sequence, _)) = self.noted.pop_last() {
-            let records = self.summary.records;
-            let why = format!(
-                "the noted head is record {sequence}, and the chain ends at record {records}: its end was cut off, or it \
-                 was put back to an older state"
-            );
+            let (records, archived) = (self.summary.head.sequence, self.summary.archived.sequence);
+            let why = if sequence < archived {
+                let name = &self.summary.archive;
+                format!(
+                    "the noted head is record {sequence}, and records 1 to {archived} are in archives: give {name:?}"
+                )
+            } else {
+                format!(
+                    "the noted head is record {sequence}, and the chain ends at record {records}: its end was cut off, \
+                     or it was put back to an older state"
+                )
+            };
             return Err(Broken { at, why });
         }
         if head.is_some_and(|head| head != self.summary.head) {
@@ -123,7 +142,16 @@ impl Checker {
                 Ok(_) => "it is not in canonical form".to_string(),
             });
         };
-        if number(&record, "sequence") != Some(at) {
+        let sequence = number(&record, "sequence");
+        let at = match sequence {
+            Some(sequence) if self.summary.records == 0 && sequence > 1 => self.begin_after(&record, sequence)?,
+            Some(sequence) if sequence > at => {
+                let last = sequence.saturating_sub(1);
+                return Err(format!("the records {at} to {last} are missing before record {sequence}"));
+            }
+            _ => at,
+        };
+        if sequence != Some(at) {
             return Err(format!("its sequence is not {at}"));
         }
         if !is_hash(&record, "previous", &self.summary.head.hash) {
@@ -144,14 +172,37 @@ impl Checker {
         if self.noted.remove(&at).is_some_and(|noted| noted != hash) {
             return Err("its hash is not that of the noted head: this is another chain".to_string());
         }
-        (self.summary.records, self.summary.head) = (at, Head { sequence: at, hash });
+        self.summary.records = self.summary.records.saturating_add(1);
+        self.summary.head = Head { sequence: at, hash };
         Ok(())
+    }
+
+    /// Begins a chain whose first records are in an archive, with the record that says so. Returns its sequence.
+    fn begin_after(&mut self, record: &[Member<'_>], sequence: u64) -> Result<u64, String> {
+        let fields = value(record, "fields").and_then(|fields| serde_json::from_str::<Value>(fields).ok());
+        let field = |name: &str| fields.as_ref().and_then(|fields| fields.get(name)).and_then(Value::as_str);
+        let last = field("head").and_then(|head| head.parse::<Head>().ok());
+        let (Some(last), true) = (last, is(record, "kind", Kind::LogArchive.name())) else {
+            let before = sequence.saturating_sub(1);
+            return Err(format!("the records 1 to {before} are missing, and no archive has them"));
+        };
+        if last.sequence.saturating_add(1) != sequence {
+            return Err(format!("it follows record {} and has the sequence {sequence}", last.sequence));
+        }
+        if self.noted.remove(&last.sequence).is_some_and(|noted| noted != last.hash) {
+            return Err("the record before it is not that of the noted head: this is another chain".to_string());
+        }
+        let open = field("open").unwrap_or_default().split(',').filter_map(|number| number.parse().ok());
+        self.open.extend(open.map(|number| (number, None)));
+        (self.summary.head, self.summary.archived) = (last, last);
+        self.summary.archive = field("archive").unwrap_or_default().to_string();
+        Ok(sequence)
     }
 
     fn tool(&mut self, record: &[Member<'_>], sequence: u64) -> Result<(), String> {
         let summary = &mut self.summary;
         if is(record, "phase", "before") {
-            self.open.insert(sequence, Beginning::of(record));
+            self.open.insert(sequence, Some(Beginning::of(record)));
         } else if is(record, "phase", "after") {
             let before = number(record, "before").unwrap_or(0);
             summary.effects = summary.effects.saturating_add(1);
@@ -162,7 +213,7 @@ impl Checker {
             let Some(began) = self.open.remove(&before) else {
                 return Err(format!("no effect that is still open began with record {before}"));
             };
-            if let Some(other) = began.differs(&Beginning::of(record)) {
+            if let Some(other) = began.and_then(|began| began.differs(&Beginning::of(record))) {
                 return Err(format!("its {other} is not that of record {before}"));
             }
         } else if is(record, "phase", "refused") {

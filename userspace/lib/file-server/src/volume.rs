@@ -110,7 +110,7 @@ impl<T: FileTree + 'static> Volume<T> {
     /// Changes the tree. If there is no space, files that have lost their names and their holders go first.
     pub(crate) async fn change<R>(&self, change: impl AsyncFn(&T) -> Result<R, TreeError>) -> Result<R, TreeError> {
         let changed = match change(&self.tree).await {
-            Err(TreeError::NoSpace { .. }) if self.make_room() => change(&self.tree).await,
+            Err(TreeError::NoSpace { .. } | TreeError::Quota { .. }) if self.make_room() => change(&self.tree).await,
             other => other,
         };
         if changed.is_ok() && !self.is_changed.replace(true) {
@@ -147,7 +147,7 @@ impl<T: FileTree + 'static> Volume<T> {
 /// What a caller is told that gets no [`FileError`].
 pub(crate) fn refused(error: TreeError) -> CallError {
     match error {
-        TreeError::NoSpace { .. } => CallError::overloaded(error.to_string()),
+        TreeError::NoSpace { .. } | TreeError::Quota { .. } => CallError::overloaded(error.to_string()),
         TreeError::Gone => CallError::disconnected(error.to_string()),
         TreeError::Medium(_) => CallError::failed(error.to_string()),
         _ => CallError::invalid_argument(error.to_string()),
@@ -171,7 +171,7 @@ pub(crate) fn told<T>(result: Result<T, TreeError>) -> Result<Result<T, FileErro
             TreeError::Exists(_) => FileError::Exists,
             TreeError::NotEmpty(_) => FileError::NotEmpty,
             TreeError::IntoItself(_) => FileError::IntoItself,
-            TreeError::NoSpace { .. } => FileError::NoSpace,
+            TreeError::NoSpace { .. } | TreeError::Quota { .. } => FileError::NoSpace,
             TreeError::TooLarge => FileError::TooLarge,
             TreeError::ReadOnly(_) => FileError::ReadOnly,
             TreeError::Medium(_) => return Err(refused(error)),

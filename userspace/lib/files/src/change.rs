@@ -61,11 +61,18 @@ pub struct Change<'a, K> {
     pub batch: Batch,
     entries: BTreeMap<Vec<u8>, Known<Record>>,
     places: BTreeMap<NodeId, Known<Vec<u8>>>,
+    /// The quota holds for it. It does not for changes that free something, though they may add some bytes first.
+    is_bounded: bool,
 }
 
 impl<'a, K: Keyspace> Change<'a, K> {
     pub fn new(files: &'a Files<K>, turn: AsyncMutexGuard) -> Self {
-        Self { files, turn, batch: Batch::new(), entries: BTreeMap::new(), places: BTreeMap::new() }
+        Self { files, turn, batch: Batch::new(), entries: BTreeMap::new(), places: BTreeMap::new(), is_bounded: true }
+    }
+
+    /// The same change, without a quota.
+    pub fn unbounded(self) -> Self {
+        Self { is_bounded: false, ..self }
     }
 
     /// Commits all of it, and gives the turn back.
@@ -86,7 +93,7 @@ impl<'a, K: Keyspace> Change<'a, K> {
             self.batch.put(key::PLACES, &key::node(*id), place);
         }
         if !self.batch.is_empty() {
-            self.files.commit(&mut self.batch).await?;
+            self.files.commit(&self.batch, self.is_bounded).await?;
         }
         Ok(self.turn)
     }

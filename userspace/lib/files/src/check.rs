@@ -65,11 +65,13 @@ impl<K: Keyspace> Files<K> {
         directories(&mut nodes, &mut report);
         self.places(&nodes, &mut report).await?;
         self.contents(&nodes, &mut report).await?;
+        let (has, says) = (self.measure().await?, self.used().await?);
+        report.expect(has == says || !self.counts(), || format!("the tables take {has} bytes and say {says}"));
         Ok(report)
     }
 
     /// Calls a function with each entry of a table.
-    async fn each(&self, table: &str, mut with: impl FnMut(&[u8], &[u8])) -> Result<(), TreeError> {
+    pub(crate) async fn each(&self, table: &str, mut with: impl FnMut(&[u8], &[u8])) -> Result<(), TreeError> {
         let mut from = Vec::new();
         loop {
             let range = Range { from: &from, most: AT_ONCE, ..Range::all(table) };

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
 use capos_keyspace::{Batch, Durability, Entries, Fault, Keyspace, Range};
@@ -19,12 +19,19 @@ use crate::{FORMAT, key};
 /// Files without a name that one commit removes at most, when the tree is opened.
 const REMOVED_AT_ONCE: u32 = 1024;
 
+/// Bytes that the count of commits is longer than its number, so that a full tree can be emptied.
+const SPARE: usize = 256;
+
 /// A file tree in a keyspace.
 #[derive(Debug)]
 pub struct Files<K> {
     space: K,
     turn: Rc<AsyncMutex>,
     pub(crate) state: RefCell<State>,
+    /// Bytes that the tables may take.
+    quota: Cell<Option<u64>>,
+    /// The keyspace has a count of what the tables take, and each commit continues it.
+    counts: Cell<bool>,
 }
 
 /// Who reads or writes a file without its name.
@@ -80,6 +87,13 @@ fn lost() -> TreeError {
     ))
 }
 
+/// The value of [`key::COUNTED`].
+fn counted(number: u64, spare: usize) -> Vec<u8> {
+    let mut value = number.to_le_bytes().to_vec();
+    value.resize(value.len().saturating_add(spare), 0);
+    value
+}
+
 fn numbers(state: &[u8]) -> Option<(u64, u64)> {
     let (next, last) = state.split_first_chunk()?;
     Some((u64::from_le_bytes(*next), u64::from_le_bytes(last.try_into().ok()?)))
@@ -92,7 +106,13 @@ impl<K: Keyspace> Files<K> {
     /// # Errors
     /// The keyspace fails; the tree is malformed or of a newer format.
     pub async fn open(space: K) -> Result<Self, TreeError> {
-        let files = Self { space, turn: Rc::default(), state: RefCell::default() };
+        let files = Self {
+            space,
+            turn: Rc::default(),
+            state: RefCell::default(),
+            quota: Cell::default(),
+            counts: Cell::default(),
+        };
         match files.get(key::FORMAT_TABLE, key::VERSION).await?.as_deref().map(<[u8; 4]>::try_from) {
             None => files.make().await?,
             Some(Ok(version)) if u32::from_le_bytes(version) == FORMAT => {}
@@ -107,6 +127,7 @@ impl<K: Keyspace> Files<K> {
         let (next, last) = files.numbers().await?;
         *files.state.borrow_mut() = State { next, tried: last, done: last, synced: last, ..State::default() };
         if !files.space.info().await.map_err(failed)?.read_only {
+            files.recount(last).await?;
             files.remove_unnamed().await?;
         }
         Ok(files)
@@ -115,6 +136,55 @@ impl<K: Keyspace> Files<K> {
     /// The keyspace.
     pub fn keyspace(&self) -> &K {
         &self.space
+    }
+
+    /// What the tree may take from now on, in bytes. One that takes more already keeps what it has, and nothing is added.
+    pub fn set_quota(&self, quota: Option<u64>) {
+        self.quota.set(quota);
+    }
+
+    /// What the tree takes, in bytes: files, names and what belongs to them, as it is stored. Holes of files take nothing.
+    ///
+    /// # Errors
+    /// The keyspace fails.
+    pub async fn used(&self) -> Result<u64, TreeError> {
+        let used = self.get(key::TREE, key::USED).await?.map_or(Ok([0; 8]), <[u8; 8]>::try_from);
+        used.map(u64::from_le_bytes).map_err(|_| malformed("the count of bytes"))
+    }
+
+    /// Counts what the tree takes, if the last commit was not counted.
+    async fn recount(&self, last: u64) -> Result<(), TreeError> {
+        let found = self.get(key::TREE, key::COUNTED).await?;
+        if found.and_then(|found| found.first_chunk().copied()) != Some(last.to_le_bytes()) {
+            let used = self.measure().await?;
+            let mut batch = Batch::new();
+            batch.put(key::TREE, key::USED, &used.to_le_bytes()).put(key::TREE, key::COUNTED, &counted(last, SPARE));
+            match self.space.commit(&batch, Durability::Now).await {
+                // There is no room for the count, and files can be removed. It is made at the next start.
+                Err(Fault::Full(_) | Fault::Quota(_)) => return Ok(()),
+                done => done.map_err(failed)?,
+            }
+        }
+        self.counts.set(true);
+        Ok(())
+    }
+
+    pub(crate) fn counts(&self) -> bool {
+        self.counts.get()
+    }
+
+    /// Bytes that all tables take. It reads all of them.
+    pub(crate) async fn measure(&self) -> Result<u64, TreeError> {
+        let mut used = 0_u64;
+        for table in key::TABLES {
+            self.each(table, |key, value| {
+                if !(table == key::TREE && [key::USED, key::COUNTED].contains(&key)) {
+                    used = used.saturating_add(self.space.cost(table, key, value));
+                }
+            })
+            .await?;
+        }
+        Ok(used)
     }
 
     /// Whether the tree has its first files.
@@ -130,7 +200,7 @@ impl<K: Keyspace> Files<K> {
     /// # Errors
     /// The keyspace fails.
     pub async fn set_filled(&self) -> Result<(), TreeError> {
-        let mut change = self.change().await?;
+        let mut change = self.change().await?.unbounded();
         change.batch.put(key::TREE, key::FILLED, &[1]);
         change.commit().await?;
         self.sync(self.losses()).await
@@ -160,7 +230,7 @@ impl<K: Keyspace> Files<K> {
             if found.entries.is_empty() {
                 return self.sync(self.losses()).await;
             }
-            let mut change = self.change().await?;
+            let mut change = self.change().await?.unbounded();
             for (_, record) in &found.entries {
                 let record = Record::decode(record).ok_or_else(|| malformed("a file without a name"))?;
                 change.remove_unnamed(record.id).await?;
@@ -207,7 +277,7 @@ impl<K: Keyspace> Files<K> {
         self.settle().await?;
         let released = core::mem::take(&mut self.state.borrow_mut().released);
         if !released.is_empty() {
-            let mut change = Change::new(self, turn);
+            let mut change = Change::new(self, turn).unbounded();
             let removed = match change.remove_released(&released).await {
                 Ok(()) => change.commit().await,
                 Err(error) => Err(error),
@@ -235,15 +305,55 @@ impl<K: Keyspace> Files<K> {
     }
 
     /// Commits a batch with the state. It is called by the task that has the turn.
-    pub(crate) async fn commit(&self, batch: &mut Batch) -> Result<(), TreeError> {
+    pub(crate) async fn commit(&self, batch: &Batch, is_bounded: bool) -> Result<(), TreeError> {
+        let quota = self.quota.get().filter(|_| is_bounded);
+        let done = match self.try_commit(batch, quota, SPARE).await? {
+            // What frees something may need some bytes first, such as those of a longer key.
+            Err(Fault::Full(_) | Fault::Quota(_)) if !is_bounded && self.counts() => {
+                let counted = self.state.borrow().done.to_le_bytes();
+                let mut shorter = Batch::new();
+                shorter.put(key::TREE, key::COUNTED, &counted);
+                self.space.commit(&shorter, Durability::Later).await.map_err(failed)?;
+                self.try_commit(batch, quota, 0).await?
+            }
+            done => done,
+        };
+        match done {
+            Err(Fault::Quota(_) | Fault::Full(_)) => {
+                let info = self.space.info().await.map_err(failed)?;
+                let left = info.limit.saturating_sub(info.used);
+                if let Some(limit) = quota {
+                    // The one of the two that has less left is the one that is full.
+                    let used = self.used().await?;
+                    if limit.saturating_sub(used) <= left {
+                        return Err(TreeError::Quota { used, limit });
+                    }
+                }
+                Err(TreeError::NoSpace { needed: batch.bytes() as u64, left })
+            }
+            done => done.map_err(failed),
+        }
+    }
+
+    /// Commits a batch with the state, and a count that has so many bytes more than it needs.
+    async fn try_commit(
+        &self,
+        batch: &Batch,
+        quota: Option<u64>,
+        spare: usize,
+    ) -> Result<Result<(), Fault>, TreeError> {
         let (next, number, before) = {
             let mut state = self.state.borrow_mut();
             state.tried = state.tried.saturating_add(1);
             state.in_doubt = true;
             (state.next, state.tried, state.losses)
         };
+        let mut batch = batch.clone();
         batch.put(key::TREE, key::STATE, &[next.to_le_bytes(), number.to_le_bytes()].concat());
-        let mut answer = self.space.commit(batch, Durability::Later).await;
+        if self.counts() {
+            batch.count(key::TREE, key::USED, quota).put(key::TREE, key::COUNTED, &counted(number, spare));
+        }
+        let mut answer = self.space.commit(&batch, Durability::Later).await;
         if let Err(Fault::Lost(_)) = answer {
             // It is done again if it was not done and is based on nothing that was lost.
             self.settle().await?;
@@ -251,25 +361,18 @@ impl<K: Keyspace> Files<K> {
                 return Err(lost());
             }
             if self.state.borrow().done == number {
-                return Ok(());
+                return Ok(Ok(()));
             }
             self.state.borrow_mut().in_doubt = true;
-            answer = self.space.commit(batch, Durability::Later).await;
+            answer = self.space.commit(&batch, Durability::Later).await;
         }
+        let mut state = self.state.borrow_mut();
         match answer {
-            Ok(()) => {
-                let mut state = self.state.borrow_mut();
-                (state.done, state.in_doubt) = (number, false);
-                Ok(())
-            }
-            Err(Fault::Quota(_) | Fault::Full(_)) => {
-                self.state.borrow_mut().in_doubt = false;
-                let info = self.space.info().await.map_err(failed)?;
-                let left = info.limit.saturating_sub(info.used);
-                Err(TreeError::NoSpace { needed: batch.bytes() as u64, left })
-            }
-            Err(fault) => Err(failed(fault)),
+            Ok(()) => (state.done, state.in_doubt) = (number, false),
+            Err(Fault::Quota(_) | Fault::Full(_)) => state.in_doubt = false,
+            Err(_) => {}
         }
+        Ok(answer)
     }
 }
 
@@ -339,6 +442,9 @@ impl<K: Keyspace> FileTree for Files<K> {
     async fn truncate(&self, id: NodeId, length: u64, label: &Label, now: i64) -> Result<(), TreeError> {
         let mut change = self.change().await?;
         let mut file = change.file(id).await?;
+        if length <= file.record.bytes {
+            change = change.unbounded();
+        }
         change.truncate(&mut file, length, label, now).await?;
         change.commit().await.map(drop)
     }
@@ -374,7 +480,7 @@ impl<K: Keyspace> FileTree for Files<K> {
     }
 
     async fn remove(&self, base: NodeId, path: &str, what: Removal, now: i64) -> Result<(), TreeError> {
-        let mut change = self.change().await?;
+        let mut change = self.change().await?.unbounded();
         change.remove(base, path, what, now).await?;
         change.commit().await.map(drop)
     }

@@ -13,8 +13,10 @@ use crate::TABLES;
 /// The table of the homes: the number of each (2 bytes, little-endian), by the name of its principal. A number that was taken
 /// from a home stands there below a name that no principal has.
 const HOMES: &str = "homes";
+/// The table of what homes may take: the quota as text, by the name of the principal.
+pub const QUOTAS: &str = "quotas";
 /// The version of the tables.
-const FORMAT: (&str, &[u8], u32) = ("format", b"version", 1);
+const FORMAT: (&str, &[u8], u32) = (crate::key::FORMAT_TABLE, crate::key::VERSION, crate::FORMAT);
 /// Names of homes that are read at once.
 const AT_ONCE: u32 = 256;
 /// Names that begin so are no principals'.
@@ -117,7 +119,8 @@ impl<K: Keyspace + Clone> Homes<K> {
         let Some(number) = numbers.remove(principal) else { return Ok(None) };
         let taken = format!("{APART}{number}");
         let mut batch = Batch::new();
-        batch.remove(HOMES, principal.as_bytes()).put(HOMES, taken.as_bytes(), &number.to_le_bytes());
+        batch.remove(HOMES, principal.as_bytes()).remove(QUOTAS, principal.as_bytes());
+        batch.put(HOMES, taken.as_bytes(), &number.to_le_bytes());
         numbers.insert(taken, number);
         for table in TABLES {
             batch.remove_range(&format!("{number}/{table}"), b"", b"");

@@ -12,6 +12,11 @@ pub const TREE: &str = "tree";
 pub const STATE: &[u8] = b"state";
 /// It is there when the tree has its first files.
 pub const FILLED: &[u8] = b"filled";
+/// What the tables take, as [`capos_keyspace::Batch::count`] counts.
+pub const USED: &[u8] = b"used";
+/// The number of the last commit that [`USED`] counts, in 8 bytes; zeros follow, which are given up on a full disk.
+/// A version of capOS that does not count leaves it behind.
+pub const COUNTED: &[u8] = b"counted";
 /// The record of each node, by the number of its directory and its name.
 pub const ENTRIES: &str = "entries";
 /// The key of each node in [`ENTRIES`], by its number. The root has none.

@@ -31,7 +31,7 @@ mod record;
 
 pub use check::Report;
 pub use files::Files;
-pub use homes::{APART, Homes};
+pub use homes::{APART, Homes, QUOTAS};
 pub use key::{CHUNK, TABLES};
 
 /// The format that this version writes, of each tree. A newer one is rejected.

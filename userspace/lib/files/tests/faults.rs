@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use capos_files::Files;
 use capos_keyspace::local::LocalKeyspace;
-use capos_keyspace::{Batch, Durability, Keyspace};
+use capos_keyspace::{Batch, Durability, Keyspace, Within};
 use capos_store::{MemoryBlocks, Store};
 use capos_tree::suite::{CREATE, done, label};
 use capos_tree::{FileTree, Removal, Tree, TreeError, WriteAt};
@@ -140,6 +140,62 @@ fn a_full_tree_can_be_emptied() {
     done(files.remove_released()).unwrap();
     let report = whole(&files);
     assert_eq!((report.files, report.unnamed, report.bytes), (0, 0, 0));
+}
+
+#[test]
+fn a_tree_at_its_quota_keeps_what_it_has_and_takes_nothing_more() {
+    let space = keyspace(1 << 20);
+    let files = done(Files::open(space.clone())).unwrap();
+    let (id, _) = done(files.open_at(ROOT, "open", CREATE, 0)).unwrap();
+    files.set_quota(Some(20_000));
+    let mut names = Vec::new();
+    let error = loop {
+        let name = format!("f{}", names.len());
+        match put(&files, &name, &[1; 1000]) {
+            Ok(()) => names.push(name),
+            Err(error) => break error,
+        }
+    };
+    let TreeError::Quota { used, limit } = error else { panic!("{error}") };
+    assert!((18_000..=20_000).contains(&used) && limit == 20_000 && names.len() > 10, "{used}");
+    assert_eq!(done(files.used()).unwrap(), used);
+    let text = error.to_string();
+    assert!(text.contains("of its quota of 19.5 KiB") && text.contains("ask an operator"), "{text}");
+    assert_eq!(whole(&files).problems, Vec::<String>::new());
+    // Another tree of the same keyspace has its own room.
+    let other = done(Files::open(Within::new(space.clone(), "2/".into()))).unwrap();
+    put(&other, "large", &[1; 50_000]).unwrap();
+    assert!(done(other.used()).unwrap() > 50_000);
+    whole(&other);
+    // A quota that is lowered below what is there removes nothing, and files can be removed, those that are open too.
+    files.set_quota(Some(1));
+    assert!(matches!(put(&files, "more", b""), Err(TreeError::Quota { .. })));
+    assert_eq!(content(&files, "f0").unwrap(), [1; 1000]);
+    done(files.remove(ROOT, "open", Removal::File, 0)).unwrap();
+    done(files.truncate(id, 0, &label(&[]), 0)).unwrap();
+    done(files.remove(ROOT, "f0", Removal::File, 0)).unwrap();
+    files.set_quota(None);
+    put(&files, "large", &[1; 50_000]).unwrap();
+    whole(&files);
+}
+
+/// A version of capOS that does not count leaves the count behind, and one that found none made none.
+#[test]
+fn a_count_that_was_left_behind_is_made_again() {
+    let space = keyspace(1 << 20);
+    let files = done(Files::open(space.clone())).unwrap();
+    put(&files, "f", &[1; 1000]).unwrap();
+    done(files.sync(0)).unwrap();
+    let right = done(files.used()).unwrap();
+    for stale in [
+        Batch::new().remove("tree", b"used").remove("tree", b"counted"),
+        Batch::new().put("tree", b"used", &[9; 8]).put("tree", b"counted", &[0; 8]),
+    ] {
+        done(space.commit(stale, Durability::Now)).unwrap();
+        let files = done(Files::open(space.clone())).unwrap();
+        assert_eq!(done(files.used()).unwrap(), right);
+        whole(&files);
+    }
 }
 
 #[test]

@@ -44,6 +44,14 @@ impl Batch {
         self.push(table, ChangeKind::RemoveRange, from, to)
     }
 
+    /// Changes the number at a key, 8 bytes in little-endian order, by what the changes before add to, or free of, what the
+    /// keyspace takes. Such growth beyond `most` is rejected with [`Fault::Quota`](crate::Fault::Quota). If the batch is
+    /// repeated after it was done, it adds nothing.
+    pub fn count(&mut self, table: &str, key: &[u8], most: Option<u64>) -> &mut Self {
+        let most = most.map(u64::to_le_bytes);
+        self.push(table, ChangeKind::Count, key, most.as_ref().map_or(&[], |most| most.as_slice()))
+    }
+
     /// The same changes, of tables whose names have this prefix.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
         let mut batch = self.clone();

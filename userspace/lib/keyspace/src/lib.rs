@@ -32,6 +32,11 @@ pub const MAX_VALUE: usize = 256 << 10;
 /// Bytes of a batch at most: tables, keys, values, and 64 for each change.
 pub const MAX_BATCH: usize = 512 << 10;
 
+/// What a key of the store has before the name of its table: the number of the namespace, and the name's length.
+const NAME: usize = 9;
+/// What an entry takes besides its key and value.
+const ENTRY: usize = 32;
+
 /// What a namespace is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -95,6 +100,12 @@ pub trait Keyspace {
     /// # Errors
     /// [`Fault`]
     fn info(&self) -> impl Future<Output = Result<Info, Fault>>;
+
+    /// What an entry takes, in the bytes in which [`Info::used`] and [`Batch::count`] count.
+    fn cost(&self, table: &str, key: &[u8], value: &[u8]) -> u64 {
+        let parts = [NAME, table.len(), key.len(), value.len(), ENTRY];
+        parts.into_iter().fold(0, |sum: u64, part| sum.saturating_add(part as u64))
+    }
 
     /// The value of a key, if it has one.
     ///
@@ -203,6 +214,39 @@ mod tests {
         assert_eq!((of(&two).0.unwrap(), keys(&of(&two).1)), (b"y".to_vec(), alloc::vec![b"k".as_slice()]));
         assert_eq!(done(space.get("2/t", b"k")).unwrap().unwrap(), b"y");
         assert_eq!(done(two.info()).unwrap(), done(space.info()).unwrap());
+    }
+
+    #[test]
+    fn a_count_follows_what_its_batches_add_and_bounds_it() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = Within::new(LocalKeyspace::new(store, "a", 1 << 20).unwrap(), "7/".into());
+        let count = || done(space.get("n", b"k")).unwrap().map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+        let (small, large) = (space.cost("t", b"small", b"x"), space.cost("t", b"large", &[0; 2000]));
+        let mut batch = Batch::new();
+        batch.put("t", b"small", b"x").put("t", b"large", &[0; 2000]).count("n", b"k", Some(small + large));
+        // Repeated, it adds nothing.
+        for _ in 0..2 {
+            done(space.commit(&batch, Durability::Now)).unwrap();
+            assert_eq!(count(), Some(small + large));
+        }
+        let counter = space.cost("n", b"k", &[0; 8]);
+        assert_eq!(done(space.info()).unwrap().used, small + large + counter);
+        let mut batch = Batch::new();
+        batch.put("t", b"more", b"").count("n", b"k", Some(small + large));
+        assert!(matches!(done(space.commit(&batch, Durability::Now)), Err(Fault::Quota(_))));
+        assert_eq!((done(space.get("t", b"more")).unwrap(), count()), (None, Some(small + large)));
+        // What frees is done, however much is used, and so is what has no bound.
+        let mut batch = Batch::new();
+        batch.put("t", b"more", b"").remove("t", b"large").count("n", b"k", Some(1));
+        done(space.commit(&batch, Durability::Now)).unwrap();
+        let more = space.cost("t", b"more", b"");
+        assert_eq!(count(), Some(small + more));
+        done(space.commit(Batch::new().put("t", b"large", &[0; 2000]).count("n", b"k", None), Durability::Now))
+            .unwrap();
+        done(space.commit(Batch::new().remove_range("t", b"", b"").count("n", b"k", None), Durability::Now)).unwrap();
+        assert_eq!(count(), Some(0));
+        done(space.commit(Batch::new().put("n", b"k", b"7"), Durability::Now)).unwrap();
+        assert!(matches!(done(space.commit(&batch, Durability::Now)), Err(Fault::Invalid(_))));
     }
 
     #[test]

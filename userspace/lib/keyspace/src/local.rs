@@ -7,7 +7,7 @@ use core::cell::RefCell;
 use core::ops::Bound;
 
 use capos_schema::store::{Change, ChangeKind};
-use capos_store::{BlockError, Blocks, Namespace, Query, Store, StoreError};
+use capos_store::{BlockError, Blocks, Namespace, Query, Store, StoreError, Write};
 
 use crate::{Batch, Durability, Entries, Fault, Info, Keyspace, MAX_BATCH, MAX_KEY, MAX_VALUE, Range};
 
@@ -70,6 +70,27 @@ pub fn range<B: Blocks>(store: &mut Store<B>, namespace: Namespace, range: Range
     Ok(Entries { entries, more })
 }
 
+/// Changes the number at a key by what the namespace takes more, or less, than it did before.
+fn count<B: Blocks>(
+    write: &mut Write<'_, B>,
+    namespace: Namespace,
+    Change { table, key, value, .. }: &Change,
+    before: u64,
+) -> Result<(), Fault> {
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
+    let malformed = |_| Fault::Invalid(alloc::format!("a count in table `{table}` is not a number of 8 bytes"));
+    let old = write.get(namespace, table, key)?.map_or(Ok(0), |old| number(&old)).map_err(malformed)?;
+    let now = write.usage(namespace)?.used;
+    let new = old.saturating_add(now.saturating_sub(before)).saturating_sub(before.saturating_sub(now));
+    if now > before && !value.is_empty() {
+        let most = number(value).map_err(malformed)?;
+        if new > most {
+            return Err(Fault::Quota(alloc::format!("it would take {new} bytes of the {most} that it may take")));
+        }
+    }
+    Ok(write.put(namespace, table, key, &new.to_le_bytes())?)
+}
+
 /// Does all changes, or none.
 ///
 /// # Errors
@@ -90,11 +111,17 @@ pub fn commit<B: Blocks>(
     }
     length("batch", bytes, MAX_BATCH)?;
     let mut write = store.begin()?;
-    for Change { table, kind, key, value } in changes {
+    let mut counted = write.usage(namespace)?.used;
+    for change in changes {
+        let Change { table, kind, key, value } = change;
         match kind {
             ChangeKind::Put => write.put(namespace, table, key, value)?,
             ChangeKind::Remove => drop(write.remove(namespace, table, key)?),
             ChangeKind::RemoveRange => write.remove_range(namespace, table, Bound::Included(key), end(value))?,
+            ChangeKind::Count => {
+                count(&mut write, namespace, change, counted)?;
+                counted = write.usage(namespace)?.used;
+            }
         }
     }
     write.commit(match durability {

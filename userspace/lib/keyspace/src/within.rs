@@ -31,6 +31,10 @@ impl<K: Keyspace> Keyspace for Within<K> {
         self.space.info().await
     }
 
+    fn cost(&self, table: &str, key: &[u8], value: &[u8]) -> u64 {
+        self.space.cost(&self.table(table), key, value)
+    }
+
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         self.space.get(&self.table(table), key).await
     }

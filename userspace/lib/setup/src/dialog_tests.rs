@@ -79,7 +79,7 @@ impl Machine {
                     ..self.volume(OtherVersion)
                 };
                 let (profiles, initial, now) = (&ALL, self.initial, self.now);
-                dialog.next(Event::Facts(Facts { volume: &newer, profiles, initial, now }))
+                dialog.next(Event::Facts(Facts { volume: &newer, profiles, initial, backups: &[], now }))
             }
             At(state) => {
                 let volume = self.volume(state);
@@ -163,7 +163,8 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         (Line("wrong"), "restore STICK ada, wrong, passphrase, ", "is being restored onto virtio disk 2"),
         (Fail("the backup has no user `ada` with this passphrase"), KEY_OF_ADA, "no user `ada`"),
         (Line("correct horse"), "restore STICK ada, correct horse, passphrase, ", "is being restored"),
-        (Done, "login operator ada ", "ABCDE-FGHJK"),
+        (Done, "look", "ABCDE-FGHJK"),
+        (At(Open), "login operator ada ", ""),
     ]);
     // With the recovery code of the machine that made it, and a new passphrase.
     let two = Machine { backups: &["STICK", "OTHER"], ..ADA };
@@ -182,7 +183,8 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         (Line("battery stable"), NEW_ADA, "two different passphrases"),
         (Line("battery staple"), SAME, ""),
         (Line("battery staple"), "restore OTHER ada, ABCDE-FGHJK, recoveryCode, battery staple", "of OTHER"),
-        (Done, "login operator ada ", "ABCDE-FGHJK"),
+        (Done, "look", "ABCDE-FGHJK"),
+        (At(Open), "login operator ada ", ""),
     ]);
     // Nobody is kept there.
     for steps in 1..6 {

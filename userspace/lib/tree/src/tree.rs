@@ -5,7 +5,7 @@ use crate::path::{self, PathError};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_policy::join;
+use capos_policy::{Size, join};
 use capos_schema::authority::Label;
 use core::ops::Bound;
 
@@ -81,6 +81,13 @@ pub enum TreeError {
         /// Bytes that are left.
         left: u64,
     },
+    /// The owner's quota does not cover it.
+    Quota {
+        /// Bytes that the owner's tree takes.
+        used: u64,
+        /// Bytes that it may take.
+        limit: u64,
+    },
     /// Past what a file can be.
     TooLarge,
     /// It cannot be changed; the text says why.
@@ -110,6 +117,13 @@ impl core::fmt::Display for TreeError {
                 let needed = capos_plural::count(*needed, "byte");
                 write!(f, "no space: this takes {needed}, and {left} are left; delete files that are not needed")
             }
+            Self::Quota { used, limit } => write!(
+                f,
+                "the home is full: it takes {} of its quota of {}; delete files that are not needed, or ask an operator \
+                 for a larger quota",
+                Size(*used),
+                Size(*limit)
+            ),
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
             Self::ReadOnly(why) | Self::Medium(why) => f.write_str(why),
         }

@@ -5,19 +5,20 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::RefCell;
 
-use capos_async_lock::AsyncMutex;
-use capos_audit::{AppendError, Event, Head, Journal, Life, Reader, Room};
+use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
+use capos_audit::{AppendError, Event, Head, Journal, Life, Reader, Room, Written};
 use capos_keyspace::{Fault, Layered};
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
-    AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults, GeneralEvent, GeneralEventField,
-    ToolEvent,
+    AuditFile, AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults, GeneralEvent,
+    GeneralEventField, ToolEvent,
 };
 use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::store::NamespaceClient;
 
-use crate::reader;
 use crate::writer::Writer;
+use crate::{outside, reader};
 
 /// The longest name of a source.
 const MAX_SOURCE: usize = 64;
@@ -108,6 +109,27 @@ impl Log {
         self.reader.clone()
     }
 
+    /// Nothing is appended while this is held.
+    pub async fn turn(&self) -> AsyncMutexGuard {
+        self.turn.lock().await
+    }
+
+    /// Removes all records, which a file has, and records that. The caller has the turn.
+    ///
+    /// # Errors
+    /// They are not removed.
+    #[expect(clippy::await_holding_refcell_ref, reason = "the mutex admits one task at a time")]
+    pub async fn remove(&self, name: &str, file: &Written) -> Result<Head, CallError> {
+        let mut journal = self.journal.borrow_mut();
+        let (time, until) = (self.now(), self.clock.now().saturating_add(PATIENCE));
+        loop {
+            match journal.archive(time, name, file).await {
+                Err(AppendError::Place(Fault::Lost(_))) if self.clock.now() < until => self.clock.sleep(PAUSE).await,
+                done => return done.map_err(refused),
+            }
+        }
+    }
+
     /// Appends an event after what waits, or nothing else. If the store ends meanwhile, this is done again when it is back.
     #[expect(clippy::await_holding_refcell_ref, reason = "the mutex admits one task at a time")]
     async fn work(&self, event: Option<Event>) -> Result<Head, AppendError> {
@@ -156,5 +178,18 @@ impl AuditLogServer for AuditObject {
 
     async fn reader(&self, _cx: &CallContext) -> Result<AuditReaderClient, CallError> {
         AuditReaderClient::serve(&self.0.exporter, Rc::new(reader::Reader(self.0.reader())))
+    }
+
+    async fn export_to(
+        &self,
+        _cx: &CallContext,
+        folder: DirectoryClient,
+        name: String,
+    ) -> Result<AuditFile, CallError> {
+        outside::export(&self.0, folder, name).await
+    }
+
+    async fn archive(&self, _cx: &CallContext, folder: DirectoryClient, name: String) -> Result<AuditFile, CallError> {
+        outside::archive(&self.0, folder, name).await
     }
 }

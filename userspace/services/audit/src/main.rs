@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod log;
+mod outside;
 mod reader;
 mod writer;
 

@@ -24,11 +24,12 @@ impl AuditReaderServer for Reader {
 
     async fn verify(&self, _cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
         let (head, checked) = self.0.verify().await.map_err(unread)?;
+        let archived = checked.as_ref().map_or(0, |summary| summary.archived.sequence);
         let (ok, reason) = match checked {
             Ok(_) => (true, String::new()),
             Err(broken) => (false, broken.to_string()),
         };
-        Ok(AuditReaderVerifyResults { ok, records: head.sequence, head: head.hash.to_vec(), reason })
+        Ok(AuditReaderVerifyResults { ok, records: head.sequence, head: head.hash.to_vec(), reason, archived })
     }
 }
 

@@ -16,7 +16,7 @@ use capos_broker::settings::{self, Settings};
 use capos_broker::volume::backup::Restored;
 use capos_broker::volume::{DataVolume, Identity, Plan};
 use capos_broker::worker::Replaced;
-use capos_policy::{Attempts, Budgets, ServiceEnds};
+use capos_policy::{Attempts, Budgets, Quota, ServiceEnds};
 use capos_rt::{Clock, Error, Server, log};
 use capos_schema::authority::{
     AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerRestoreResults,
@@ -162,6 +162,27 @@ impl Broker {
     /// The system uses none.
     pub fn volume(&self) -> Result<&DataVolume<NamespaceClient>, CallError> {
         self.volume.as_ref().ok_or_else(|| CallError::failed("this system uses no data disk"))
+    }
+
+    /// What a user's home may take.
+    pub fn quota(&self, user: &UserInfo) -> String {
+        match Quota::parse(&user.quota) {
+            Ok(quota) => quota.to_string(),
+            Err(_) => self.config().home_quota.to_string(),
+        }
+    }
+
+    /// What the home of a session's principal may take. Only users of a data disk have a quota.
+    ///
+    /// # Errors
+    /// The users cannot be read.
+    pub async fn quota_of(&self, info: &SessionInfo) -> Result<String, CallError> {
+        if !info.user {
+            return Ok(Quota::None.to_string());
+        }
+        let users = self.volume()?.users().await?;
+        let user = users.iter().find(|user| user.name == info.principal);
+        Ok(user.map_or_else(|| self.config().home_quota.to_string(), |user| self.quota(user)))
     }
 
     /// 128 random bits.

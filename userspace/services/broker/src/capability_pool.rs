@@ -12,7 +12,7 @@ use capos_schema::conversations::{ConversationAdminClient, ConversationStoreClie
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
-use capos_schema::storage::{DirectoryClient, HomesClient};
+use capos_schema::storage::{DirectoryClient, HomeUsage, HomesClient};
 use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 use capos_schema::transfer::TransferVolumesClient;
 
@@ -153,13 +153,35 @@ impl CapabilityPool {
         }
     }
 
+    /// What a principal's home takes, and what it may take by this quota.
+    ///
+    /// # Errors
+    /// The file server does not tell.
+    pub async fn usage(&self, principal: &str, quota: &str) -> Result<HomeUsage, CallError> {
+        match &self.homes {
+            Some(homes) => homes.usage(principal, quota).await,
+            None => Ok(HomeUsage::default()),
+        }
+    }
+
+    /// Changes what a principal's home may take.
+    ///
+    /// # Errors
+    /// The file server does not do it now.
+    pub async fn limit(&self, principal: &str, quota: &str) -> Result<(), CallError> {
+        match &self.homes {
+            Some(homes) => homes.limit(principal, quota).await,
+            None => Ok(()),
+        }
+    }
+
     /// What a session of this profile is built of. What cannot be had now is left out.
-    pub async fn parts(&self, profile: Profile, principal: &str) -> Vec<Part> {
+    pub async fn parts(&self, profile: Profile, principal: &str, quota: &str) -> Vec<Part> {
         let mut parts = Vec::new();
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
             let patience = if grant.of_principal { HOME_PATIENCE } else { PATIENCE };
-            let asked = capos_rt::timeout(patience, self.cap(grant, cap.as_ref(), principal)).await;
+            let asked = capos_rt::timeout(patience, self.cap(grant, cap.as_ref(), (principal, quota))).await;
             let cap = match asked.and_then(|answered| answered.context("it does not answer")?) {
                 Ok(cap) => cap,
                 Err(why) => {
@@ -181,14 +203,19 @@ impl CapabilityPool {
     }
 
     /// What a session of a principal is given for a grant.
-    async fn cap(&self, grant: &SessionGrant, cap: Option<&Cap>, principal: &str) -> Result<Cap, Error> {
+    async fn cap(
+        &self,
+        grant: &SessionGrant,
+        cap: Option<&Cap>,
+        (principal, quota): (&str, &str),
+    ) -> Result<Cap, Error> {
         let cap = match cap {
             Some(cap) => cap.clone(),
             None => {
                 let homes = self.homes.as_ref().context("the broker was given no `homes`")?;
-                match homes.of(principal).await {
+                match homes.of(principal, quota).await {
                     // The file server has ended meanwhile, and starts again.
-                    Err(error) if error.is_disconnected() => homes.of(principal).await?.into_cap(),
+                    Err(error) if error.is_disconnected() => homes.of(principal, quota).await?.into_cap(),
                     home => home?.into_cap(),
                 }
             }

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_policy::{Category, ModelAccess, Modes, Override, Passphrase, Policy, ProfileRules};
+use capos_policy::{Category, ModelAccess, Modes, Override, Passphrase, Policy, ProfileRules, Quota};
 use capos_schema::authority::Profile;
 use capos_schema::manifest::SessionProfile;
 use capos_schema::models::PermissionMode;
@@ -32,6 +32,8 @@ pub struct Config {
     pub model: String,
     /// After how many idle minutes a user's terminal is locked; 0: never.
     pub lock_minutes: u32,
+    /// What the home of a user may take of whom nothing else is said.
+    pub home_quota: Quota,
     /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
     pub data_disk: bool,
     /// What opens a step-up.
@@ -61,6 +63,7 @@ struct Session {
     model: Option<String>,
     passphrase: Option<String>,
     lock_minutes: Option<u32>,
+    home_quota: Option<String>,
     data_disk: Option<bool>,
 }
 
@@ -113,6 +116,7 @@ impl Config {
             principal: String::new(),
             model: String::new(),
             lock_minutes: LOCK_MINUTES,
+            home_quota: Quota::DEFAULT,
             data_disk: true,
             passphrase: None,
             policy: Policy::default(),
@@ -150,6 +154,9 @@ impl Config {
             self.model = id;
         }
         put(&mut self.lock_minutes, &file.session.lock_minutes);
+        if let Some(quota) = &file.session.home_quota {
+            self.home_quota = Quota::parse(quota).map_err(|why| format!("session.home_quota: {why}"))?;
+        }
         put(&mut self.data_disk, &file.session.data_disk);
         if let Some(text) = file.session.passphrase {
             self.passphrase = Some(passphrase(&text, salt)?);

@@ -75,7 +75,8 @@ impl Session {
         let mut policy = SessionPolicy::new(&broker.config().policy, profile);
         let mut parts = Vec::new();
         let mut home: Option<(String, DirectoryClient)> = None;
-        for part in broker.blocks.parts(profile, &info.principal).await {
+        let quota = broker.quota_of(&info).await?;
+        for part in broker.blocks.parts(profile, &info.principal, &quota).await {
             grant_tools(&mut policy, part.interface, part.read_only);
             let given = match &home {
                 Some((from, directory)) if part.interface == LauncherClient::INTERFACE_ID => {

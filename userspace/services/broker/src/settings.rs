@@ -94,7 +94,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         Ok(number.to_string())
     };
     match *parts(name).as_slice() {
-        ["session", "model"] | ["profiles", _, "model"] => text(),
+        ["session", "model" | "home_quota"] | ["profiles", _, "model"] => text(),
         ["permissions", tool] if FIXED.contains(&tool) => {
             Err(format!("the permission of {tool} stays as the image has it, so that settings can be changed"))
         }
@@ -107,8 +107,8 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
             _ => Err(format!("{name} is true or false, not {given:?}")),
         },
         _ => Err(format!(
-            "there is no setting {name:?}; settings are session.model, session.lock_minutes, limits.NAME, \
-             permissions.TOOL and profiles.NAME.NAME"
+            "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, \
+             limits.NAME, permissions.TOOL and profiles.NAME.NAME"
         )),
     }
 }
@@ -214,6 +214,7 @@ fn standard() -> Settings {
     let mut found: Settings =
         numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string())).collect();
     found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
+    found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
     found.insert("session.model".to_string(), "the first".to_string());
     found
 }
@@ -257,12 +258,13 @@ mod tests {
             ("permissions.read_log", "auto"),
             ("profiles.guest.limits.max_jobs", "1"),
             ("session.model", "1"),
+            ("session.home_quota", "20MiB"),
         ]);
         let (config, bad) = configuration(&[FILE], &set, [1; 16]).unwrap();
         assert!(bad.is_empty());
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 7);
         assert_eq!(config.policy.profile(Profile::Guest).limits.max_jobs, 1);
-        assert_eq!(config.model, "1");
+        assert_eq!((config.model.as_str(), config.home_quota), ("1", capos_policy::Quota::Bytes(20 << 20)));
         assert_eq!(config.policy.overrides.last().unwrap().mode, Some(PermissionMode::Auto));
         let (config, _) = configuration(&[FILE], &Settings::new(), [1; 16]).unwrap();
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
@@ -287,6 +289,7 @@ mod tests {
             ("limits.max_dreams", "5", "unknown field `max_dreams`"),
             ("permissions.read_file", "maybe", "there is no mode \"maybe\""),
             ("permissions.set_setting", "auto", "stays as the image has it"),
+            ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
             ("session.passphrase", "x", "there is no setting \"session.passphrase\""),
             ("session.profile", "guest", "there is no setting"),
             ("profiles.root.model", "local", "there is no such profile"),

@@ -5,14 +5,17 @@
 //! removed.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
+use capos_policy::Quota;
 use capos_schema::authority::{Profile, UserInfo};
 
 /// The table of the users, by name: the time of creation in seconds since 1970 in 8 bytes, then the profile's name.
 const USERS: &str = "users";
+/// The table of the quotas that are not the default: the quota as text, by the user's name.
+const QUOTAS: &str = "quotas";
 /// The version of the tables.
 const FORMAT: (&str, &[u8], u32) = (capos_formats::TABLE, capos_formats::KEY, capos_formats::USERS.version());
 
@@ -26,7 +29,8 @@ fn decode(name: &[u8], value: &[u8]) -> Option<UserInfo> {
     let (created, profile) = value.split_first_chunk()?;
     let profile = Profile::from_name(core::str::from_utf8(profile).ok()?)?;
     let created_unix = i64::from_le_bytes(*created);
-    Some(UserInfo { name: String::from_utf8(name.to_vec()).ok()?, profile, created_unix })
+    let name = String::from_utf8(name.to_vec()).ok()?;
+    Some(UserInfo { name, profile, created_unix, ..UserInfo::default() })
 }
 
 fn malformed(what: &str) -> Fault {
@@ -46,7 +50,14 @@ pub async fn list(space: &impl Keyspace) -> Result<Vec<UserInfo>, Fault> {
     }
     let found = space.range(Range::all(USERS)).await?;
     let users = found.entries.iter().map(|(name, value)| decode(name, value));
-    users.collect::<Option<_>>().ok_or_else(|| malformed("table of users"))
+    let mut users: Vec<UserInfo> = users.collect::<Option<_>>().ok_or_else(|| malformed("table of users"))?;
+    for (name, quota) in space.range(Range::all(QUOTAS)).await?.entries {
+        let quota = String::from_utf8(quota).map_err(|_| malformed("table of quotas"))?;
+        if let Some(user) = users.iter_mut().find(|user| user.name.as_bytes() == name) {
+            user.quota = quota;
+        }
+    }
+    Ok(users)
 }
 
 /// Writes a user, who is there from then on.
@@ -57,6 +68,10 @@ pub async fn put(space: &impl Keyspace, user: &UserInfo) -> Result<(), Fault> {
     let (table, key, version) = FORMAT;
     let mut batch = Batch::new();
     batch.put(table, key, &version.to_le_bytes()).put(USERS, user.name.as_bytes(), &encode(user));
+    match user.quota.as_str() {
+        "" => batch.remove(QUOTAS, user.name.as_bytes()),
+        quota => batch.put(QUOTAS, user.name.as_bytes(), quota.as_bytes()),
+    };
     space.commit(&batch, Durability::Now).await
 }
 
@@ -65,7 +80,9 @@ pub async fn put(space: &impl Keyspace, user: &UserInfo) -> Result<(), Fault> {
 /// # Errors
 /// The store does not keep that.
 pub async fn remove(space: &impl Keyspace, name: &str) -> Result<(), Fault> {
-    space.commit(Batch::new().remove(USERS, name.as_bytes()), Durability::Now).await
+    let mut batch = Batch::new();
+    batch.remove(USERS, name.as_bytes()).remove(QUOTAS, name.as_bytes());
+    space.commit(&batch, Durability::Now).await
 }
 
 /// The user of a name.
@@ -88,6 +105,17 @@ pub fn may_lose_operator(users: &[UserInfo], name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{name} is the last operator; make another user an operator first"))
+}
+
+/// A quota as it is kept: empty for the default.
+///
+/// # Errors
+/// It is none.
+pub fn quota(given: &str) -> Result<String, String> {
+    match given {
+        "" | "default" => Ok(String::new()),
+        given => Ok(Quota::parse(given)?.to_string()),
+    }
 }
 
 /// A passphrase of 72 bits, to be told once: four groups of four letters.
@@ -116,7 +144,7 @@ mod tests {
     use core::cell::RefCell;
 
     fn user(name: &str, profile: Profile) -> UserInfo {
-        UserInfo { name: name.into(), profile, created_unix: 7 }
+        UserInfo { name: name.into(), profile, created_unix: 7, ..UserInfo::default() }
     }
 
     #[test]
@@ -132,9 +160,15 @@ mod tests {
         assert_eq!(all(), [ada.clone(), bob.clone()]);
         run(put(&space, &user("bob \u{e9}", Profile::Operator))).unwrap().unwrap();
         assert_eq!(all()[1].profile, Profile::Operator);
+        run(put(&space, &UserInfo { quota: "5MiB".into(), ..ada.clone() })).unwrap().unwrap();
+        assert_eq!((all()[0].quota.as_str(), all()[1].quota.as_str()), ("5MiB", ""));
         run(remove(&space, "ada")).unwrap().unwrap();
         run(remove(&space, "ada")).unwrap().unwrap();
         assert_eq!(all().len(), 1);
+        // A later user of the name has the default.
+        run(put(&space, &ada)).unwrap().unwrap();
+        assert_eq!(all()[0].quota, "");
+        run(remove(&space, "ada")).unwrap().unwrap();
         // Nothing else is taken for a table of users.
         for (table, key, value) in
             [(USERS, "eve", b"01234567root".as_slice()), (USERS, "eve", &[0; 3]), ("format", "version", &[2])]

@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 use capos_broker::users::first_passphrase;
 use capos_broker::volume::DataVolume;
-use capos_schema::authority::{BackupsServer, Profile, UserInfo, UsersServer};
+use capos_schema::audit::AuditFile;
+use capos_schema::authority::{BackupsServer, LogFile, Profile, UserInfo, UsersServer};
 use capos_schema::cap::{CallContext, CallError};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{BackupState, NamespaceClient};
 
 use crate::broker::Broker;
@@ -24,6 +26,19 @@ impl UsersObject {
         self.broker.volume_of(&self.operator).await
     }
 
+    /// The top of a transfer volume, and the name of a new file there for the audit log.
+    async fn log_file(&self, volume: &str, file: String) -> Result<(DirectoryClient, String), CallError> {
+        // Somebody else may have become an operator meanwhile.
+        self.volume().await?;
+        let folder = self.broker.blocks.volumes()?.open(volume).await?;
+        if !file.is_empty() {
+            return Ok((folder, file));
+        }
+        let now = self.broker.clock.wall_clock().unwrap_or_default().saturating_mul(1_000_000);
+        let time = capos_audit::clock(now).replace(':', "");
+        Ok((folder, format!("audit-{}-{time}.jsonl", capos_audit::date(now))))
+    }
+
     async fn passphrase(&self) -> Result<String, CallError> {
         Ok(first_passphrase(&self.broker.random().await?))
     }
@@ -37,21 +52,42 @@ impl BackupsServer for UsersObject {
     async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
         self.broker.volume()?.progress().await
     }
+
+    async fn export_log(&self, _cx: &CallContext, volume: String, file: String) -> Result<LogFile, CallError> {
+        let (folder, name) = self.log_file(&volume, file).await?;
+        Ok(log_file(self.broker.blocks.audit.export_to(&folder, &name).await?))
+    }
+
+    async fn archive_log(&self, _cx: &CallContext, volume: String, file: String) -> Result<LogFile, CallError> {
+        let (folder, name) = self.log_file(&volume, file).await?;
+        Ok(log_file(self.broker.blocks.audit.archive(&folder, &name).await?))
+    }
+}
+
+fn log_file(written: AuditFile) -> LogFile {
+    let AuditFile { name, first, records, bytes, head } = written;
+    let last = first.saturating_add(records).saturating_sub(1);
+    LogFile { name, first, records, bytes, head: format!("{last}:{}", hex::encode(head)) }
 }
 
 impl UsersServer for UsersObject {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<UserInfo>, CallError> {
-        self.volume().await?.users().await
+        let mut users = self.volume().await?.users().await?;
+        for user in &mut users {
+            let usage = self.broker.blocks.usage(&user.name, &self.broker.quota(user)).await?;
+            (user.used_bytes, user.quota_bytes) = (usage.used_bytes, usage.quota_bytes);
+        }
+        Ok(users)
     }
 
-    async fn add(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<String, CallError> {
+    async fn add(&self, _cx: &CallContext, name: String, profile: Profile, quota: String) -> Result<String, CallError> {
         let passphrase = self.passphrase().await?;
         let volume = self.volume().await?;
         if !volume.users().await?.iter().any(|user| user.name == name) {
             // What is left of an earlier user of this name is not for this one.
             self.broker.blocks.forget(&name).await?;
         }
-        volume.add_user(&name, profile, &passphrase).await?;
+        volume.add_user(&name, profile, &quota, &passphrase).await?;
         Ok(passphrase)
     }
 
@@ -69,6 +105,16 @@ impl UsersServer for UsersObject {
 
     async fn set_profile(&self, _cx: &CallContext, name: String, profile: Profile) -> Result<(), CallError> {
         self.volume().await?.set_profile(&name, profile).await
+    }
+
+    async fn set_quota(&self, _cx: &CallContext, name: String, quota: String) -> Result<(), CallError> {
+        let volume = self.volume().await?;
+        volume.set_quota(&name, &quota).await?;
+        let users = volume.users().await?;
+        let Some(user) = users.iter().find(|user| user.name == name) else { return Ok(()) };
+        self.broker.blocks.limit(&name, &self.broker.quota(user)).await.map_err(|error| {
+            CallError::failed(format!("the quota is kept, and holds from the user's next login on: {error}"))
+        })
     }
 
     async fn reset_passphrase(&self, _cx: &CallContext, name: String) -> Result<String, CallError> {

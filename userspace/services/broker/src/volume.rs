@@ -229,7 +229,7 @@ impl<K: Keyspace> DataVolume<K> {
         }
         .map_err(rejected)?;
         let code = self.vault.create(&volume.disk, name, &key(secret, kind), kind).await?;
-        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now() };
+        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), ..UserInfo::default() };
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
         self.know(Who::User(name.to_owned()), FRESH, 0);
         Ok(code)
@@ -438,7 +438,7 @@ impl<K: Keyspace> DataVolume<K> {
         if !users.is_empty() {
             return Err(format!("{name} has a key and is not a user; an operator can add the name again"));
         }
-        let user = UserInfo { name, profile: Profile::Operator, created_unix: self.now() };
+        let user = UserInfo { name, profile: Profile::Operator, created_unix: self.now(), ..UserInfo::default() };
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault).to_string())?;
         Ok(Identity { user, failed })
     }
@@ -447,13 +447,14 @@ impl<K: Keyspace> DataVolume<K> {
     ///
     /// # Errors
     /// The name does not do or is taken, or the volume has no room for one more key.
-    pub async fn add_user(&self, name: &str, profile: Profile, passphrase: &str) -> Result<(), CallError> {
+    pub async fn add_user(&self, name: &str, profile: Profile, quota: &str, passphrase: &str) -> Result<(), CallError> {
         check_name(name).map_err(rejected)?;
+        let quota = users::quota(quota).map_err(rejected)?;
         capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
         if self.users().await?.iter().any(|user| user.name == name) {
             return Err(rejected(format!("there is a user {name:?} already")));
         }
-        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now() };
+        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), quota, ..UserInfo::default() };
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
         let added = self.set_passphrase(name, passphrase).await;
         if added.is_err()
@@ -493,6 +494,17 @@ impl<K: Keyspace> DataVolume<K> {
             users::may_lose_operator(&users, name).map_err(rejected)?;
         }
         let user = UserInfo { profile, ..user.clone() };
+        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))
+    }
+
+    /// Gives a user's home another quota; the default if it is empty.
+    ///
+    /// # Errors
+    /// There is no user of this name, or it is no quota.
+    pub async fn set_quota(&self, name: &str, quota: &str) -> Result<(), CallError> {
+        let quota = users::quota(quota).map_err(rejected)?;
+        let users = self.users().await?;
+        let user = UserInfo { quota, ..users::find(&users, name).map_err(rejected)?.clone() };
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))
     }
 

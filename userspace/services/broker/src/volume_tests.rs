@@ -346,16 +346,23 @@ fn a_passphrase_is_changed_by_whoever_knows_it() {
 fn users_are_added_changed_and_removed() {
     let machine = Machine::of_ada();
     let volume = &machine.volume;
-    run(volume.add_user("bob", Profile::Guest, HORSE)).unwrap().unwrap();
-    assert!(error(run(volume.add_user("bob", Profile::Guest, HORSE))).contains("a user \"bob\" already"));
-    assert!(error(run(volume.add_user("forgot", Profile::Guest, HORSE))).contains("choose another"));
-    assert!(error(run(volume.add_user("eve", Profile::Anonymous, HORSE))).contains("operator or guest"));
+    run(volume.add_user("bob", Profile::Guest, "", HORSE)).unwrap().unwrap();
+    assert!(error(run(volume.add_user("bob", Profile::Guest, "", HORSE))).contains("a user \"bob\" already"));
+    assert!(error(run(volume.add_user("forgot", Profile::Guest, "", HORSE))).contains("choose another"));
+    assert!(error(run(volume.add_user("eve", Profile::Anonymous, "", HORSE))).contains("operator or guest"));
     assert_eq!(machine.login("bob", HORSE).unwrap().1, Profile::Guest);
     assert!(!run(volume.is_operator("bob")).unwrap().unwrap());
     assert!(error(run(volume.remove_user("ada"))).contains("last operator"));
     assert!(error(run(volume.remove_user("nobody"))).contains("no user \"nobody\""));
     assert!(error(run(volume.set_profile("ada", Profile::Guest))).contains("last operator"));
+    assert!(error(run(volume.add_user("eve", Profile::Guest, "much", HORSE))).contains("\"much\" is no quota"));
+    assert!(error(run(volume.set_quota("eve", "5MiB"))).contains("no user \"eve\""));
+    let quota = || run(volume.users()).unwrap().unwrap().iter().find(|user| user.name == "bob").unwrap().quota.clone();
+    run(volume.set_quota("bob", "2048KiB")).unwrap().unwrap();
     run(volume.set_profile("bob", Profile::Operator)).unwrap().unwrap();
+    assert_eq!(quota(), "2MiB");
+    run(volume.set_quota("bob", "default")).unwrap().unwrap();
+    assert_eq!(quota(), "");
     run(volume.reset_passphrase("bob", STAPLE)).unwrap().unwrap();
     assert_eq!(machine.login("bob", STAPLE).unwrap().1, Profile::Operator);
     run(volume.remove_user("ada")).unwrap().unwrap();
@@ -363,12 +370,12 @@ fn users_are_added_changed_and_removed() {
     assert!(error(run(volume.reset_passphrase("ada", STAPLE))).contains("no user \"ada\""));
     // A user whom the volume has no key for is not left behind.
     machine.vault.broken.set(true);
-    assert!(error(run(volume.add_user("eve", Profile::Guest, HORSE))).contains("the disk failed"));
+    assert!(error(run(volume.add_user("eve", Profile::Guest, "", HORSE))).contains("the disk failed"));
     assert_eq!(run(volume.users()).unwrap().unwrap().len(), 1);
     // One of whom a power cut left no key is removed all the same.
     machine.vault.keys.borrow_mut().remove("bob");
     machine.vault.broken.set(false);
-    run(volume.add_user("eve", Profile::Operator, HORSE)).unwrap().unwrap();
+    run(volume.add_user("eve", Profile::Operator, "", HORSE)).unwrap().unwrap();
     run(volume.remove_user("bob")).unwrap().unwrap();
     assert_eq!(run(volume.users()).unwrap().unwrap()[0].name, "eve");
 }

@@ -8,14 +8,15 @@ use core::cell::RefCell;
 
 use capos_async_lock::AsyncMutex;
 use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
-use capos_files::{APART, Files};
-use capos_keyspace::{Fault, Keyspace, Within};
+use capos_files::{APART, Files, QUOTAS};
+use capos_keyspace::{Batch, Durability, Fault, Keyspace, Within};
 use capos_plural::count;
+use capos_policy::Quota;
 use capos_rt::{Context, Env, Error, exit, exit_code, log};
 use capos_schema::cap::{CallContext, CallError, Dispatch};
 use capos_schema::kernel::{ResourceAccountClient, TimerClient};
 use capos_schema::models::{ModelFolderOpenResults, ModelFolderServer};
-use capos_schema::storage::{DirectoryClient, HomesServer};
+use capos_schema::storage::{DirectoryClient, HomeUsage, HomesServer};
 use capos_schema::store::NamespaceClient;
 
 /// Whose home the folder of installed models is. No principal has such a name.
@@ -123,6 +124,7 @@ impl Homes {
         let files = Files::open(self.of.tree(number)).await.map_err(|error| CallError::failed(error.to_string()))?;
         if principal != MODELS {
             self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
+            files.set_quota(self.quota(principal).await?);
         }
         let (server, start) = (self.env.server().clone(), self.now()?);
         let tree = (files, number.into());
@@ -130,6 +132,47 @@ impl Homes {
         capos_rt::spawn(volume.clone().keep_synced());
         self.open.borrow_mut().insert(number, volume.clone());
         Ok(volume)
+    }
+
+    /// What a home may take, in bytes.
+    async fn quota(&self, principal: &str) -> Result<Option<u64>, CallError> {
+        let kept = self.kept_quota(principal).await?;
+        // What another version of capOS has kept may not be understood.
+        let quota = Quota::parse(kept.as_deref().unwrap_or("none")).unwrap_or(Quota::DEFAULT);
+        Ok(quota.bytes(self.info().await.map_err(|fault| told(&fault))?.limit))
+    }
+
+    async fn kept_quota(&self, principal: &str) -> Result<Option<String>, CallError> {
+        let mut found = Keyspace::get(&self.space, QUOTAS, principal.as_bytes()).await;
+        if let Err(Fault::Lost(_)) = found {
+            found = Keyspace::get(&self.space, QUOTAS, principal.as_bytes()).await;
+        }
+        Ok(found.map_err(|fault| told(&fault))?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Keeps what a home may take, for the next instance of this service as well, and puts it in force.
+    async fn limit(&self, principal: &str, quota: &str) -> Result<(), CallError> {
+        Quota::parse(quota).map_err(CallError::invalid_argument)?;
+        if self.kept_quota(principal).await?.as_deref() != Some(quota) {
+            let mut batch = Batch::new();
+            batch.put(QUOTAS, principal.as_bytes(), quota.as_bytes());
+            self.commit(&batch).await?;
+        }
+        let numbers = self.of.numbers().await.map_err(|fault| told(&fault))?;
+        let open = numbers.get(principal).and_then(|number| self.open.borrow().get(number).cloned());
+        if let Some(open) = open {
+            open.tree().set_quota(self.quota(principal).await?);
+        }
+        Ok(())
+    }
+
+    /// Commits what can be repeated. A store that has ended continues in another process.
+    async fn commit(&self, batch: &Batch) -> Result<(), CallError> {
+        let mut done = Keyspace::commit(&self.space, batch, Durability::Now).await;
+        if let Err(Fault::Lost(_)) = done {
+            done = Keyspace::commit(&self.space, batch, Durability::Now).await;
+        }
+        done.map_err(|fault| told(&fault))
     }
 
     fn now(&self) -> Result<u64, CallError> {
@@ -177,14 +220,40 @@ fn check(principal: &str) -> Result<(), CallError> {
 pub struct HomesObject(pub Rc<Homes>);
 
 impl HomesServer for HomesObject {
-    async fn of(&self, _cx: &CallContext, principal: String) -> Result<DirectoryClient, CallError> {
+    async fn of(&self, _cx: &CallContext, principal: String, quota: String) -> Result<DirectoryClient, CallError> {
         check(&principal)?;
         let homes = &self.0;
         // Nobody waits for a login here.
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
         let number = homes.of.number(&principal).await.map_err(|fault| told(&fault))?;
+        match homes.limit(&principal, &quota).await {
+            // A full or read-only disk closes no home.
+            Err(error) if !error.is_disconnected() => log::warning!("the quota {quota} of a home is not kept: {error}"),
+            done => done?,
+        }
         homes.open(&principal, number).await?.root(true)
+    }
+
+    async fn limit(&self, _cx: &CallContext, principal: String, quota: String) -> Result<(), CallError> {
+        check(&principal)?;
+        let _turn = self.0.turn.lock().await;
+        self.0.limit(&principal, &quota).await
+    }
+
+    async fn usage(&self, _cx: &CallContext, principal: String, quota: String) -> Result<HomeUsage, CallError> {
+        check(&principal)?;
+        let homes = &self.0;
+        let quota = Quota::parse(&quota).map_err(CallError::invalid_argument)?;
+        let room = homes.info().await.map_err(|fault| told(&fault))?.limit;
+        let quota_bytes = quota.bytes(room).unwrap_or_default();
+        let _turn = homes.turn.lock().await;
+        let numbers = homes.of.numbers().await.map_err(|fault| told(&fault))?;
+        let number = numbers.get(&principal).copied();
+        let open = number.and_then(|number| homes.open.borrow().get(&number).cloned());
+        let Some(open) = open else { return Ok(HomeUsage { used_bytes: 0, quota_bytes }) };
+        let used = open.tree().used().await.map_err(|error| CallError::failed(error.to_string()))?;
+        Ok(HomeUsage { used_bytes: used, quota_bytes })
     }
 
     async fn remove(&self, _cx: &CallContext, principal: String) -> Result<(), CallError> {

@@ -11,6 +11,8 @@ const COMMANDS: &[&str] = &[
     "/approvals",
     "/audit",
     "/audit all",
+    "/audit archive ",
+    "/audit export ",
     "/audit since ",
     "/audit verify",
     "/backup ",

@@ -122,7 +122,9 @@ impl<D: DataDisk> Vault<D> {
     #[must_use]
     pub fn fault(&self) -> StoreFault {
         match self.stage {
-            Stage::Searching | Stage::Blank | Stage::Locked(..) | Stage::Waiting(_) => StoreFault::Locked,
+            Stage::Searching | Stage::Blank | Stage::Locked(..) | Stage::Waiting(_) | Stage::Restoring => {
+                StoreFault::Locked
+            }
             Stage::Open(_) | Stage::Broken => StoreFault::Damaged,
         }
     }
@@ -411,7 +413,8 @@ impl<D: DataDisk> Vault<D> {
             match locked.unlock(&secret, Some(slot), memory) {
                 Ok(key) => {
                     self.unlocked(*locked, key, disk);
-                    if matches!(self.stage, Stage::Broken) {
+                    // A restore that was cut off leaves a blank disk.
+                    if matches!(self.stage, Stage::Broken | Stage::Blank) {
                         return Err(self.details.clone());
                     }
                     self.right();

@@ -138,7 +138,7 @@ impl Uses {
             "log" => self.log_is_read().await,
             "terminal" => self.screen(odd).await,
             "audit" => self.records(number).await,
-            "files" => self.files(&self.homes.of(&format!("client {client}")).await?, number, client).await,
+            "files" => self.files(&self.homes.of(&format!("client {client}"), "none").await?, number, client).await,
             "ramfs" => self.files(&self.home, number, client).await,
             "model-loader" => self.model(odd).await,
             "power" => refused(self.power.as_cap(), PowerClient::INTERFACE_ID).await,

@@ -146,13 +146,31 @@ impl Keyspace for Map {
 
     async fn commit(&self, batch: &Batch, _durability: Durability) -> Result<(), Fault> {
         let mut map = self.0.borrow_mut();
+        let mut grown = 0_u64;
         for Change { table, kind, key, value } in batch.changes() {
+            let place = (table.clone(), key.clone());
+            let cost = |key: &[u8], value: Vec<u8>| self.cost(table, key, &value);
             match kind {
-                ChangeKind::Put => drop(map.insert((table.clone(), key.clone()), value.clone())),
-                ChangeKind::Remove => drop(map.remove(&(table.clone(), key.clone()))),
+                ChangeKind::Put => {
+                    grown = grown.wrapping_add(self.cost(table, key, value));
+                    let old = map.insert(place, value.clone());
+                    grown = grown.wrapping_sub(old.map_or(0, |old| cost(key, old)));
+                }
+                ChangeKind::Remove => {
+                    let old = map.remove(&place);
+                    grown = grown.wrapping_sub(old.map_or(0, |old| cost(key, old)));
+                }
                 ChangeKind::RemoveRange => {
                     let keys: Vec<_> = map.range(Self::bounds(table, key, value)).map(|(key, _)| key.clone()).collect();
-                    keys.iter().for_each(|key| drop(map.remove(key)));
+                    for place in keys {
+                        let old = map.remove(&place);
+                        grown = grown.wrapping_sub(old.map_or(0, |old| cost(&place.1, old)));
+                    }
+                }
+                ChangeKind::Count => {
+                    let old = map.get(&place).map_or(0, |old| u64::from_le_bytes(old.as_slice().try_into().unwrap()));
+                    map.insert(place, old.wrapping_add(grown).to_le_bytes().to_vec());
+                    grown = 0;
                 }
             }
         }

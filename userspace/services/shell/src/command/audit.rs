@@ -7,17 +7,49 @@ use alloc::vec::Vec;
 use capos_audit::{Deed, Head};
 use capos_plural::count;
 use capos_schema::audit::{AuditReaderClient, Query};
-use capos_schema::authority::ApprovalClientClient;
+use capos_schema::authority::{ApprovalClientClient, BackupsClient, LogFile};
 use capos_schema::terminal::Style;
 use capos_terminal::{count_spaces, escape_json};
 
+use serde_json::json;
+
+use super::own::attend;
 use super::{Done, rows};
-use crate::escape::{one_line, plain};
+use crate::escape::{first_line, one_line, plain};
 use crate::session::Session;
 
-const USAGE: &str = "usage: /audit [all] [since TIME] or /audit verify [RECORD:HASH]";
+const USAGE: &str = "usage: /audit [all] [since TIME], /audit verify [RECORD:HASH], /audit export VOLUME[:FILE] or /audit archive \
+                     VOLUME[:FILE]";
+/// Letters of a file's name.
+const MOST: usize = 200;
+
+/// Writes the log to a transfer volume; an archive is removed from the log then.
+async fn outside(session: &Session, command: &str, to: &str) -> Done {
+    let client = session.runner.grants.find::<BackupsClient>("write the audit log of a data disk to a volume")?;
+    let (volume, file) = to.split_once(':').unwrap_or((to, ""));
+    let arguments = json!({ "volume": volume, "file": file });
+    let written = if command == "archive" {
+        let after = "/audit verify tells what the log has; an archive ends whole or not at all";
+        attend(session, ("archive_log", &arguments), client.archive_log(volume, file), after).await?
+    } else {
+        let after = "the file is not whole, and the next command overwrites it";
+        attend(session, ("export_log", &arguments), client.export_log(volume, file), after).await?
+    };
+    if let Some(LogFile { name, records, bytes, head, .. }) = written {
+        let (done, name) = (if command == "archive" { "archived" } else { "exported" }, first_line(&name, MOST));
+        let text = format!("{done} {} to {name}, {} KiB; head {head}", count(records, "record"), bytes.div_ceil(1024));
+        session.runner.screen.line(Style::Success, &text).await;
+    }
+    Ok(())
+}
 
 pub async fn audit(session: &Session, rest: &[&str]) -> Done {
+    if let [command @ ("export" | "archive"), to @ ..] = rest {
+        return match to {
+            [to] => outside(session, command, to).await,
+            _ => Err(USAGE.to_string()),
+        };
+    }
     let reader = session.runner.grants.find::<AuditReaderClient>("read the audit log")?;
     let reader = capos_rt::with_results(&reader, 1 << 20);
     let screen = &session.runner.screen;
@@ -83,8 +115,9 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
     }
     let text = format!(
-        "the hash chain of {} is intact; head {}:{}",
-        count(checked.records, "record"),
+        "the hash chain of {} is intact{}; head {}:{}",
+        count(checked.records.saturating_sub(checked.archived), "record"),
+        if checked.archived > 0 { format!(", after {} in archives", checked.archived) } else { String::new() },
         checked.records,
         hex::encode(&checked.head)
     );
@@ -92,6 +125,12 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
         session.runner.screen.line(Style::Success, &text).await;
         return Ok(());
     };
+    if noted.sequence <= checked.archived {
+        return Err(format!(
+            "record {} is in an archive; `capos audit verify ARCHIVE LOG --head {noted}` checks it on another machine",
+            noted.sequence
+        ));
+    }
     let query = Query { from: noted.sequence, max: 1, ..Query::default() };
     let found = session.runner.audited(reader.query(&query)).await?;
     match found.records.first().map(|line| noted.is_of(line)) {

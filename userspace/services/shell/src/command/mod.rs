@@ -44,6 +44,8 @@ pub const HELP: &[(&str, &str)] = &[
     ("/audit", "list the tool calls of this session"),
     ("/audit all", "list those of all sessions"),
     ("/audit since TIME", "list those since then: 2h, 7d, 2026-11-21; also after `all`"),
+    ("/audit archive VOLUME", "move the records to a file of a volume, and continue the chain; VOLUME:FILE names it"),
+    ("/audit export VOLUME", "write the records to a file of a volume; VOLUME:FILE names it"),
     ("/audit verify", "check the hash chain of the audit log"),
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/status", "show the machine, its services and the session's limits"),

@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_schema::authority::UsersClient;
+use capos_policy::Size;
+use capos_schema::authority::{UserInfo, UsersClient};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::rules::check_passphrase;
 use serde_json::json;
@@ -16,8 +17,8 @@ use crate::session::Session;
 
 /// Those that a user can have.
 const PROFILES: [&str; 2] = ["operator", "guest"];
-const USAGE: &str = "usage: /users, /users add NAME [operator|guest], /users remove NAME, /users profile NAME \
-                     operator|guest, /users reset NAME, /users recovery-code";
+const USAGE: &str = "usage: /users, /users add NAME [operator|guest] [QUOTA], /users remove NAME, /users profile \
+                     NAME operator|guest, /users quota NAME QUOTA, /users reset NAME, /users recovery-code";
 
 /// `/users`.
 pub async fn users(session: &mut Session, rest: &[&str]) -> Done {
@@ -28,11 +29,13 @@ pub async fn users(session: &mut Session, rest: &[&str]) -> Done {
     let users = session.runner.grants.find::<UsersClient>("manage the users of a data disk")?;
     let (tool, arguments) = match rest {
         [] => return list(session, &users).await,
-        ["add", name] => ("add_user", json!({ "name": name, "profile": "guest" })),
-        ["add" | "profile", _, profile] if !PROFILES.contains(profile) => {
+        ["add", name] => ("add_user", json!({ "name": name, "profile": "guest", "quota": "" })),
+        ["add" | "profile", _, profile, ..] if !PROFILES.contains(profile) => {
             return Err(format!("a user's profile is operator or guest, not `{}`; {USAGE}", plain(profile)));
         }
-        ["add", name, profile] => ("add_user", json!({ "name": name, "profile": profile })),
+        ["add", name, profile] => ("add_user", json!({ "name": name, "profile": profile, "quota": "" })),
+        ["add", name, profile, quota] => ("add_user", json!({ "name": name, "profile": profile, "quota": quota })),
+        ["quota", name, quota] => ("set_user_quota", json!({ "name": name, "quota": quota })),
         ["remove", name] => ("remove_user", json!({ "name": name })),
         ["profile", name, profile] => ("set_user_profile", json!({ "name": name, "profile": profile })),
         ["reset", name] => ("reset_passphrase", json!({ "name": name })),
@@ -49,12 +52,23 @@ async fn list(session: &Session, users: &UsersClient) -> Done {
         .map(|user| {
             let created = u64::try_from(user.created_unix).unwrap_or_default().saturating_mul(1_000_000_000);
             let own = if user.name == session.runner.info.principal { "; this session" } else { "" };
-            let what = format!("{}, since {}{own}", user.profile.name(), capos_audit::date(created));
+            let (since, home) = (capos_audit::date(created), home(&user));
+            let what = format!("{}, since {since}; {home}{own}", user.profile.name());
             (user.name, what)
         })
         .collect();
     rows(session, &text).await;
     Ok(())
+}
+
+/// What a user's home takes, and of what.
+fn home(user: &UserInfo) -> String {
+    let used = Size(user.used_bytes);
+    if user.quota_bytes == 0 {
+        return format!("home {used}, no quota");
+    }
+    let origin = if user.quota.is_empty() { "the default".to_string() } else { format!("quota {}", user.quota) };
+    format!("home {used} of {} ({origin})", Size(user.quota_bytes))
 }
 
 /// `/passphrase`.

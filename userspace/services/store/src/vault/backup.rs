@@ -1,6 +1,5 @@
 //! Backups of the open volume, and a volume that is made from one.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -16,6 +15,7 @@ use super::{Place, Stage, Tried, Vault};
 use crate::base::{Base, DataDisk};
 use crate::names::check_secret;
 use crate::spaces::Spaces;
+use crate::waiting::{Looked, look};
 
 /// What a backup is made from: the store as it is now.
 pub struct BackUp {

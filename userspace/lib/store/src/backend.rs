@@ -110,7 +110,8 @@ impl<B: Blocks> File<B> {
         self.blocks.write(0, &first)
     }
 
-    /// Every block that a range of the file touches, where the range begins in it, and the part of the caller's bytes.
+    /// The blocks that a range of the file touches: whole blocks that follow each other together, others one by one. Of each
+    /// piece, the first block, where the range begins in it, and the part of the caller's bytes.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
         let mut done = 0usize;
         core::iter::from_fn(move || {
@@ -119,7 +120,12 @@ impl<B: Blocks> File<B> {
             }
             let at = offset.checked_add(done as u64)?;
             let within = usize::try_from(at.checked_rem(BLOCK_BYTES as u64)?).ok()?;
-            let taken = bytes.saturating_sub(done).min(BLOCK_BYTES.saturating_sub(within));
+            let rest = bytes.saturating_sub(done);
+            let taken = if within == 0 && rest >= BLOCK_BYTES {
+                rest.saturating_sub(rest % BLOCK_BYTES)
+            } else {
+                rest.min(BLOCK_BYTES.saturating_sub(within))
+            };
             let part = done..done.saturating_add(taken);
             done = done.saturating_add(taken);
             Some((at.checked_div(BLOCK_BYTES as u64)?.saturating_add(BEFORE), within, part))
@@ -129,11 +135,13 @@ impl<B: Blocks> File<B> {
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), BlockError> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, out.len()) {
-            self.blocks.read(number, &mut block)?;
-            let from = block.get(within..within.saturating_add(part.len())).unwrap_or_default();
-            if let Some(to) = out.get_mut(part) {
-                to.copy_from_slice(from);
+            let to = out.get_mut(part).unwrap_or_default();
+            if to.len() >= BLOCK_BYTES {
+                self.blocks.read_run(number, to)?;
+                continue;
             }
+            self.blocks.read(number, &mut block)?;
+            to.copy_from_slice(block.get(within..within.saturating_add(to.len())).unwrap_or_default());
         }
         Ok(())
     }
@@ -141,10 +149,12 @@ impl<B: Blocks> File<B> {
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), BlockError> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, data.len()) {
-            if part.len() < BLOCK_BYTES {
-                self.blocks.read(number, &mut block)?;
-            }
             let from = data.get(part).unwrap_or_default();
+            if from.len() >= BLOCK_BYTES {
+                self.blocks.write_run(number, from)?;
+                continue;
+            }
+            self.blocks.read(number, &mut block)?;
             if let Some(to) = block.get_mut(within..within.saturating_add(from.len())) {
                 to.copy_from_slice(from);
             }

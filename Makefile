@@ -34,7 +34,7 @@ $(call needs,profile,FIGURE,null_call)
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-store bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -62,6 +62,7 @@ help:
 	@echo '  make bench                  measure the system, into target/bench.json'
 	@echo '  make profile FIGURE=name    list the functions that execute a figure'"'"'s instructions, for example null_call'
 	@echo '  make bench-std              compare std on capOS with the bare runtime and Linux, into target/bench-std.json'
+	@echo '  make bench-store            compare durable commits and a large file with SQLite and ext4 on Linux, into target/bench-store.json'
 	@echo '  make bench-token            count instructions per token on capOS and Linux, into target/bench-token.json'
 	@echo '  make bench-first-token      measure power-on to first answer on capOS and Linux, into target/bench-first-token.json'
 	@echo '  make bench-infer            compare the inference engine with llama.cpp, into target/bench-infer.json'
@@ -122,6 +123,9 @@ profile: tools
 
 bench-std: tools
 	@$(CAPOS) bench-std
+
+bench-store: tools
+	@$(CAPOS) bench-store
 
 bench-token: tools
 	@$(CAPOS) bench-token

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capos_tools::build::{boot_package, iso, lint};
-use capos_tools::measure::{bench, bench_first_token, bench_std, bench_token, profile, throughput};
+use capos_tools::measure::{bench, bench_first_token, bench_std, bench_store, bench_token, profile, throughput};
 use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
@@ -44,6 +44,8 @@ enum Command {
     Bench(bench::Args),
     /// Compare std on capOS with the bare runtime and with Linux; write target/bench-std.json.
     BenchStd(bench_std::Args),
+    /// Compare durable commits and a large file with SQLite and ext4 on Linux; write target/bench-store.json.
+    BenchStore(bench_store::Args),
     /// Count the instructions per token on capOS and on Linux; write target/bench-token.json.
     BenchToken(bench_token::Args),
     /// Measure the time from power-on to the first answer on capOS and on Linux; write target/bench-first-token.json.
@@ -96,6 +98,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::TestStd(args) => upstream::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchStd(args) => bench_std::run(&args),
+        Command::BenchStore(args) => bench_store::run(&args),
         Command::BenchToken(args) => bench_token::run(&args),
         Command::BenchFirstToken(args) => bench_first_token::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -1,6 +1,8 @@
 //! A program on Linux, in the same kind of machine as capOS: Debian's kernel as packaged, and the program as its first
-//! process.
+//! process, which loads the modules that it needs.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,18 +10,37 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cpio;
-use crate::qemu::{DirectKernel, End, Line, Machine};
+use crate::qemu::{DirectKernel, Disk, End, Line, Machine};
 use capos_host::tool;
 
 /// Debian's package that needs the newest kernel for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where a package has its kernel.
 const KERNEL: &str = "./boot/vmlinuz-";
+/// Modules for encrypted virtio disks, each after those that it needs. A package has them in folders below
+/// `./lib/modules/VERSION/kernel`.
+const MODULES: [&str; 13] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "virtio_blk",
+    "crc32c-intel",
+    "cryptd",
+    "crypto_simd",
+    "aesni-intel",
+    "xts",
+    "dm-mod",
+    "dm-crypt",
+];
 /// The kernel writes to COM2, stays at its link address, and applies no mitigations that capOS does not apply either.
 /// It reboots when its first process ends, which ends the machine.
 const COMMAND_LINE: &str = "console=ttyS1 quiet nokaslr mitigations=off tsc=reliable panic=-1";
 /// The kernel's message for a first process that ended well.
 const ENDED_WELL: &str = "exitcode=0x00000000";
+/// The folder of a program's files.
+const HOME: &str = "home";
 /// How long all of it may take, of the host's time: QEMU emulates vector arithmetic slowly.
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -43,7 +64,9 @@ impl KernelArgs {
 
 /// Downloads Debian's kernel into a folder, unless it is there; the kernel's file. Nothing is installed.
 fn kernel(folder: &Path) -> Result<PathBuf> {
-    if let Some(kernel) = found(folder)? {
+    if let Some(kernel) = found(folder)?
+        && modules_folder(&kernel)?.is_dir()
+    {
         return Ok(kernel);
     }
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -80,7 +103,44 @@ fn dependency(listing: &str) -> Option<String> {
     listing.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::to_owned)
 }
 
-/// Takes the kernel out of a package.
+/// Where the modules of a kernel are: as `boot/vmlinuz-VERSION` is to `lib/modules/VERSION`.
+fn modules_folder(kernel: &Path) -> Result<PathBuf> {
+    let version = kernel.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
+    let top = kernel.parent().and_then(Path::parent);
+    let (Some(version), Some(top)) = (version, top) else {
+        bail!("{} is not named `boot/vmlinuz-VERSION`, so its modules are not found", kernel.display());
+    };
+    Ok(top.join("lib/modules").join(version).join("kernel"))
+}
+
+/// The files of a folder and of those below it, by their names.
+fn files_below(folder: &Path, files: &mut BTreeMap<OsString, PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            files_below(&entry.path(), files)?;
+        } else {
+            files.insert(entry.file_name(), entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The modules of a kernel for encrypted virtio disks, as files for [`Guest::files`]. Loaded in the order of their names,
+/// each comes after those that it needs.
+pub fn disk_modules(kernel: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let (folder, mut files) = (modules_folder(kernel)?, BTreeMap::new());
+    files_below(&folder, &mut files)?;
+    let numbered = (10..).zip(MODULES).map(|(number, name)| {
+        let file = files.get(OsStr::new(&format!("{name}.ko")));
+        let file = file.with_context(|| format!("{} has no {name}.ko", folder.display()))?;
+        let content = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+        Ok((format!("{HOME}/{number}-{name}.ko"), content))
+    });
+    numbered.collect()
+}
+
+/// Takes the kernel and [`MODULES`] out of a package.
 fn unpack(package: &Path, folder: &Path) -> Result<()> {
     let files = folder.join("files.tar");
     let mut list = Command::new(tool::find(&["dpkg-deb"], "dpkg")?);
@@ -89,21 +149,36 @@ fn unpack(package: &Path, folder: &Path) -> Result<()> {
     ensure!(status.success(), "dpkg-deb cannot unpack {} ({status})", package.display());
     let mut tar = Command::new(tool::find(&["tar"], "tar")?);
     tar.arg("-xf").arg(&files).arg("-C").arg(folder).args(["--wildcards", &format!("{KERNEL}*")]);
-    tool::run(&mut tar)?;
+    tool::run(tar.args(MODULES.map(|name| format!("*/{name}.ko"))))?;
     std::fs::remove_file(&files)?;
     Ok(())
 }
 
-/// Runs a static program as the first process of Linux on a machine that counts instructions; returns the output of it
-/// and the kernel. It finds a folder `/home` in memory, with these files in it by their paths, and nothing else.
-pub fn run(kernel: &Path, program: &Path, files: &[(&str, &[u8])], out: &Path) -> Result<String> {
+/// What runs on Linux, and in which machine.
+#[derive(Default)]
+pub struct Guest<'a> {
+    /// Its files: by their paths, below [`HOME`].
+    pub files: &'a [(&'a str, &'a [u8])],
+    /// The program's arguments, separated by spaces.
+    pub arguments: &'a str,
+    /// The machine's disks.
+    pub disks: Vec<Disk>,
+    /// Whether the machine's clocks are the host's. Otherwise they count instructions.
+    pub clock: bool,
+}
+
+/// Runs a static program as the first process of Linux; returns the output of it and the kernel. It finds a folder `/home` in
+/// memory with its files, and nothing else.
+pub fn run(kernel: &Path, program: &Path, guest: Guest<'_>, out: &Path) -> Result<String> {
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     let program = std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;
     let initramfs = out.join("initramfs.cpio");
-    let files: Vec<_> = [("init", program.as_slice())].into_iter().chain(files.iter().copied()).collect();
-    std::fs::write(&initramfs, cpio::archive(&["home"], &files)?)?;
-    let direct = DirectKernel { kernel: kernel.to_owned(), initramfs, command_line: COMMAND_LINE.to_owned() };
-    let machine = Machine { direct: Some(direct), icount: true, ..Machine::new(Path::new(""), "tcg") };
+    let files: Vec<_> = [("init", program.as_slice())].into_iter().chain(guest.files.iter().copied()).collect();
+    std::fs::write(&initramfs, cpio::archive(&[HOME], &files)?)?;
+    let command_line = format!("{COMMAND_LINE} -- {}", guest.arguments);
+    let direct = DirectKernel { kernel: kernel.to_owned(), initramfs, command_line };
+    let (disks, icount) = (guest.disks, !guest.clock);
+    let machine = Machine { direct: Some(direct), disks, icount, ..Machine::new(Path::new(""), "tcg") };
     let log = out.join("serial.log");
     let mut running = machine.start(Line::Nowhere, &log, &out.join("unused.log"))?;
     let end = running.wait(Instant::now() + LIMIT)?;
@@ -137,5 +212,20 @@ mod tests {
         }
         let kernel = found(folder.path()).unwrap().unwrap();
         assert!(kernel.ends_with("boot/vmlinuz-6.1.0-56-cloud-amd64"));
+    }
+    #[test]
+    fn modules_lie_where_the_kernel_does_and_are_numbered() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = folder.path().join("boot/vmlinuz-6.1");
+        assert!(disk_modules(&kernel).is_err() && disk_modules(Path::new("Image")).is_err());
+        let modules = folder.path().join("lib/modules/6.1/kernel/drivers/all");
+        std::fs::create_dir_all(&modules).unwrap();
+        MODULES.iter().for_each(|name| std::fs::write(modules.join(format!("{name}.ko")), name).unwrap());
+        let found = disk_modules(&kernel).unwrap();
+        assert_eq!(found.len(), MODULES.len());
+        assert!(found.is_sorted() && found.iter().zip(MODULES).all(|(found, name)| found.1 == name.as_bytes()));
+        assert_eq!(found[0].0, "home/10-virtio_ring.ko");
+        std::fs::remove_file(modules.join("xts.ko")).unwrap();
+        assert!(format!("{:#}", disk_modules(&kernel).unwrap_err()).contains("has no xts.ko"));
     }
 }

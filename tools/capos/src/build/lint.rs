@@ -49,7 +49,9 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
         step(what, command.args(deny))?;
     }
     // Workspaces of their own. One has hundreds of crates: its lints would take longer than all the others together.
-    for manifest in ["userspace/std-tests/crate-test/Cargo.toml", "tools/gguf-check/Cargo.toml"] {
+    for manifest in
+        ["userspace/std-tests/crate-test/Cargo.toml", "tools/gguf-check/Cargo.toml", "tools/store-peer/Cargo.toml"]
+    {
         step(
             "format of the checks of crates",
             toolchain::cargo().args(["fmt", "--check", "--manifest-path", manifest]),

@@ -188,6 +188,17 @@ pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
+/// Builds the static program for Linux of a workspace in this folder, and returns the program's folder.
+pub fn build_linux_workspace(root: &Path, folder: &str) -> Result<PathBuf> {
+    let target = root.join("target/linux");
+    let flags = format!("target.{USER}.rustflags=['-Ctarget-feature=+crt-static']");
+    let mut command = cargo();
+    command.args(["build", "--locked", "--config", &flags, "--release", "--target", USER]);
+    command.arg("--target-dir").arg(&target);
+    build(command.current_dir(root.join(folder)), "the program for Linux")?;
+    Ok(target.join(USER).join("release"))
+}
+
 /// Builds the program that fuzzes parsers, with these flags and for its own target, so that they do not affect the
 /// tools that run during its build. Returns its path.
 pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {

@@ -53,7 +53,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     ensure!(read == prompt.len(), "the worker read {read} tokens, and {} are for Linux", prompt.len());
     let text: String = prompt.iter().map(|token| format!("{token} ")).collect();
     let files = [(MODEL, model.as_slice()), (PROMPT, text.as_bytes())];
-    let said = linux::run(&kernel, &args.peer, &files, &bench::folder(&system, "first-token-linux"))?;
+    let guest = linux::Guest { files: &files, ..linux::Guest::default() };
+    let said = linux::run(&kernel, &args.peer, guest, &bench::folder(&system, "first-token-linux"))?;
     let figures = figures(&own, &said)?;
     println!(
         "from power-on to the first token after a prompt of {read}, without the times when all wait for something:"

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let program = toolchain::build_linux_program(system.root(), PACKAGE)?.join(PROGRAM);
     let bare = bench::measured(&bench::measure(&system, &parts, BARE)?)?;
     let std = bench::measured(&bench::measure(&system, &parts, STD)?)?;
-    let said = linux::run(&kernel, &program, &[], &bench::folder(&system, LINUX))?;
+    let said = linux::run(&kernel, &program, linux::Guest::default(), &bench::folder(&system, LINUX))?;
     ensure!(said.contains(DONE), "the program ended on Linux before it had measured all");
     let linux = bench::measured(&said)?;
     print!("{}", table(&bare, &std, &linux)?);

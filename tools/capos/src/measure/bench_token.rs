@@ -40,7 +40,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let model = scenario.settings.model.first().context("the scenario has no model")?;
     let model = extra::synthetic(model)?;
     let own = figure(&bench::measure(&system, &parts, TOKEN)?)?;
-    let said = linux::run(&kernel, &program, &[(MODEL, &model)], &bench::folder(&system, "token-linux"))?;
+    let guest = linux::Guest { files: &[(MODEL, &model)], ..linux::Guest::default() };
+    let said = linux::run(&kernel, &program, guest, &bench::folder(&system, "token-linux"))?;
     let linux = figure(&said)?;
     println!("capOS: {} instructions ({})", own.value, own.how);
     println!("Linux: {} instructions ({})", linux.value, linux.how);

@@ -47,6 +47,20 @@ impl Hole {
         if blocks == 0 { Self::default() } else { Self { start, blocks } }
     }
 
+    /// Where the first of the blocks is that these bytes fill, and how many of the bytes follow each other there; none for no
+    /// whole block.
+    fn run(self, block: u64, bytes: usize) -> Option<(Option<u64>, usize)> {
+        let until = if self.blocks == 0 || block >= self.end() {
+            u64::MAX
+        } else if block < self.start {
+            self.start.saturating_sub(block)
+        } else {
+            self.end().saturating_sub(block)
+        };
+        let blocks = usize::try_from(until).unwrap_or(usize::MAX).min(bytes.checked_div(BLOCK_BYTES)?);
+        (blocks > 0).then(|| (self.place(block), blocks.saturating_mul(BLOCK_BYTES)))
+    }
+
     /// Where a block of the file is; none in the hole.
     fn place(self, block: u64) -> Option<u64> {
         let is_in = self.blocks > 0 && block >= self.start;
@@ -173,7 +187,36 @@ impl<B: Blocks> File<B> {
         }
     }
 
-    /// Every block that a range of the file touches, where the range begins in it, and the part of the caller's bytes.
+    /// The same of blocks that follow each other.
+    fn read_run(&mut self, mut number: u64, mut out: &mut [u8]) -> Result<(), BlockError> {
+        while let Some((place, bytes)) = self.hole.run(number, out.len()) {
+            let Some((now, rest)) = out.split_at_mut_checked(bytes) else { break };
+            match place {
+                Some(place) => self.blocks.read_run(place.saturating_add(BEFORE), now)?,
+                None => now.fill(0),
+            }
+            number = number.saturating_add(in_blocks(bytes as u64));
+            out = rest;
+        }
+        Ok(())
+    }
+
+    fn write_run(&mut self, mut number: u64, mut data: &[u8]) -> Result<(), BlockError> {
+        while let Some((place, bytes)) = self.hole.run(number, data.len()) {
+            let Some((now, rest)) = data.split_at_checked(bytes) else { break };
+            match place {
+                Some(place) => self.blocks.write_run(place.saturating_add(BEFORE), now)?,
+                None if now.iter().all(|byte| *byte == 0) => {}
+                None => return Err(BlockError::Full),
+            }
+            number = number.saturating_add(in_blocks(bytes as u64));
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// The blocks that a range of the file touches: whole blocks that follow each other together, others one by one. Of each
+    /// piece, the first block, where the range begins in it, and the part of the caller's bytes.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
         let mut done = 0usize;
         core::iter::from_fn(move || {
@@ -182,7 +225,12 @@ impl<B: Blocks> File<B> {
             }
             let at = offset.checked_add(done as u64)?;
             let within = usize::try_from(at.checked_rem(BLOCK_BYTES as u64)?).ok()?;
-            let taken = bytes.saturating_sub(done).min(BLOCK_BYTES.saturating_sub(within));
+            let rest = bytes.saturating_sub(done);
+            let taken = if within == 0 && rest >= BLOCK_BYTES {
+                rest.saturating_sub(rest % BLOCK_BYTES)
+            } else {
+                rest.min(BLOCK_BYTES.saturating_sub(within))
+            };
             let part = done..done.saturating_add(taken);
             done = done.saturating_add(taken);
             Some((at.checked_div(BLOCK_BYTES as u64)?, within, part))
@@ -192,11 +240,13 @@ impl<B: Blocks> File<B> {
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), BlockError> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, out.len()) {
-            self.read_block(number, &mut block)?;
-            let from = block.get(within..within.saturating_add(part.len())).unwrap_or_default();
-            if let Some(to) = out.get_mut(part) {
-                to.copy_from_slice(from);
+            let to = out.get_mut(part).unwrap_or_default();
+            if to.len() >= BLOCK_BYTES {
+                self.read_run(number, to)?;
+                continue;
             }
+            self.read_block(number, &mut block)?;
+            to.copy_from_slice(block.get(within..within.saturating_add(to.len())).unwrap_or_default());
         }
         Ok(())
     }
@@ -204,10 +254,12 @@ impl<B: Blocks> File<B> {
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), BlockError> {
         let mut block = [0; BLOCK_BYTES];
         for (number, within, part) in Self::pieces(offset, data.len()) {
-            if part.len() < BLOCK_BYTES {
-                self.read_block(number, &mut block)?;
-            }
             let from = data.get(part).unwrap_or_default();
+            if from.len() >= BLOCK_BYTES {
+                self.write_run(number, from)?;
+                continue;
+            }
+            self.read_block(number, &mut block)?;
             if let Some(to) = block.get_mut(within..within.saturating_add(from.len())) {
                 to.copy_from_slice(from);
             }

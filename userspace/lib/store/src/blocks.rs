@@ -61,6 +61,22 @@ pub trait Blocks: Debug + Send + 'static {
     /// It lies outside, or the medium fails.
     fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError>;
 
+    /// Reads blocks that follow each other: as many as fit into `out`.
+    ///
+    /// # Errors
+    /// As [`Self::read`], of the first block that cannot be read.
+    fn read_run(&mut self, first: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        (first..).zip(out.as_chunks_mut().0).try_for_each(|(block, out)| self.read(block, out))
+    }
+
+    /// Writes blocks that follow each other: as many as `data` has.
+    ///
+    /// # Errors
+    /// As [`Self::write`], of the first block that cannot be written.
+    fn write_run(&mut self, first: u64, data: &[u8]) -> Result<(), BlockError> {
+        (first..).zip(data.as_chunks().0).try_for_each(|(block, data)| self.write(block, data))
+    }
+
     /// Makes all writes since the last sync durable, all of them or none.
     ///
     /// # Errors

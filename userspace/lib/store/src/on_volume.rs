@@ -142,6 +142,20 @@ impl<D: Disk + Clone + Send + 'static> Blocks for OnVolume<D> {
         self.volume().and_then(|volume| volume.write(block, data)).map_err(failed)
     }
 
+    fn read_run(&mut self, first: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        if self.held.is_empty() {
+            return self.volume().and_then(|volume| volume.read(first, out)).map_err(failed);
+        }
+        (first..).zip(out.as_chunks_mut().0).try_for_each(|(block, out)| self.read(block, out))
+    }
+
+    fn write_run(&mut self, first: u64, data: &[u8]) -> Result<(), BlockError> {
+        if self.is_read_only() {
+            return (first..).zip(data.as_chunks().0).try_for_each(|(block, data)| self.write(block, data));
+        }
+        self.volume().and_then(|volume| volume.write(first, data)).map_err(failed)
+    }
+
     fn sync(&mut self) -> Result<(), BlockError> {
         match self.failure {
             Some(failure) => Err(failed(failure)),

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_store::{BlockError, Durability, MemoryBlocks, Namespace, OnVolume, Query, Store, StoreError};
@@ -19,13 +20,13 @@ const DISK: u64 = 1200;
 /// Crashes in a run of all tests.
 const CRASHES: u64 = 5000;
 
-/// A disk that the test and the volume on it both hold.
+/// A disk that the test and the volume on it both hold, and how many reads and writes it had.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>);
+struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicU64>);
 
 impl Shared {
     fn new(disk: SimDisk) -> Self {
-        Self(Arc::new(Mutex::new(disk)))
+        Self(Arc::new(Mutex::new(disk)), Arc::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, SimDisk> {
@@ -39,10 +40,12 @@ impl Disk for Shared {
     }
 
     fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         self.lock().read(block, into)
     }
 
     fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         self.lock().write(block, from)
     }
 
@@ -211,6 +214,33 @@ fn a_volume_that_is_open_for_reading_is_read() {
     assert!(write.commit(Durability::Now).is_err());
     assert_eq!(contents(&mut store, namespace).unwrap().len(), 1);
     assert_eq!(*disk.lock().image(), before);
+}
+
+#[test]
+fn blocks_of_a_large_value_share_requests_to_the_disk() {
+    const VALUES: u8 = 40;
+    let disk = format(SimDisk::new(6000, 1));
+    let mut store = Store::open(open(disk.clone(), 1).unwrap()).unwrap();
+    let namespace = store.create_namespace("home", 1 << 30).unwrap();
+    let value = |key: u8| vec![key; 15 * BLOCK];
+    let requests = || disk.1.load(Ordering::Relaxed);
+    let before = requests();
+    for key in 0..VALUES {
+        let mut write = store.begin().unwrap();
+        write.put(namespace, "t", &[key], &value(key)).unwrap();
+        write.commit(Durability::Later).unwrap();
+    }
+    store.sync().unwrap();
+    let (written, before) = (requests() - before, requests());
+    for key in 0..VALUES {
+        assert_eq!(store.snapshot().unwrap().get(namespace, "t", &[key]).unwrap(), Some(value(key)));
+    }
+    let (read, values) = (requests() - before, u64::from(VALUES));
+    // A commit changes about 15 blocks of the database besides the value's.
+    assert!(
+        written < 20 * values && read < 2 * values,
+        "{written} requests to write {values} values, {read} to read them"
+    );
 }
 
 /// The database doubles its file, and the half that it does not use takes no memory.

@@ -95,6 +95,20 @@ impl<D: DataDisk> Blocks for Base<D> {
         }
     }
 
+    fn read_run(&mut self, first: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        match self {
+            Self::Memory(blocks) => blocks.read_run(first, out),
+            Self::Volume(blocks) => blocks.read_run(first, out),
+        }
+    }
+
+    fn write_run(&mut self, first: u64, data: &[u8]) -> Result<(), BlockError> {
+        match self {
+            Self::Memory(blocks) => blocks.write_run(first, data),
+            Self::Volume(blocks) => blocks.write_run(first, data),
+        }
+    }
+
     fn sync(&mut self) -> Result<(), BlockError> {
         match self {
             Self::Memory(blocks) => blocks.sync(),

@@ -1,0 +1,159 @@
+//! `capos bench-store`: durable commits and a large file on an encrypted disk, on capOS and on Linux, into
+//! `target/bench-store.json` and as a table.
+//!
+//! Both run in the same kind of virtual machine, one after the other, and their disks are files in the same folder. The times
+//! are the host's: on a machine that counts instructions a disk takes no defined time.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::build::system::System;
+use crate::build::toolchain;
+use crate::measure::bench;
+use crate::measure::figure::Figures;
+use crate::scenario::Scenario;
+use capos_host::tool;
+use capos_vm::linux::{self, Guest};
+use capos_vm::qemu::{Bus, Disk};
+
+/// The scenario, one that counts instructions, and where the results of Linux go.
+const NAME: &str = "store";
+const INSTRUCTIONS: &str = "store-instructions";
+const LINUX: &str = "store-linux";
+/// The program for Linux, a workspace of its own.
+const PEER: &str = "tools/store-peer";
+const PROGRAM: &str = "store-peer";
+/// Bytes of its file system: less than the disk, since each of them is encrypted before it measures.
+const FILE_SYSTEM: u64 = 256 << 20;
+/// Its last line.
+const DONE: &str = "store-peer has measured";
+/// What is compared, and capOS's time and Linux's, by the names that the programs give them.
+const ROWS: [(&str, &str, &str); 4] = [
+    ("1,000 durable commits of 100 bytes; SQLite with a rollback journal", "commits", "commits_delete"),
+    ("the same; SQLite with a write-ahead log", "commits", "commits_wal"),
+    ("a file of 64 MiB written and synced", "file_write", "file_write"),
+    ("the same file read after a boot", "file_read", "file_read"),
+];
+
+/// Compare durable commits and a large file with SQLite and ext4 on Linux; write target/bench-store.json.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    linux: linux::KernelArgs,
+    /// How often both are measured, in turns; the shortest times count.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let kernel = args.linux.kernel(&system.target())?;
+    let parts = system.build(true)?;
+    let program = toolchain::build_linux_workspace(system.root(), PEER)?.join(PROGRAM);
+    let scenario = Scenario::open(&bench::scenario(&system, NAME))?;
+    let size = scenario.settings.disk.first().and_then(|disk| disk.size);
+    let bytes = size.context("the scenario has no disk with a size")?.0;
+    let (mut capos, mut linux) = (Figures::new(), Figures::new());
+    for _ in 0..args.rounds {
+        shortest(&mut capos, bench::measured(&bench::measure(&system, &parts, NAME)?)?);
+        let screen = bench::folder(&system, NAME).join("transcript.txt");
+        let screen = std::fs::read_to_string(&screen).with_context(|| format!("reading {}", screen.display()))?;
+        shortest(&mut capos, bench::measured(&screen)?);
+        shortest(&mut linux, measure_linux(&kernel, &program, bytes, &bench::folder(&system, LINUX))?);
+    }
+    print!("{}", table(&capos, &linux)?);
+    let counted = bench::measured(&bench::measure(&system, &parts, INSTRUCTIONS)?)?;
+    for (name, figure) in &counted {
+        println!("{name}: {} instructions ({})", figure.value, figure.how);
+    }
+    capos.extend(counted);
+    let named = |(set, figures): (&'static str, Figures)| {
+        figures.into_iter().map(move |(name, figure)| (format!("{set}_{name}"), figure))
+    };
+    let figures = [("capos", capos), ("linux", linux)].into_iter().flat_map(named).collect();
+    bench::write(&system.target().join("bench-store.json"), &figures)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Two starts of Linux: one that writes, and one that reads.
+fn measure_linux(kernel: &Path, program: &Path, bytes: u64, out: &Path) -> Result<Figures> {
+    std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    let modules = linux::disk_modules(kernel)?;
+    let modules: Vec<_> = modules.iter().map(|(path, content)| (path.as_str(), content.as_slice())).collect();
+    // The second has an empty file system, which the program copies to the first through the encryption.
+    let files = ["data.img", "first.img"].map(|name| out.join(name));
+    for (file, bytes) in files.iter().zip([bytes, FILE_SYSTEM]) {
+        let made = std::fs::File::create(file).and_then(|file| file.set_len(bytes));
+        made.with_context(|| format!("making {}", file.display()))?;
+    }
+    let [data, first] = &files;
+    let mut format = Command::new(tool::find(&["mke2fs", "/usr/sbin/mke2fs"], "e2fsprogs")?);
+    format.args(["-q", "-F", "-b", "4096", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
+    tool::run(format.arg(first))?;
+    let mut figures = Figures::new();
+    for (action, files) in [("write", &[data, first][..]), ("read", &[data][..])] {
+        let disk = |file: &&std::path::PathBuf| Disk {
+            file: (*file).clone(),
+            served: None,
+            bus: Bus::Virtio,
+            drive: String::new(),
+            device: String::new(),
+        };
+        let guest = Guest { files: &modules, arguments: action, disks: files.iter().map(disk).collect(), clock: true };
+        let said = linux::run(kernel, program, guest, &out.join(action))?;
+        ensure!(said.contains(DONE), "the program ended on Linux before it had measured all");
+        figures.extend(bench::measured(&said)?);
+    }
+    for file in &files {
+        std::fs::remove_file(file).with_context(|| format!("deleting {}", file.display()))?;
+    }
+    Ok(figures)
+}
+
+/// Keeps the shorter one of each two times.
+fn shortest(times: &mut Figures, new: Figures) {
+    for (name, figure) in new {
+        match times.get(&name) {
+            Some(known) if known.value <= figure.value => {}
+            _ => drop(times.insert(name, figure)),
+        }
+    }
+}
+
+/// The times in columns, with their ratio, as the documentation has them.
+fn table(capos: &Figures, linux: &Figures) -> Result<String> {
+    let mut lines = ["| | capOS, ms | Linux, ms | capOS : Linux |", "|---|---|---|---|"].map(String::from).to_vec();
+    for (what, own, other) in ROWS {
+        let own = capos.get(own).with_context(|| format!("`{own}` was not measured on capOS"))?.value;
+        let other = linux.get(other).with_context(|| format!("`{other}` was not measured on Linux"))?.value;
+        let ratio = own as f64 / other as f64;
+        lines.push(format!("| {what} | {} | {} | {ratio:.2} |", own / 1000, other / 1000));
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::figure::Figure;
+
+    fn figures(values: &[(&str, u64)]) -> Figures {
+        let figure = |value| Figure { value, unit: "microseconds".into(), how: "so".into() };
+        values.iter().map(|(name, value)| ((*name).to_owned(), figure(*value))).collect()
+    }
+
+    #[test]
+    fn both_ways_to_keep_commits_are_compared() {
+        let mut capos = figures(&[("commits", 3_000_000), ("file_write", 10_000), ("file_read", 8000)]);
+        shortest(&mut capos, figures(&[("commits", 2_000_000), ("file_write", 11_000), ("file_read", 9000)]));
+        let linux =
+            [("commits_delete", 8_000_000), ("commits_wal", 1_000_000), ("file_write", 5000), ("file_read", 8000)];
+        let table = table(&capos, &figures(&linux)).unwrap();
+        let ratios: Vec<&str> = table.lines().skip(2).filter_map(|line| line.rsplit('|').nth(1)).collect();
+        assert_eq!(ratios, [" 0.25 ", " 2.00 ", " 2.00 ", " 1.00 "]);
+        assert!(super::table(&capos, &Figures::new()).is_err());
+    }
+}

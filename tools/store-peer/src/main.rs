@@ -1,0 +1,88 @@
+//! Measures SQLite and a large file on ext4 on dm-crypt, as the first process of Linux. The argument `write` encrypts the
+//! disk, puts a file system on it and writes; `read` reads the file at the next start.
+//!
+//! It finds modules of the kernel in `/home`, and loads them in the order of their names. The disk is `/dev/vda`. For `write`
+//! there is another, `/dev/vdb`, with an empty file system.
+
+mod crypt;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use capos_std_bench::disk::{self, Outcome};
+use rusqlite::Connection;
+use rustix::mount::{MountFlags, mount};
+
+const MODULES: &str = "/home";
+const DISK: &str = "/dev/vda";
+const FIRST: &str = "/dev/vdb";
+const DATA: &str = "/data";
+
+fn load_modules() -> Outcome {
+    let mut files = std::fs::read_dir(MODULES)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    files.sort();
+    for file in files {
+        let loaded = rustix::system::finit_module(File::open(&file)?, c"", 0);
+        loaded.map_err(|error| format!("loading {}: {error}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Copies the empty file system into the encrypted disk.
+fn copy(from: &str, to: &str) -> Outcome {
+    let (mut from, mut to) = (File::open(from)?, File::options().write(true).open(to)?);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let bytes = from.read(&mut piece)?;
+        if bytes == 0 {
+            return Ok(to.sync_all()?);
+        }
+        to.write_all(piece.get(..bytes).unwrap_or_default())?;
+    }
+}
+
+/// Commits to a database with this kind of journal.
+fn commits(journal: &str) -> Outcome {
+    let database = Connection::open(format!("{DATA}/{journal}.db"))?;
+    let kind: String = database.query_row(&format!("PRAGMA journal_mode={journal}"), [], |row| row.get(0))?;
+    if !kind.eq_ignore_ascii_case(journal) {
+        return Err(format!("the journal is `{kind}`").into());
+    }
+    database
+        .execute_batch("PRAGMA synchronous=FULL; CREATE TABLE bench (key INTEGER PRIMARY KEY, value BLOB NOT NULL)")?;
+    let mut insert = database.prepare("INSERT INTO bench VALUES (?1, ?2)")?;
+    let how = format!("1,000 of 100 bytes, SQLite {}, synchronous=FULL, journal {journal}", rusqlite::version());
+    disk::commits(&format!("commits_{journal}"), &how, |number, value| {
+        insert.execute((number, value))?;
+        Ok(())
+    })
+}
+
+fn main() -> Outcome {
+    // The kernel puts words of its command line that it does not know before it.
+    let action = std::env::args().last().unwrap_or_default();
+    std::fs::create_dir_all("/dev")?;
+    std::fs::create_dir(DATA)?;
+    // The kernel may have mounted it.
+    let _ = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
+    load_modules()?;
+    let disk = crypt::open(DISK)?;
+    if action == "write" {
+        copy(FIRST, disk)?;
+    }
+    mount(disk, DATA, "ext4", MountFlags::empty(), None).map_err(|error| format!("mounting the disk: {error}"))?;
+    let file = format!("{DATA}/file");
+    match action.as_str() {
+        "write" => {
+            commits("delete")?;
+            commits("wal")?;
+            disk::write_file(Path::new(&file))?;
+        }
+        "read" => disk::read_file(Path::new(&file))?,
+        _ => return Err("say `write` or `read`".into()),
+    }
+    rustix::mount::unmount(DATA, rustix::mount::UnmountFlags::empty())?;
+    println!("store-peer has measured");
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Measures durable commits to a namespace of the store, records of the audit log, and a large file in a home. The argument
+//! says what: as a service `commits` or `instructions`, once the data volume is open; as a program of a session `write` or `read`.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::thread;
+
+use capos_keyspace::{Batch, Durability, Keyspace};
+use capos_measure::{Samples, count};
+use capos_rt::{Context, Error, block_on, call, env};
+use capos_schema::audit::{AuditWriterClient, GeneralEvent, GeneralEventField};
+use capos_schema::store::NamespaceClient;
+use capos_schema::system::SystemStatusClient;
+use capos_std_bench::disk::{self, Outcome, VALUE_BYTES};
+
+const TABLE: &str = "bench";
+const FILE: &str = "/home/bench-store";
+/// How often instructions are counted.
+const ROUNDS: u32 = 201;
+/// Bytes of a record's text: a record of a tool call has about 1.1 KiB.
+const RECORD_BYTES: usize = 1000;
+
+async fn commit(space: &NamespaceClient, number: u32, value: &[u8]) -> Result<(), Error> {
+    let mut batch = Batch::new();
+    batch.put(TABLE, &number.to_be_bytes(), value);
+    Keyspace::commit(space, &batch, Durability::Now).await.context("a commit")
+}
+
+fn commits(space: &NamespaceClient) -> Outcome {
+    // After the second start they are there.
+    if block_on(async { Keyspace::get(space, TABLE, &0_u32.to_be_bytes()).await.context("reading") })?.is_some() {
+        return Ok(());
+    }
+    disk::commits("commits", "1,000 of 100 bytes, each durable", |number, value| {
+        Ok(block_on(commit(space, number, value))?)
+    })
+}
+
+/// Counts the instructions of many calls, each without those while every processor waits.
+fn instructions(name: &str, how: &str, mut done: impl FnMut(u32) -> Outcome) -> Outcome {
+    let status = env()?.cap::<SystemStatusClient>("status")?;
+    let idle = || Ok::<_, Error>(call(status.statistics())?.idle_nanoseconds);
+    let mut samples = Samples::with_room(ROUNDS as usize);
+    for round in 0..ROUNDS {
+        let (idle_before, from) = (idle()?, count());
+        done(round)?;
+        let to = count();
+        samples.add(from, to, idle()?.saturating_sub(idle_before));
+    }
+    let (value, words) = samples.median(1);
+    println!("bench {name} {value} instructions: {how}; {words}");
+    Ok(())
+}
+
+fn count_instructions(space: &NamespaceClient) -> Outcome {
+    instructions("commit", "a durable commit of 100 bytes", |round| {
+        Ok(block_on(commit(space, round, &[7; VALUE_BYTES]))?)
+    })?;
+    let audit = env()?.cap::<AuditWriterClient>("audit")?;
+    let text = "x".repeat(RECORD_BYTES);
+    let event = GeneralEvent {
+        kind: "bench".into(),
+        fields: vec![GeneralEventField { name: "text".into(), value: text }],
+        ..GeneralEvent::default()
+    };
+    instructions("audit_pair", "two durable records of the audit log, of about 1.1 KiB each", |_| {
+        call(audit.general(&event))?;
+        call(audit.general(&event))?;
+        Ok(())
+    })
+}
+
+/// Measures over the open volume. A service that ends is started again, so this one stays.
+fn serve(measure: impl FnOnce(&NamespaceClient) -> Outcome) -> Outcome {
+    let space = env()?.cap::<NamespaceClient>("namespace")?;
+    if call(space.opened())? {
+        measure(&space)?;
+        println!("bench-store has committed");
+    }
+    loop {
+        thread::park();
+    }
+}
+
+fn main() -> Outcome {
+    match std::env::args().nth(1).as_deref() {
+        Some("commits") => serve(commits),
+        Some("instructions") => serve(count_instructions),
+        Some("write") => disk::write_file(Path::new(FILE)),
+        Some("read") => disk::read_file(Path::new(FILE)),
+        _ => Err("say what to measure: `commits`, `instructions`, `write` or `read`".into()),
+    }
+}

@@ -1,6 +1,8 @@
 //! The dialog at the terminal: what is shown, what is asked, and what is called, after each event.
 
+mod plan;
 mod restore;
+mod says;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -12,6 +14,7 @@ use capos_schema::store::{KeyKind, VolumeInfo, VolumeState};
 use capos_schema::terminal::Style;
 
 use self::restore::{RESTORE, Restore};
+use self::says::{Says, ask, moment, secret, sentence};
 use crate::rules::{attempts, check_name, check_passphrase};
 
 /// Before this moment, the beginning of 2026 in milliseconds since 1970, the clock was never set.
@@ -175,39 +178,6 @@ impl Default for Dialog {
             initial: Profile::Operator,
             backups: Vec::new(),
         }
-    }
-}
-
-/// A step under construction.
-struct Says(Vec<(Style, String)>);
-
-impl Says {
-    fn none() -> Self {
-        Self(Vec::new())
-    }
-
-    fn error(why: &str) -> Self {
-        Self::none().add(Style::Error, why)
-    }
-
-    fn add(mut self, style: Style, text: impl Into<String>) -> Self {
-        self.0.push((style, text.into()));
-        self
-    }
-
-    /// A recovery code, which is shown once.
-    fn code(self, code: &str) -> Self {
-        self.add(Style::Plain, "This is your recovery code. It opens the disk if the passphrase is forgotten:")
-            .add(Style::Bold, format!("  {code}"))
-            .add(
-                Style::Plain,
-                "Write it on paper and keep it away from the machine. It is not shown again. Without passphrase and code \
-                 nobody can read the disk.",
-            )
-    }
-
-    fn then(self, next: Next) -> Step {
-        Step { says: self.0, next }
     }
 }
 
@@ -604,34 +574,6 @@ impl Dialog {
 const AGAIN: &str = "Press Enter to try again: ";
 const DIFFER: &str = "these are two different passphrases; enter it again";
 const INSIST: &str = "The disk is open, and this user cannot log in before there is a new passphrase.";
-
-fn ask(prompt: &str) -> Next {
-    Next::Ask { prompt: prompt.to_owned(), secret: false, completions: Vec::new() }
-}
-
-fn secret(prompt: &str) -> Next {
-    Next::Ask { prompt: prompt.to_owned(), secret: true, completions: Vec::new() }
-}
-
-/// A text of a service as a sentence.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let mut sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    sentence.push_str(letters.as_str());
-    if !sentence.ends_with('.') {
-        sentence.push('.');
-    }
-    sentence
-}
-
-/// A time in milliseconds since 1970, as text.
-fn moment(milliseconds: u64) -> String {
-    let nanoseconds = milliseconds.saturating_mul(1_000_000);
-    format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
-}
-
-#[path = "plan.rs"]
-mod plan;
 
 #[cfg(test)]
 #[path = "dialog_tests.rs"]

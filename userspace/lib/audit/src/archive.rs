@@ -167,6 +167,23 @@ impl<K: Keyspace, T: Target> Copier<K, T> {
     }
 }
 
+/// The labels of all records up to a head, joined.
+///
+/// # Errors
+/// The records cannot be read.
+pub async fn label_of<K: Keyspace>(reader: &Reader<K>, head: Head) -> Result<Label, capos_keyspace::Fault> {
+    let (mut from, mut all) = (reader.first().await?, Label::default());
+    while from <= head.sequence {
+        let page = reader.query(&Filter { from, ..Filter::default() }, usize::MAX, AT_ONCE).await?;
+        if page.lines.is_empty() {
+            break;
+        }
+        from = from.saturating_add(page.lines.len() as u64);
+        all = page.lines.iter().fold(all, |all, line| join(&all, &label(line)));
+    }
+    Ok(all)
+}
+
 /// The label of a record.
 fn label(line: &str) -> Label {
     let record: Value = serde_json::from_str(line).unwrap_or_default();

@@ -29,7 +29,7 @@ mod story;
 mod tables;
 mod verify;
 
-pub use archive::{Copier, NotCopied, Target, Written};
+pub use archive::{Copier, NotCopied, Target, Written, label_of};
 pub use chain::Chain;
 pub use general::{Kind, message};
 pub use journal::{Journal, Life};

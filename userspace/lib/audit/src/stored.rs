@@ -492,7 +492,9 @@ async fn load<K: Keyspace>(space: &Layered<K>, bounds: Room, aside: Option<&Asid
     let Info { limit, lasting, .. } = space.info().await?;
     let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
     let bounds = match (bounds, aside) {
-        (_, Some(aside)) => Bounds::aside(aside.used, ASIDE),
+        // The tables are to take it later. Without tables nothing is known of them.
+        (_, Some(aside)) if limit == 0 => Bounds::aside(aside.used, ASIDE),
+        (_, Some(aside)) => Bounds::aside(aside.used, quota.saturating_sub(aside.used).min(ASIDE)),
         (Room::Alone(limit), None) => Bounds::new(limit.min(quota)),
         (Room::Shared(limit), None) => Bounds::shared(if lasting { quota } else { limit.min(quota) }),
     };

@@ -59,6 +59,12 @@ impl Repository {
         Ok(Self::with(slots, &key))
     }
 
+    /// Whether somebody of this name has a key of the machine.
+    #[must_use]
+    pub fn has_user(&self, name: &str) -> bool {
+        self.slots.slots().any(|(_, slot)| slot.label == name)
+    }
+
     /// Writes the head, unless it is there as it should be. The key slots may have changed since.
     pub(crate) async fn write_head(&self, files: &impl Files) -> Result<(), Error> {
         match head(files).await {

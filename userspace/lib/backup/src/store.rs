@@ -11,8 +11,8 @@ use crate::{Error, Files, Record, Repository, Source, Sum, read};
 /// Bytes of entries that are restored in one transaction.
 const AT_ONCE: usize = 1 << 20;
 
-/// The namespace of a restore that has not come to its end: a store with it is not whole.
-const UNFINISHED: &str = "restore";
+/// The namespace of a restore that has not come to its end: a store with it is not whole. No client has such a name.
+const UNFINISHED: &str = "\0restore";
 
 /// Whether a restore into this store was cut off.
 pub fn is_unfinished<B: Blocks>(store: &Store<B>) -> bool {

@@ -193,6 +193,9 @@ impl<K: Keyspace> Keyspace for Layered<K> {
         if !self.is_held() {
             return self.below.commit(batch, durability).await;
         }
+        if batch.changes().iter().any(|change| change.kind == ChangeKind::Count) {
+            return Err(Fault::Invalid("what the keyspace below counts cannot be held".into()));
+        }
         let mut changed: Vec<(&str, Vec<u8>, usize)> = Vec::new();
         for (place, Change { table, kind, key, value }) in batch.changes().iter().enumerate() {
             if *kind != ChangeKind::RemoveRange {

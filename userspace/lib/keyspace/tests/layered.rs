@@ -134,3 +134,14 @@ proptest! {
         prop_assert_eq!(all(&below, Range::all("t")), all(&model, Range::all("t")));
     }
 }
+
+#[test]
+fn what_is_counted_below_is_not_held() {
+    let layered = Layered::new(space("a"));
+    layered.hold();
+    let mut batch = Batch::new();
+    batch.put("t", b"k", b"value").count("t", b"bytes", None);
+    let refused = done(layered.commit(&batch, Durability::Now));
+    assert!(matches!(refused, Err(Fault::Invalid(_))), "{refused:?}");
+    assert_eq!(done(layered.get("t", b"k")), Ok(None));
+}

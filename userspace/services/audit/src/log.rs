@@ -31,6 +31,8 @@ const PAUSE: u64 = 50_000_000;
 pub struct Log {
     /// Records are written one after another.
     turn: Rc<AsyncMutex>,
+    /// One file with records is written at a time.
+    outside: Rc<AsyncMutex>,
     journal: RefCell<Journal<NamespaceClient>>,
     reader: Reader<Layered<NamespaceClient>>,
     place: NamespaceClient,
@@ -56,7 +58,7 @@ impl Log {
         let boot = now.saturating_sub(since);
         let journal = Journal::new(place.clone(), room, Life { earlier, boot, start: now });
         let (turn, reader, journal) = (Rc::default(), journal.stored().reader(), RefCell::new(journal));
-        Ok(Self { turn, journal, reader, place, clock, boot, exporter })
+        Ok(Self { turn, outside: Rc::default(), journal, reader, place, clock, boot, exporter })
     }
 
     fn now(&self) -> u64 {
@@ -107,6 +109,11 @@ impl Log {
     /// A reader of the records.
     pub fn reader(&self) -> Reader<Layered<NamespaceClient>> {
         self.reader.clone()
+    }
+
+    /// No other file with records is written while this is held.
+    pub async fn outside(&self) -> AsyncMutexGuard {
+        self.outside.lock().await
     }
 
     /// Nothing is appended while this is held.

@@ -89,18 +89,18 @@ fn answer(name: String, written: Written) -> AuditFile {
 /// # Errors
 /// The file cannot be written, the log cannot be read, or a record has a label that may not leave this machine.
 pub async fn export(log: &Log, folder: DirectoryClient, name: String) -> Result<AuditFile, CallError> {
-    let file = NewFile::create(folder.clone(), name.clone()).await?;
+    let _one = log.outside().await;
     let reader = log.reader();
     let head = reader.head().await.map_err(failed)?;
-    let mut copier = Copier::new(reader, file);
-    copier.copy_to(head).await.map_err(failed)?;
-    if let Err(class) = Egress::default().check_outbound(&copier.written().label) {
-        // What was written is not the caller's yet.
-        folder.remove_file(&part(&name)).await?;
+    // Nothing leaves before the labels are known.
+    let label = capos_audit::label_of(&reader, head).await.map_err(failed)?;
+    if let Err(class) = Egress::default().check_outbound(&label) {
         return Err(CallError::invalid_argument(format!(
             "records with the label `{class}` may not leave this machine on a volume"
         )));
     }
+    let mut copier = Copier::new(reader, NewFile::create(folder, name.clone()).await?);
+    copier.copy_to(head).await.map_err(failed)?;
     Ok(answer(name, copier.finish().await.map_err(failed)?))
 }
 
@@ -109,6 +109,7 @@ pub async fn export(log: &Log, folder: DirectoryClient, name: String) -> Result<
 /// # Errors
 /// As [`export`]. No record is removed then.
 pub async fn archive(log: &Rc<Log>, folder: DirectoryClient, name: String) -> Result<AuditFile, CallError> {
+    let _one = log.outside().await;
     let file = NewFile::create(folder, name.clone()).await?;
     let reader = log.reader();
     let head = reader.head().await.map_err(failed)?;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use capos_broker::users::first_passphrase;
 use capos_broker::volume::DataVolume;
+use capos_rt::log;
 use capos_schema::audit::AuditFile;
 use capos_schema::authority::{BackupsServer, LogFile, Profile, UserInfo, UsersServer};
 use capos_schema::cap::{CallContext, CallError};
@@ -74,8 +75,11 @@ impl UsersServer for UsersObject {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<UserInfo>, CallError> {
         let mut users = self.volume().await?.users().await?;
         for user in &mut users {
-            let usage = self.broker.blocks.usage(&user.name, &self.broker.quota(user)).await?;
-            (user.used_bytes, user.quota_bytes) = (usage.used_bytes, usage.quota_bytes);
+            match self.broker.blocks.usage(&user.name, &self.broker.quota(user)).await {
+                Ok(usage) => (user.used_bytes, user.quota_bytes) = (usage.used_bytes, usage.quota_bytes),
+                // The others are shown all the same.
+                Err(why) => log::warning!("what the home of a user takes is not known: {why}"),
+            }
         }
         Ok(users)
     }

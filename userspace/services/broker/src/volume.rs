@@ -240,8 +240,10 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// It has another state, or the disk fails.
     pub async fn confirm(&self, state: VolumeState) -> Result<(), CallError> {
+        let began = self.clock.now();
         self.vault.confirm(state).await?;
-        if let Some(known) = self.known.borrow_mut().as_mut() {
+        // A migration takes its time. Who had left before it has to give the passphrase again.
+        if let Some(known) = self.known.borrow_mut().as_mut().filter(|known| known.until > began) {
             known.until = known.until.max(self.clock.now().saturating_add(FRESH));
         }
         Ok(())

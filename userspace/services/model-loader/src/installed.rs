@@ -10,7 +10,7 @@ use capos_plural::count;
 use capos_rt::{Error, log};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::models::{InstalledModel, ModelFolderClient, ModelStoreInstallingResults, ModelStoreServer};
-use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions};
+use capos_schema::storage::{DirectoryClient, DirectoryEntry, FileClient, FileError, OpenOptions};
 use core::cell::RefCell;
 use core::ops::ControlFlow;
 
@@ -74,7 +74,7 @@ impl Installed {
 
     async fn offer_all(&self, folder: &DirectoryClient) -> Result<usize, Error> {
         let mut offered = 0_usize;
-        for entry in folder.list(".").await?.entries {
+        for entry in entries(folder).await? {
             if !entry.name.ends_with(MODEL) {
                 continue;
             }
@@ -142,6 +142,19 @@ impl Installed {
     }
 }
 
+/// All files of the folder.
+async fn entries(folder: &DirectoryClient) -> Result<Vec<DirectoryEntry>, CallError> {
+    let (mut all, mut after): (Vec<DirectoryEntry>, String) = Default::default();
+    loop {
+        let page = folder.entries(".", &after).await?;
+        all.extend(page.entries);
+        match all.last().filter(|_| page.more) {
+            Some(last) => after.clone_from(&last.name),
+            None => return Ok(all),
+        }
+    }
+}
+
 /// The error of a copy, as the person is told it.
 fn told(name: &str, error: CopyError<CallError, CallError>) -> CallError {
     match error {
@@ -202,7 +215,7 @@ fn model_name(path: &str) -> Result<&str, CallError> {
 impl ModelStoreServer for Installed {
     async fn installed(&self, _cx: &CallContext) -> Result<Vec<InstalledModel>, CallError> {
         let mut models = Vec::new();
-        for entry in self.folder()?.list(".").await?.entries {
+        for entry in entries(&self.folder()?).await? {
             let part = is_part(&entry.name);
             let name = if part { entry.name.trim_end_matches(&part_name("")) } else { &entry.name };
             if !name.ends_with(MODEL) {
@@ -215,7 +228,7 @@ impl ModelStoreServer for Installed {
                 None => String::new(),
             };
             let id = if part { String::new() } else { self.catalog.id_of(name).unwrap_or_default() };
-            models.push(InstalledModel { name: name.to_string(), id, bytes: entry.bytes, problem });
+            models.push(InstalledModel { name: name.to_string(), id, bytes: entry.status.bytes, problem });
         }
         models.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(models)

@@ -29,7 +29,7 @@ pub async fn watch<T>(
             clock.sleep(LOOK).await;
             // The call itself tells what is wrong.
             let Ok((done, total)) = progress().await else { continue };
-            if let Some(line) = copying.tell(clock.now(), done, total).filter(|_| total > 0) {
+            if let Some(line) = copying.tell(clock.now(), done, total) {
                 screen.status(Style::Dim, &line).await;
             }
         }

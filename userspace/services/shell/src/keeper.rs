@@ -94,7 +94,10 @@ impl Runner {
             let number = u32::try_from(index).map_err(|_| "the conversation is too long".to_string())?;
             let parts = parts(number, &entry.dump());
             let id = self.saving.id();
-            if let Err(why) = self.append(&store, &id, &parts, &entry.model).await {
+            if let Err(why) = self.append(&store, &id, &parts, &entry.model).await
+                // If only the reply was lost, the same message is there, and is taken again.
+                && self.append(&store, &id, &parts, &entry.model).await.is_err()
+            {
                 if !self.is_taken(&store, &id).await {
                     return Err(why);
                 }

@@ -211,9 +211,10 @@ impl VaultServer for VaultObject {
     }
 
     async fn back_up(&self, _cx: &CallContext, folder: DirectoryClient, time: u64) -> Result<BackupState, CallError> {
+        let copying = Copying::begin(&self.0, BackupState { time, ..BackupState::default() })?;
         let begun = self.0.vault.borrow_mut().back_up().map_err(CallError::failed)?;
         let BackUp { repository, mut source, total, mut random } = begun;
-        let copying = Copying::begin(&self.0, BackupState { time, total, ..BackupState::default() })?;
+        copying.tell(|state| state.total = total);
         let folder = Folder { directory: folder, name: "the folder of the backup".into() };
         let mut done = BackupState { time, total, ..BackupState::default() };
         let progress = |progress: Progress| {

@@ -213,13 +213,7 @@ impl<D: DataDisk> Spaces<D> {
     /// Whether nothing can be written.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.store.with_blocks(Base::is_read_only)
-    }
-
-    /// Whether it is what a restore that was cut off has left.
-    #[must_use]
-    pub fn is_unfinished(&self) -> bool {
-        capos_backup::store::is_unfinished(&self.store)
+        self.reading.is_some() || self.store.with_blocks(Base::is_read_only)
     }
 
     /// Works on the store as a whole, for all clients.

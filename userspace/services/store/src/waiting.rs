@@ -19,6 +19,7 @@ pub const READERS: &[&str] = &["broker", "files"];
 pub struct Waiting<D: DataDisk> {
     store: Store<Base<D>>,
     plan: Plan,
+    formats: &'static [Format],
 }
 
 /// What an unlocked store is.
@@ -29,6 +30,17 @@ pub enum Looked<D: DataDisk> {
 }
 
 impl<D: DataDisk> Looked<D> {
+    /// One that waits is open for reading alone.
+    ///
+    /// # Errors
+    /// It cannot be opened so.
+    pub fn unwritten(mut self) -> Result<Self, StoreError> {
+        if let Self::Waiting(waiting) = &mut self {
+            waiting.read_alone()?;
+        }
+        Ok(self)
+    }
+
     /// Whether a restore onto the volume was cut off.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
@@ -43,13 +55,17 @@ impl<D: DataDisk> Looked<D> {
 /// The store cannot be read, or is of another format itself.
 pub fn look<D: DataDisk>(base: Base<D>, formats: &'static [Format]) -> Result<Looked<D>, StoreError> {
     let mut store = Store::open(base)?;
+    let plan = plan(&mut store, formats)?;
+    Ok(if plan.is_empty() { Looked::Known(store) } else { Looked::Waiting(Waiting { store, plan, formats }) })
+}
+
+/// What is to be done with a store.
+fn plan<D: DataDisk>(store: &mut Store<Base<D>>, formats: &'static [Format]) -> Result<Plan, StoreError> {
     let snapshot = store.snapshot()?;
-    let plan = Plan::new(formats, |name| match store.namespace(name) {
+    Plan::new(formats, |name| match store.namespace(name) {
         Some(namespace) => snapshot.get(namespace, TABLE, KEY),
         None => Ok(None),
-    })?;
-    drop(snapshot);
-    Ok(if plan.is_empty() { Looked::Known(store) } else { Looked::Waiting(Waiting { store, plan }) })
+    })
 }
 
 impl<D: DataDisk> Waiting<D> {
@@ -103,17 +119,25 @@ impl<D: DataDisk> Waiting<D> {
         self.store
     }
 
-    /// Migrates all parts in one transaction. After an error the disk holds what it held before.
+    /// Migrates all parts in one transaction. After an error the disk holds what it held before, and that was looked at again.
     ///
     /// # Errors
     /// Why it was not done.
     pub fn migrate(&mut self) -> Result<(), String> {
         let done = self.write();
-        if done.is_err() {
-            self.store.with_blocks_mut(|base| base.set_access(Access::Read));
-            self.store.open_again().map_err(|error| error.to_string())?;
+        let Err(why) = done else { return Ok(()) };
+        let again = self.read_alone().and_then(|()| plan(&mut self.store, self.formats));
+        self.plan = again.map_err(|error| error.to_string())?;
+        if !self.plan.is_empty() {
+            return Err(why);
         }
-        done
+        // The disk has it all the same.
+        open_for_writing(&mut self.store).map_err(|error| error.to_string())
+    }
+
+    fn read_alone(&mut self) -> Result<(), StoreError> {
+        self.store.with_blocks_mut(|base| base.set_access(Access::Read));
+        self.store.open_again()
     }
 
     fn write(&mut self) -> Result<(), String> {

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_backup::{Files, MemoryFiles};
@@ -27,13 +27,14 @@ mod migration;
 const BLOCKS: u64 = 2000;
 const SECOND: u64 = 1_000_000_000;
 
-/// A disk that the test and the vault both hold. It can be told to fail writes.
+/// A disk that the test and the vault both hold. It can be told to fail writes, and to report an error for the flush after so
+/// many, which is done all the same.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicBool>);
+struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicBool>, Arc<AtomicU64>);
 
 impl Shared {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))), Arc::default())
+        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))), Arc::default(), Arc::new(AtomicU64::new(u64::MAX)))
     }
 
     fn lock(&self) -> MutexGuard<'_, SimDisk> {
@@ -58,7 +59,8 @@ impl Disk for Shared {
     }
 
     fn flush(&mut self) -> Result<(), DiskError> {
-        self.lock().flush()
+        let done = self.lock().flush();
+        if self.2.fetch_sub(1, Ordering::Relaxed) == 0 { Err(DiskError::Failed) } else { done }
     }
 }
 
@@ -485,6 +487,52 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         let key = Machine::new().start(None, false).backup_key(name, secret, kind);
         assert!(matches!(run(key.open(&files)).unwrap().unwrap(), Err(Tried::Wrong(_))), "{name} {secret}");
     }
+}
+
+#[test]
+fn a_backup_is_restored_for_its_own_users_alone() {
+    let (files, code) = backed_up();
+    let mut vault = Machine::new().start(None, false);
+    let key = vault.backup_key("adda", &code, KeyKind::RecoveryCode);
+    let Err(Tried::Wrong(why)) = run(key.open(&files)).unwrap().unwrap() else { panic!("who would log in?") };
+    assert!(why.contains("has no user `adda`"), "{why}");
+}
+
+/// A restored volume is as locked, or as open, as the one that was backed up would be.
+#[test]
+fn a_backup_of_another_version_is_restored_as_its_disk_would_open() {
+    let mut of = migration::filled(5);
+    of.formats = migration::NEW;
+    let mut vault = migration::unlocked(&of);
+    vault.confirm(VolumeState::Older, MemoryBlocks::new(512)).unwrap();
+    let files = MemoryFiles::default();
+    let BackUp { repository, mut source, mut random, .. } = vault.back_up().unwrap();
+    run(capos_backup::write(&repository, &files, &mut source, 7, &mut random, |_| true)).unwrap().unwrap();
+    let mut machine = Machine::new();
+    machine.formats = migration::OLD;
+    let mut vault = machine.start(None, false);
+    let key = vault.backup_key("ada", "correct horse", KeyKind::Passphrase);
+    let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
+    let mut restore = vault.begin_restore(machine.place(false), "ada", "correct horse").unwrap();
+    run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| ())).unwrap().unwrap();
+    vault.end_restore(restore).unwrap();
+    assert_eq!(vault.state(), VolumeState::OtherVersion);
+    vault.confirm(VolumeState::OtherVersion, MemoryBlocks::new(512)).unwrap();
+    assert!(vault.status().read_only);
+    let refused = vault.spaces().unwrap().commit("files", &put(b"x"), true, 0);
+    assert!(matches!(refused, Err(Refusal::Fault(StoreFault::ReadOnly, _))), "{refused:?}");
+}
+
+/// A service of any name may keep something.
+#[test]
+fn no_client_is_taken_for_an_unfinished_restore() {
+    let machine = Machine::new();
+    let (mut vault, _) = machine.set_up();
+    vault.spaces().unwrap().commit("restore", &put(b"x"), true, 0).unwrap();
+    drop(vault);
+    let mut vault = machine.start(None, false);
+    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
+    assert!(vault.spaces().unwrap().get("restore", "t", b"x").unwrap().is_some());
 }
 
 #[test]

@@ -119,8 +119,15 @@ impl<K: Keyspace> DataVolume<K> {
 
 /// The time of the latest backup in a folder.
 async fn latest(top: &DirectoryClient, folder: &str) -> Option<u64> {
-    let listed = top.entries(&format!("{folder}/states"), "").await.ok()?;
-    listed.entries.iter().filter_map(|entry| entry.name.parse().ok()).max()
+    let (path, mut after, mut latest) = (format!("{folder}/states"), String::new(), None);
+    loop {
+        let page = top.entries(&path, &after).await.ok()?;
+        latest = page.entries.iter().filter_map(|entry| entry.name.parse().ok()).max().max(latest);
+        match page.entries.into_iter().next_back().filter(|_| page.more) {
+            Some(last) => after = last.name,
+            None => return latest,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use crate::escape::plain;
 use crate::session::Session;
 use crate::table;
 
-/// Makes a call of a tool that is the person's alone, however long it takes; Ctrl-C ends it. None if it was not permitted: the person has been told why.
+/// Makes a call of a tool that is the person's alone, however long it takes; Ctrl-C ends it if it can be aborted.
+/// None if it was not permitted: the person has been told why.
 ///
 /// # Errors
 /// The session has no such tool, the call failed, or Ctrl-C ended it; `after` says what then holds.
@@ -29,7 +30,14 @@ pub async fn attend<T>(
 ) -> Result<Option<T>, String> {
     let tool = tool(session, name)?;
     let Some(begun) = session.agent.begin_direct(&tool, arguments.to_string()).await else { return Ok(None) };
-    match select(call, session.runner.interrupt()).await {
+    // What cannot be aborted ends whatever is typed meanwhile, and the record says how.
+    let interrupt = async {
+        if !tool.descriptor.abortable {
+            core::future::pending::<()>().await;
+        }
+        session.runner.interrupt().await;
+    };
+    match select(call, interrupt).await {
         Either::First(Ok(done)) => {
             begun.finish(Outcome::Ok, "").await;
             Ok(Some(done))

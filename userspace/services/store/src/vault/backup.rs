@@ -60,7 +60,9 @@ impl BackupKey {
             KeyKind::KeyFile => return Err("a backup is opened with a passphrase or the recovery code".into()),
         };
         match opened {
-            Ok(repository) => Ok(Ok(repository)),
+            Ok(repository) if repository.has_user(&self.name) => Ok(Ok(repository)),
+            // With the recovery code any name can be given.
+            Ok(_) => Ok(Err(Tried::Wrong(format!("the backup has no user `{}`", self.name)))),
             Err(capos_backup::Error::Key(capos_volume::Error::WrongKey)) => {
                 let what = match self.kind {
                     KeyKind::RecoveryCode => "this is not the recovery code of the backup".into(),
@@ -123,7 +125,7 @@ impl<D: DataDisk> Vault<D> {
     /// It cannot be opened.
     pub fn end_restore(&mut self, restore: Restore<D>) -> Result<Zeroizing<String>, String> {
         let Restore { store, place, code } = restore;
-        match store.close().and_then(|base| look(base, self.formats)) {
+        match store.close().and_then(|base| look(base, self.formats)).and_then(Looked::unwritten) {
             Ok(looked) => {
                 (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
                 self.attempts = Attempts::default();

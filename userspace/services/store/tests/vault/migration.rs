@@ -10,7 +10,7 @@ pub static OLD: &[Format] = &[
     Format { namespace: "client", name: "things", steps: &[] },
     Format { namespace: "other", name: "others", steps: &[] },
 ];
-static NEW: &[Format] = &[
+pub static NEW: &[Format] = &[
     Format { namespace: "files", name: "files", steps: &[] },
     Format { namespace: "client", name: "things", steps: &[Step { says: "are written in capitals", run: capitals }] },
     Format { namespace: "other", name: "others", steps: &[Step { says: "are counted", run: count }] },
@@ -38,7 +38,7 @@ fn count(tables: &mut dyn Tables) -> Result<(), String> {
 }
 
 /// What an old version has written: parts with their formats, and entries in them.
-fn filled(entries: u8) -> Machine {
+pub fn filled(entries: u8) -> Machine {
     let machine = Machine::new();
     let (mut vault, _) = machine.set_up();
     let spaces = vault.spaces().unwrap();
@@ -56,7 +56,7 @@ fn filled(entries: u8) -> Machine {
     machine
 }
 
-fn unlocked(machine: &Machine) -> Vault<Shared> {
+pub fn unlocked(machine: &Machine) -> Vault<Shared> {
     let mut vault = machine.start(None, false);
     assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
     vault
@@ -174,6 +174,36 @@ fn a_migration_that_fails_changes_nothing() {
 }
 
 /// An older version writes nothing on the disk of a newer one. Parts that it knows can be read.
+/// A flush that was done and reports an error leaves it open whether the disk has the migration. It is not done twice.
+#[test]
+fn a_migration_whose_end_is_not_known_is_not_repeated() {
+    let mut machine = filled(20);
+    machine.formats = NEW;
+    let (old, mut new, mut failed) = (machine.disk.lock().clone(), String::new(), 0);
+    for flushes in [u64::MAX].into_iter().chain(0..) {
+        *machine.disk.lock() = old.clone();
+        let mut vault = unlocked(&machine);
+        machine.disk.2.store(flushes, Ordering::Relaxed);
+        let first = vault.confirm(VolumeState::Older, memory());
+        let left = machine.disk.2.swap(u64::MAX, Ordering::Relaxed);
+        if first.is_err() {
+            failed += 1;
+            vault.confirm(VolumeState::Older, memory()).unwrap();
+        }
+        let found = content(&mut unlocked(&machine));
+        if flushes == u64::MAX {
+            new = found;
+        } else {
+            assert_eq!(found, new, "flush {flushes} reports an error");
+            // All flushes were gone through.
+            if left <= flushes {
+                break;
+            }
+        }
+    }
+    println!("{failed} times it was confirmed again");
+}
+
 #[test]
 fn an_older_version_reads_what_it_knows_and_writes_nothing() {
     let mut machine = filled(3);

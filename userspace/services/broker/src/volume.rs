@@ -4,10 +4,12 @@ pub mod backup;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use capos_async_lock::AsyncMutex;
 use capos_keyspace::{Fault, Keyspace};
 use capos_rt::Clock;
 use capos_schema::authority::{Profile, UserInfo};
@@ -93,6 +95,8 @@ pub struct DataVolume<K> {
     known: RefCell<Option<Known>>,
     /// What was wrong with an unattended set-up; none while it is not done.
     notice: RefCell<Option<String>>,
+    /// The users are read and changed by one task at a time.
+    changing: Rc<AsyncMutex>,
 }
 
 /// A secret in the form in which it is a key.
@@ -120,7 +124,7 @@ fn counted(why: &str, failed: u32) -> String {
 impl<K: Keyspace> DataVolume<K> {
     /// The volume of this vault. Before [`prepare`](Self::prepare) has returned, its state is `searching`.
     pub fn new(vault: VaultClient, space: K, clock: Clock) -> Self {
-        Self { vault, space, clock, known: RefCell::default(), notice: RefCell::default() }
+        Self { vault, space, clock, known: RefCell::default(), notice: RefCell::default(), changing: Rc::default() }
     }
 
     /// Waits until the disks are known, and sets up or unlocks as `setup.toml` says, where there is one.
@@ -450,6 +454,7 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// The name does not do or is taken, or the volume has no room for one more key.
     pub async fn add_user(&self, name: &str, profile: Profile, quota: &str, passphrase: &str) -> Result<(), CallError> {
+        let _turn = self.changing.lock().await;
         check_name(name).map_err(rejected)?;
         let quota = users::quota(quota).map_err(rejected)?;
         capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
@@ -472,6 +477,7 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// There is none of this name, it is the last operator, or the volume does not allow it.
     pub async fn remove_user(&self, name: &str) -> Result<(), CallError> {
+        let _turn = self.changing.lock().await;
         let users = self.users().await?;
         let has_key = self.vault.status().await?.keys.iter().any(|key| key.name == name);
         if !has_key {
@@ -489,6 +495,7 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// There is none of this name, or it is the last operator.
     pub async fn set_profile(&self, name: &str, profile: Profile) -> Result<(), CallError> {
+        let _turn = self.changing.lock().await;
         capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
         let users = self.users().await?;
         let user = users::find(&users, name).map_err(rejected)?;
@@ -504,6 +511,7 @@ impl<K: Keyspace> DataVolume<K> {
     /// # Errors
     /// There is no user of this name, or it is no quota.
     pub async fn set_quota(&self, name: &str, quota: &str) -> Result<(), CallError> {
+        let _turn = self.changing.lock().await;
         let quota = users::quota(quota).map_err(rejected)?;
         let users = self.users().await?;
         let user = UserInfo { quota, ..users::find(&users, name).map_err(rejected)?.clone() };

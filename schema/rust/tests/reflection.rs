@@ -89,6 +89,8 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("ModelFolder", "open", "it only waits"),
     ("Vault", "backUp", "chunks that were written are there, no state names them, and the next backup continues"),
     ("Backups", "backUp", "the same"),
+    ("Backups", "exportLog", "a file that is not whole has another name, and no record is removed"),
+    ("AuditLog", "exportTo", "the same"),
     ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 

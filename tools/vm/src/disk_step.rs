@@ -103,7 +103,8 @@ impl DiskStep {
                 let blocks = |bytes: &[u8]| bytes.chunks(BLOCK as usize).map(<[u8]>::to_vec).collect::<Vec<_>>();
                 let (kept, now) = (blocks(&kept), blocks(&std::fs::read(path)?));
                 let changed = kept.iter().zip(&now).filter(|(one, other)| one != other).count();
-                ensure!(kept.len() == now.len() && changed == 0, "{changed} of its blocks have changed");
+                let changed = changed + kept.len().abs_diff(now.len());
+                ensure!(changed == 0, "{changed} of its blocks have changed");
             }
             Self::Flip(offset) => {
                 let mut byte = [0];

@@ -117,14 +117,15 @@ pub fn forged_entries() -> Outcome {
     // SAFETY: a place for the length.
     let launch_record = unsafe { capos_launch_record(&raw mut record) }.addr() as u64;
     let own = vec![0_u64; 32].leak();
-    let good = Buffer { address: own.as_mut_ptr().expose_provenance() as u64, length: 64 };
+    // Larger than every answer, or its size would be what is rejected.
+    let good = Buffer { address: own.as_mut_ptr().expose_provenance() as u64, length: 256 };
     let none = CapArray::default();
     let interface = DirectoryClient::INTERFACE_ID;
     let bad_address = &[Status::BadAddress];
     for address in
         [0, 8, 1 << 46, 1 << 47, 0xffff_8000_0000_0000, 0xffff_ffff_8000_0000, u64::MAX - 7, good.address | 1]
     {
-        let bad = Buffer { address, length: 64 };
+        let bad = Buffer { address, length: 256 };
         let what = format!("a buffer at {address:#x}");
         let call = |params, results| Operation::Call { cap, interface, method: 0, params, results, caps: none };
         expect(ring, &what, call(bad, good), bad_address)?;
@@ -137,7 +138,7 @@ pub fn forged_entries() -> Outcome {
             bad_address,
         )?;
     }
-    let read_only = Buffer { address: launch_record, length: 64 };
+    let read_only = Buffer { address: launch_record, length: 256 };
     let call = Operation::Call { cap, interface, method: 0, params: good, results: read_only, caps: none };
     expect(ring, "results over the launch record", call, bad_address)?;
     for address in [1 << 47, 0xffff_8000_0000_0000, u64::MAX] {

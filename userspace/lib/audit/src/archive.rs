@@ -33,7 +33,7 @@ pub trait Target {
     /// It is not.
     async fn sync(&mut self) -> Result<(), String>;
 
-    /// Reads at most so many bytes from the medium.
+    /// Reads at most this many bytes from the medium.
     ///
     /// # Errors
     /// Why it cannot.
@@ -71,7 +71,7 @@ impl fmt::Display for NotCopied {
 
 impl core::error::Error for NotCopied {}
 
-/// A copy in progress: what was written is checked as it is on the medium.
+/// A copy in progress: what the medium has is read back and checked.
 #[derive(Debug)]
 pub struct Copier<K, T> {
     reader: Reader<K>,

@@ -45,7 +45,7 @@ const KEPT: usize = 256 << 10;
 /// The room for the ends of effects that have begun is taken with entries of zeros. If others have filled the disk
 /// meanwhile, an end takes their place.
 ///
-/// If the tables can only be read, the chain goes on in memory: a record says so and why. What is in memory comes to the
+/// If the tables can only be read, the chain continues in memory, and a record says so and why. What is in memory comes to the
 /// tables, in its order, once they can be written again.
 #[derive(Debug)]
 pub struct Stored<K> {

@@ -1,11 +1,10 @@
-//! The records go into a file, and the chain continues: whatever fails at any operation, and whenever the power is cut, each
-//! acknowledged record is in the log or in a whole file.
+//! The records go into a file, and the chain continues. Each acknowledged record is in the log or in a whole file, whatever
+//! operation fails and whenever the power is cut.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_audit::{
     AppendError, Checker, Copier, Filter, Head, Journal, Kind, Life, Reader, Room, Summary, Target, Written,
@@ -16,8 +15,8 @@ use capos_keyspace::local::LocalKeyspace;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::Label;
 use capos_store::{OnVolume, Store};
-use capos_volume::sim::{Seed, SimDisk};
-use capos_volume::{Access, CipherKind, Cost, Disk, DiskError, Format, Locked, Options, Secret, Volume};
+use capos_volume::sim::{Seed, SharedDisk, SimDisk};
+use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
 
 mod support;
 use support::{Space, done, space};
@@ -259,40 +258,12 @@ fn a_file_that_ends_before_the_log_removes_nothing() {
 const KEY: Secret<'static> = Secret::KeyFile(&[7; 32]);
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };
 
-/// A disk that the test and the volume on it both hold.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, SimDisk> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl Disk for Shared {
-    fn blocks(&self) -> u64 {
-        self.lock().blocks()
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.lock().read(block, into)
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.lock().write(block, from)
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        self.lock().flush()
-    }
-}
-
 fn random(start: u64) -> impl FnMut(&mut [u8]) {
     let mut seed = Seed(start);
     move |bytes| seed.fill(bytes)
 }
 
-fn open(disk: &Shared, start: u64) -> LocalKeyspace<OnVolume<Shared>> {
+fn open(disk: &SharedDisk, start: u64) -> LocalKeyspace<OnVolume<SharedDisk>> {
     let locked = Locked::read(disk.clone()).unwrap();
     let key = locked.unlock(&KEY, None, 1 << 20).unwrap();
     let volume = locked.open(key, OPTIONS, &mut random(start)).unwrap();
@@ -308,7 +279,7 @@ fn a_power_cut_at_any_write_loses_no_record() {
     for cut in 0.. {
         let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
         let formatted = Volume::format(SimDisk::new(3000, cut), format, &KEY, &mut random(1)).unwrap();
-        let disk = Shared(Arc::new(Mutex::new(formatted.into_disk())));
+        let disk = SharedDisk::new(formatted.into_disk());
         let space = open(&disk, cut);
         let mut log = journal(&space);
         let (_, heads) = fill(&mut log, 60);
@@ -318,7 +289,7 @@ fn a_power_cut_at_any_write_loses_no_record() {
         let is_over = !disk.lock().is_dead();
         drop((log, space));
         let left = disk.lock().clone();
-        let disk = Shared(Arc::new(Mutex::new(left.crash())));
+        let disk = SharedDisk::new(left.crash());
         let reader = Reader::new(open(&disk, cut + 1));
         let (file, rest) = (stick.lines(), lines(&reader));
         if rest.first().is_some_and(|line| line.contains("log.archive")) {

@@ -9,14 +9,13 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_audit::{Filter, Head, Journal, Life, Reader, Room, verify_lines};
 use capos_keyspace::local::LocalKeyspace;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_store::{OnVolume, Store};
-use capos_volume::sim::{Seed, SimDisk};
-use capos_volume::{Access, CipherKind, Cost, Disk, DiskError, Format, Locked, Options, Secret, Volume};
+use capos_volume::sim::{Seed, SharedDisk, SimDisk};
+use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
 
 mod support;
 use support::done;
@@ -29,38 +28,6 @@ const CRASHES: u64 = 600;
 /// A disk on which a log lives through so many crashes is then full.
 const OF_ONE_DISK: u64 = 25;
 
-/// A disk that the test and the volume on it both hold.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>);
-
-impl Shared {
-    fn new(disk: SimDisk) -> Self {
-        Self(Arc::new(Mutex::new(disk)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SimDisk> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl Disk for Shared {
-    fn blocks(&self) -> u64 {
-        self.lock().blocks()
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.lock().read(block, into)
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.lock().write(block, from)
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        self.lock().flush()
-    }
-}
-
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };
 
 fn random(start: u64) -> impl FnMut(&mut [u8]) {
@@ -68,10 +35,10 @@ fn random(start: u64) -> impl FnMut(&mut [u8]) {
     move |bytes| seed.fill(bytes)
 }
 
-type Space = LocalKeyspace<OnVolume<Shared>>;
+type Space = LocalKeyspace<OnVolume<SharedDisk>>;
 
 /// The namespace of the log on a disk.
-fn open(disk: &Shared, start: u64) -> Result<Space, Box<dyn Error>> {
+fn open(disk: &SharedDisk, start: u64) -> Result<Space, Box<dyn Error>> {
     let locked = Locked::read(disk.clone()).map_err(|error| error.to_string())?;
     let key = locked.unlock(&KEY, None, 1 << 20).map_err(|error| error.to_string())?;
     let volume = locked.open(key, OPTIONS, &mut random(start)).map_err(|error| error.to_string())?;
@@ -121,7 +88,7 @@ fn live(start: u64, crashes: u64) -> u64 {
     let mut seed = Seed(start);
     let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
     let disk = SimDisk::new(DISK, seed.number());
-    let mut disk = Shared::new(Volume::format(disk, format, &KEY, &mut random(1)).unwrap().into_disk());
+    let mut disk = SharedDisk::new(Volume::format(disk, format, &KEY, &mut random(1)).unwrap().into_disk());
     let mut space = open(&disk, seed.number()).unwrap();
     let (mut heads, mut in_progress): (Vec<Head>, u64) = (Vec::new(), 0);
     for crash in 0..crashes {
@@ -135,7 +102,7 @@ fn live(start: u64, crashes: u64) -> u64 {
         drop(log);
         let left = disk.lock().clone();
         assert!(left.is_dead(), "seed {start}, crash {crash}: an operation failed without a power cut");
-        disk = Shared::new(left.crash());
+        disk = SharedDisk::new(left.crash());
         space = open(&disk, seed.number()).unwrap_or_else(|error| panic!("seed {start}, crash {crash}: {error}"));
         // Every acknowledged record is in its place.
         let reader = Reader::new(space.clone());

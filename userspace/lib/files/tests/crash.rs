@@ -8,15 +8,14 @@ mod common;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_files::Files;
 use capos_keyspace::local::LocalKeyspace;
 use capos_store::{OnVolume, Store};
 use capos_tree::FileTree;
 use capos_tree::suite::done;
-use capos_volume::sim::{Seed, SimDisk};
-use capos_volume::{Access, CipherKind, Cost, Disk, DiskError, Format, Locked, Options, Secret, Volume};
+use capos_volume::sim::{Seed, SharedDisk, SimDisk};
+use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
 use common::steps::{Step, all, copy, step};
 use common::whole;
 
@@ -30,47 +29,15 @@ const CRASHES: u64 = 400;
 /// Bytes that the tree may take.
 const LIMIT: u64 = 3 << 20;
 
-/// A disk that the test and the volume on it both hold.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>);
-
-impl Shared {
-    fn new(disk: SimDisk) -> Self {
-        Self(Arc::new(Mutex::new(disk)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SimDisk> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl Disk for Shared {
-    fn blocks(&self) -> u64 {
-        self.lock().blocks()
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.lock().read(block, into)
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.lock().write(block, from)
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        self.lock().flush()
-    }
-}
-
 fn numbers(start: u64) -> impl FnMut(&mut [u8]) {
     let mut seed = Seed(start);
     move |bytes| seed.fill(bytes)
 }
 
-type OnDisk = Files<LocalKeyspace<OnVolume<Shared>>>;
+type OnDisk = Files<LocalKeyspace<OnVolume<SharedDisk>>>;
 
 /// The tree on a disk.
-fn open(disk: &Shared, start: u64) -> Result<OnDisk, String> {
+fn open(disk: &SharedDisk, start: u64) -> Result<OnDisk, String> {
     let error = |error: capos_volume::Error| error.to_string();
     let locked = Locked::read(disk.clone()).map_err(error)?;
     let key = locked.unlock(&KEY, None, 1 << 20).map_err(error)?;
@@ -93,7 +60,7 @@ fn live(start: u64, crashes: u64) -> [u64; 3] {
     let mut seed = Seed(start);
     let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
     let volume = Volume::format(SimDisk::new(DISK, seed.number()), format, &KEY, &mut numbers(1)).unwrap();
-    let mut disk = Shared::new(volume.into_disk());
+    let mut disk = SharedDisk::new(volume.into_disk());
     let mut files = open(&disk, seed.number()).unwrap();
     let mut counts = [0; 3];
     for crash in 0..crashes {
@@ -124,7 +91,7 @@ fn live(start: u64, crashes: u64) -> [u64; 3] {
         loop {
             let left = disk.lock().clone();
             assert!(left.is_dead(), "{place}: an operation failed without a power cut");
-            disk = Shared::new(left.crash());
+            disk = SharedDisk::new(left.crash());
             if seed.once_in(3) {
                 disk.lock().set_fuse(Some(seed.below(40)));
             }

@@ -14,6 +14,8 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 extern crate alloc;
+#[cfg(feature = "sim")]
+extern crate std;
 
 mod attempts;
 mod cache;

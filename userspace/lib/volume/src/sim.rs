@@ -6,6 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{BLOCK, Disk, DiskError};
 
@@ -215,5 +216,37 @@ impl Disk for SimDisk {
             self.durable.extend(self.pending.drain(..));
         }
         Ok(())
+    }
+}
+
+/// A disk that a test and the volume on it both hold.
+#[derive(Clone, Debug)]
+pub struct SharedDisk(Arc<Mutex<SimDisk>>);
+
+impl SharedDisk {
+    pub fn new(disk: SimDisk) -> Self {
+        Self(Arc::new(Mutex::new(disk)))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, SimDisk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for SharedDisk {
+    fn blocks(&self) -> u64 {
+        self.lock().blocks()
+    }
+
+    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.lock().read(block, into)
+    }
+
+    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.lock().write(block, from)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.lock().flush()
     }
 }

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_audit::{Copier, Target, Written};
+use capos_copy::part_name;
 use capos_policy::Egress;
 use capos_schema::audit::AuditFile;
 use capos_schema::cap::CallError;
@@ -13,18 +14,11 @@ use capos_schema::storage::{DirectoryClient, FileClient, FileError, OpenOptions}
 
 use crate::log::Log;
 
-/// What the name of a file ends with until it is whole.
-const PART: &str = ".part";
-
 /// A new file of a folder.
 struct NewFile {
     folder: DirectoryClient,
     file: FileClient,
     name: String,
-}
-
-fn part(name: &str) -> String {
-    format!("{name}{PART}")
 }
 
 impl NewFile {
@@ -39,7 +33,7 @@ impl NewFile {
             error => return Err(refused(&name, error)),
         }
         let options = OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
-        let opened = folder.open_with(&part(&name), &options).await?;
+        let opened = folder.open_with(&part_name(&name), &options).await?;
         let file = opened.file.ok_or_else(|| refused(&name, opened.error))?;
         Ok(Self { folder, file, name })
     }
@@ -68,7 +62,7 @@ impl Target for NewFile {
     }
 
     async fn finish(&mut self) -> Result<(), String> {
-        match self.folder.rename(&part(&self.name), &self.name).await.map_err(|error| error.to_string())? {
+        match self.folder.rename(&part_name(&self.name), &self.name).await.map_err(|error| error.to_string())? {
             FileError::None => self.folder.sync().await.map_err(|error| error.to_string()),
             error => Err(refused(&self.name, error).to_string()),
         }

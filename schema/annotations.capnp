@@ -39,6 +39,16 @@ annotation person @0xb1a7c0de5c4e3a11 (method) :Void;
 annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 # Label that the result carries at least; `public` where absent.
 
+enum Pattern {
+  # Which calls of a tool a person may agree to together, by one of its arguments.
+  directory @0;  # Those whose argument is a path in a directory, or that directory.
+  same @1;       # Those with the same argument.
+}
+
+annotation pattern @0xb1a7c0de5c4e3a12 (param) :Pattern;
+# Of a tool with one such parameter, of type Text: a person may agree to all calls of a session that this parameter selects,
+# whatever the other arguments are.
+
 annotation text @0xb1a7c0de5c4e3a0a (field, param) :Void;
 # A Data field whose JSON form is UTF-8 text and not base64.
 

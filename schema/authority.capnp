@@ -41,6 +41,21 @@ enum Reply {
   lost @5;           # The terminal with the question has ended.
 }
 
+enum Span {
+  # How long a person's consent is valid.
+  once @0;     # For the one call.
+  turn @1;     # Until the end of the turn.
+  session @2;  # Until the end of the session.
+}
+
+struct ConsentReach {
+  # The calls of a tool that a consent covers, and for how long. Whatever it covers, it is no step-up.
+  span @0 :Span;
+  pattern @1 :Text;
+  # Empty: calls with exactly the same arguments. Otherwise all calls whose argument with the annotation `pattern` matches this
+  # directory or name.
+}
+
 struct ToolPermission {
   category @0 :Text;
   methodName @1 :Text;
@@ -71,6 +86,7 @@ struct ToolQuestion {
   turn @6 :UInt32;
   callId @7 :Text;
   labels @8 :Label;          # Of everything that the model saw in this turn.
+  descriptor @9 :Data;       # SHA-256 of the tool's description as the model saw it.
 }
 
 struct SessionInfo {
@@ -103,9 +119,10 @@ interface UserSession {
   permissions @2 (tools :List(ToolPermission)) -> (tools :List(ToolPermission));
   # Fills in the mode and suppression of each tool, from its category, method and name.
 
-  decide @3 (question :ToolQuestion, mode :Models.PermissionMode, reply :Reply) -> (decision :Decision, reason :Text);
+  decide @3 (question :ToolQuestion, mode :Models.PermissionMode, reply :Reply, reach :ConsentReach)
+      -> (decision :Decision, reason :Text);
   # Decides on one call by the broker's own map, and records that in the audit log with the person's reply. A consent
-  # counts only if the map says consent.
+  # counts only if the map says consent. `reach` is how far it reaches; one that the tool does not permit counts for this call.
 
   stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease $A.optional);
   # Authenticates again for exactly this call. The lease is present if the decision is stepUpSucceeded.
@@ -126,9 +143,10 @@ interface UserSession {
 
   end @8 () -> ();
 
-  review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text);
+  review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text, approval :Text);
   # Tells what this call needs, before the person is asked about it: `forbidden` with a reason, or a mode at least as
-  # strict as the tool's own. The note tells the person what the call would cost them. It decides and records nothing.
+  # strict as the tool's own. The note tells the person what the call would cost them. `approval` is the id of an earlier
+  # consent that covers the call, so that the person is not asked. It decides and records nothing.
 
   unlock @10 (passphrase :Text) -> (valid :Bool, why :Text);
   # Tries the passphrase of the session's person, at a terminal that was locked. Attempts count as those of a login. `why`
@@ -285,9 +303,13 @@ struct Approval {
   arguments @3 :Text;
   risk @4 :Text;
   state @5 :Text;      # The result, as a sentence.
+  stands @6 :Bool;     # It is a consent that covers further calls.
 }
 
 interface ApprovalClient {
   # A session's view of its person's questions and answers. A question that is still open is not in it.
   list @0 () -> (approvals :List(Approval));
+
+  revoke @1 (id :Text) -> (revoked :UInt32);
+  # Ends a consent that covers further calls, or all of them if there is no id. A call that has begun is not stopped.
 }

@@ -111,7 +111,7 @@ interface Launcher {
   # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there. A program ends
   # with the call that runs it: if no caller waits for its result any more, it is killed.
 
-  run @0 (program :Text, arguments :List(Text) = [], label :Label $A.runner $A.optional)
+  run @0 (program :Text $A.pattern(same), arguments :List(Text) = [], label :Label $A.runner $A.optional)
       -> (result :ProgramResult, label :Label $A.runner)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
   # Runs an installed program with arguments and returns its output.

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use capnp::introspect::Type;
 
-pub use crate::annotations::Category;
+pub use crate::annotations::{Category, Pattern};
 use crate::models::{PermissionMode, ToolDescriptor};
 
 /// The element of a list of the schema, or of a struct that holds itself.
@@ -59,6 +59,8 @@ pub struct MethodInfo {
     pub label: Option<&'static str>,
     /// Whether its text comes in pieces, by `offset` and `length`.
     pub pieces: bool,
+    /// The parameter by which a person may agree to several calls at once, and how it selects them.
+    pub pattern: Option<(&'static str, Pattern)>,
     /// Parameters that the runner gives and no model.
     pub runner_params: &'static [&'static str],
     /// Results for the runner that no model sees.

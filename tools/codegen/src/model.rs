@@ -215,7 +215,12 @@ pub struct Method {
 impl Field {
     /// Whether it has this annotation.
     pub fn has(&self, name: &str) -> bool {
-        self.annotations.iter().any(|annotation| annotation.name == name)
+        self.annotation(name).is_some()
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<&Value> {
+        self.annotations.iter().find(|annotation| annotation.name == name).map(|annotation| &annotation.value)
     }
 }
 

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::code::Code;
 use crate::convert::{self, Hold};
 use crate::json_schema;
-use crate::model::{File, Interface, Kind, Method, Schema, Type, Value};
+use crate::model::{File, Interface, Kind, Method, Schema, Struct, Type, Value};
 use crate::names;
 
 const REFLECTION: &str = "::capos_schema::reflection";
@@ -90,6 +90,7 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("untrusted: {},", method.has("untrusted")));
     code.line(&format!("label: {},", text(method, "label")));
     code.line(&format!("pieces: {},", method.has("pieces")));
+    code.line(&format!("pattern: {},", pattern(params)));
     for (name, structure) in [("runner_params", params), ("runner_results", results)] {
         let names = structure.fields.iter().filter(|field| field.has("runner")).map(|field| field.name.as_str());
         code.line(&format!("{name}: &{:?},", names.collect::<Vec<_>>()));
@@ -103,6 +104,19 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     }
     code.close("},");
     Ok(())
+}
+
+fn pattern(params: &Struct) -> String {
+    let found = params.fields.iter().find_map(|field| match field.annotation("pattern") {
+        Some(Value::Enum(ordinal)) => Some((field.name.as_str(), ordinal)),
+        _ => None,
+    });
+    match found {
+        Some((name, ordinal)) => {
+            format!("::core::option::Option::Some(({name:?}, {REFLECTION}::Pattern::ALL[{ordinal}]))")
+        }
+        None => "::core::option::Option::None".to_owned(),
+    }
 }
 
 fn text(method: &Method, name: &str) -> String {

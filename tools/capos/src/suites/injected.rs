@@ -175,7 +175,7 @@ const PASTED: &str =
 pub const IN_LOG: &str = "GOAL-in-log.gguf";
 
 /// The text of the person's question for consent, and for the passphrase.
-const CONSENT: &str = "Allow this call once? [y/N] ";
+const CONSENT: &str = "Allow this call? [y/t/s/N] ";
 const PASSPHRASE: &str = "Passphrase to allow this call once (Enter: reject): ";
 
 /// The files of the scenario, as they are generated.

@@ -80,7 +80,7 @@ pub enum TurnEnd {
     Model(String),
     /// The model rejects the conversation in this form.
     Rejected(String),
-    /// The broker did not answer, or what the conversation holds may not go to this model.
+    /// The broker did not answer.
     Refused(String),
 }
 
@@ -223,9 +223,6 @@ impl<W: World> Agent<W> {
             self.world.show(Show::State(State::Assembling)).await;
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
-            if let Err(why) = self.world.egress(&label, &model.backend) {
-                return TurnEnd::Refused(why);
-            }
             let nonce = self.world.random().to_vec();
             let request = self.request(snapshot, &nonce);
             self.world.show(Show::State(State::Inferring)).await;

@@ -11,7 +11,7 @@ use capos_plural::count;
 use capos_policy::unagreed;
 use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
 
@@ -24,7 +24,7 @@ use crate::race::{Either, race};
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
-use crate::world::{Ask, Gate, Ruling, Show, World, field};
+use crate::world::{Ask, Gate, Review, Ruling, Show, World, field};
 
 const NANOSECONDS: u64 = 1_000_000;
 /// Bytes of what is wrong with arguments, which quotes them: the parameters that stand behind it are to be read as well.
@@ -151,17 +151,7 @@ impl<W: World> Context<W> {
             let descriptor = tool.descriptor.clone();
             return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, why));
         }
-        let question = ToolQuestion {
-            interface_id: tool.descriptor.interface_id,
-            method_name: tool.descriptor.method_name.clone(),
-            tool: tool.descriptor.name.clone(),
-            category: tool.descriptor.category.clone(),
-            arguments: call.arguments.clone(),
-            conversation: self.conversation.clone(),
-            turn: self.turn,
-            call_id: call.id.clone(),
-            labels: self.label.clone(),
-        };
+        let question = self.question(tool, &call);
         match self.gate(tool, &call, &question, quiet).await {
             Gated::Open(ruling) => {
                 Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
@@ -175,6 +165,22 @@ impl<W: World> Context<W> {
                 let descriptor = tool.descriptor.clone();
                 Checked::Interrupted(refusal(descriptor, call, decision, why, Outcome::Cancelled, why))
             }
+        }
+    }
+
+    /// What the broker is asked about a call.
+    pub(crate) fn question(&self, tool: &Tool, call: &ToolCall) -> ToolQuestion {
+        ToolQuestion {
+            interface_id: tool.descriptor.interface_id,
+            method_name: tool.descriptor.method_name.clone(),
+            tool: tool.descriptor.name.clone(),
+            category: tool.descriptor.category.clone(),
+            arguments: call.arguments.clone(),
+            conversation: self.conversation.clone(),
+            turn: self.turn,
+            call_id: call.id.clone(),
+            labels: self.label.clone(),
+            descriptor: tool.hash().to_vec(),
         }
     }
 
@@ -198,15 +204,15 @@ impl<W: World> Context<W> {
         &self,
         tool: &Tool,
         question: &ToolQuestion,
-    ) -> Result<(PermissionMode, String), Gated<<W as Gate>::Lease>> {
+    ) -> Result<Review, Gated<<W as Gate>::Lease>> {
         let own = tool.descriptor.permission;
         // A call that only reads and needs no consent needs no review; a forbidden one stays forbidden.
         let only_reads = tool.descriptor.category == Category::ReadOnly.name();
         if own == PermissionMode::Forbidden || (own == PermissionMode::Auto && only_reads) {
-            return Ok((own, String::new()));
+            return Ok(Review { mode: own, note: String::new(), approval: String::new() });
         }
         match self.world.review(question).await {
-            Ok(review) => Ok((capos_policy::stricter(own, review.mode), review.note)),
+            Ok(review) => Ok(Review { mode: capos_policy::stricter(own, review.mode), ..review }),
             Err(why) => {
                 let why = format!("the authority broker gave no decision: {why}");
                 Err(Gated::Closed(None, why.into(), Outcome::RefusedByPolicy))
@@ -221,13 +227,25 @@ impl<W: World> Context<W> {
         question: &ToolQuestion,
         quiet: &Quiet,
     ) -> Gated<<W as Gate>::Lease> {
-        let (mode, note) = match self.reviewed(tool, question).await {
+        let Review { mode, note, approval } = match self.reviewed(tool, question).await {
             Ok(reviewed) => reviewed,
             Err(closed) => return closed,
         };
-        if matches!(mode, PermissionMode::Auto | PermissionMode::Forbidden) {
-            let wanted = (mode == PermissionMode::Auto).then_some(Decision::Auto);
-            return judge(self.world.decide(question, mode, Reply::NotAsked).await, wanted);
+        let exactly = ConsentReach::default();
+        let unasked = match mode {
+            PermissionMode::Auto => Some(Some(Decision::Auto)),
+            PermissionMode::Forbidden => Some(None),
+            PermissionMode::Consent if !approval.is_empty() => Some(Some(Decision::Consented)),
+            PermissionMode::Consent | PermissionMode::StepUp => None,
+        };
+        if let Some(wanted) = unasked {
+            let gated = judge(self.world.decide(question, mode, Reply::NotAsked, &exactly).await, wanted);
+            if wanted == Some(Decision::Consented) && matches!(gated, Gated::Open(_)) {
+                let name = &tool.descriptor.name;
+                let text = format!("{name} runs by your answer {approval}; `/approvals revoke {approval}` ends that");
+                self.world.show(Show::Notice(&text)).await;
+            }
+            return gated;
         }
         // The person first sees the results of the calls before this one.
         quiet.wait().await;
@@ -248,14 +266,14 @@ impl<W: World> Context<W> {
         let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
         // Everything is checked again after a yes: the broker decides now, not before.
         let reply = if mode == PermissionMode::Consent {
-            let reply = match race(self.world.consent(&ask), patience).await {
-                Either::Left(answer) => answer.into(),
+            match race(self.world.consent(&ask), patience).await {
+                Either::Left(Ok(reach)) => {
+                    let ruling = self.world.decide(question, mode, Reply::Agreed, &reach).await;
+                    return judge(ruling, Some(Decision::Consented));
+                }
+                Either::Left(Err(reply)) => reply,
                 Either::Right(()) => Reply::Late,
-            };
-            if reply == Reply::Agreed {
-                return judge(self.world.decide(question, mode, reply).await, Some(Decision::Consented));
             }
-            reply
         } else {
             match race(self.world.passphrase(&ask), patience).await {
                 Either::Left(secret) => match secret.given() {
@@ -273,7 +291,7 @@ impl<W: World> Context<W> {
             reply => unagreed(reply, mode).into(),
         };
         let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
-        declined(self.world.decide(question, mode, reply).await, reply == Reply::Interrupted, why, outcome)
+        declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
     }
 
     /// Records a call that does not run, and shows it.

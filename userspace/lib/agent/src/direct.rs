@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use capos_policy::unagreed;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
@@ -17,7 +17,7 @@ use crate::evidence::{Allowance, Unexamined};
 use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
-use crate::world::{Ask, Gate, World};
+use crate::world::{Ask, Gate, Review, World};
 
 /// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
 #[must_use]
@@ -52,17 +52,7 @@ impl<W: World> Agent<W> {
         let id = format!("direct-{}", hex(&self.world().random()));
         let name = tool.descriptor.name.clone();
         let call = ToolCall { id, name, handle: tool.descriptor.handle.clone(), arguments };
-        let question = ToolQuestion {
-            interface_id: tool.descriptor.interface_id,
-            method_name: tool.descriptor.method_name.clone(),
-            tool: tool.descriptor.name.clone(),
-            category: tool.descriptor.category.clone(),
-            arguments: call.arguments.clone(),
-            conversation: context.conversation.clone(),
-            turn: context.turn,
-            call_id: call.id.clone(),
-            labels: Label::default(),
-        };
+        let question = context.question(tool, &call);
         let (decision, why, outcome) = match context.permit(tool, &question).await {
             Gated::Open(mut ruling) => {
                 let redeemed = match ruling.lease.take() {
@@ -89,10 +79,11 @@ impl<W: World> Agent<W> {
 impl<W: World> Context<W> {
     /// The broker's word on a call that the person makes.
     async fn permit(&self, tool: &Tool, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
-        let (mode, note) = match self.reviewed(tool, question).await {
+        let Review { mode, note, .. } = match self.reviewed(tool, question).await {
             Ok(reviewed) => reviewed,
             Err(closed) => return closed,
         };
+        let exactly = ConsentReach::default();
         let (reply, wanted) = match mode {
             PermissionMode::Auto => (Reply::NotAsked, Some(Decision::Auto)),
             PermissionMode::Forbidden => (Reply::NotAsked, None),
@@ -107,14 +98,14 @@ impl<W: World> Context<W> {
                         judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))
                     }
                     Err(reply) => {
-                        let decision = self.world.decide(question, mode, reply).await.ok();
+                        let decision = self.world.decide(question, mode, reply, &exactly).await.ok();
                         let why = unagreed(reply, mode).into();
                         Gated::Closed(decision.map(|ruling| ruling.decision), why, Outcome::StepUpFailed)
                     }
                 };
             }
         };
-        judge(self.world.decide(question, mode, reply).await, wanted)
+        judge(self.world.decide(question, mode, reply, &exactly).await, wanted)
     }
 
     /// Records that the call begins.

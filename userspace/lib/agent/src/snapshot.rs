@@ -30,6 +30,19 @@ pub struct Tool {
     pub label: Label,
 }
 
+impl Tool {
+    /// SHA-256 of all that the model and the person are told of the tool: a consent to it holds as long as that is the same.
+    #[must_use]
+    pub fn hash(&self) -> [u8; 32] {
+        let ToolDescriptor { name, description, interface_id, method_name, param_schema, category, .. } =
+            &self.descriptor;
+        // Lengths first, so that no part can stand for another.
+        let parts = [name, method_name, category, description, param_schema];
+        let lengths = parts.map(|part| format!("{} ", part.len())).concat();
+        hash(&format!("{interface_id:016x} {lengths}{}", parts.map(String::as_str).concat()))
+    }
+}
+
 /// What is kept of a tool with a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_schema::audit::{GeneralEvent, ToolEvent};
-use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
@@ -97,6 +97,8 @@ pub struct Review {
     pub mode: PermissionMode,
     /// What the person is told before they agree; may be nothing.
     pub note: String,
+    /// The number of the question whose answer covers the call, so that the person is not asked; may be nothing.
+    pub approval: String,
 }
 
 /// The authority broker, as the session sees it.
@@ -111,7 +113,7 @@ pub trait Gate {
     /// The broker does not answer; then the person is not asked.
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String>;
 
-    /// The decision on one call. `reply` is the person's where the mode asks for one.
+    /// The decision on one call. `reply` is the person's where the mode asks for one, and `reach` how far their consent reaches.
     ///
     /// # Errors
     /// The broker does not answer; nothing runs then.
@@ -120,6 +122,7 @@ pub trait Gate {
         question: &ToolQuestion,
         mode: PermissionMode,
         reply: Reply,
+        reach: &ConsentReach,
     ) -> Result<Ruling<Self::Lease>, String>;
 
     /// Authenticates the person again for exactly this call.
@@ -139,12 +142,6 @@ pub trait Gate {
     /// # Errors
     /// Used up, or the broker does not answer.
     async fn remaining(&self) -> Result<u64, BudgetError>;
-
-    /// Whether data of this label may go to a model with this backend.
-    ///
-    /// # Errors
-    /// Why not.
-    fn egress(&self, label: &Label, backend: &str) -> Result<(), String>;
 }
 
 /// What the person is asked about.
@@ -179,17 +176,6 @@ pub enum Answer {
     Lost,
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Yes => Self::Agreed,
-            Answer::No => Self::Declined,
-            Answer::Interrupted => Self::Interrupted,
-            Answer::Lost => Self::Lost,
-        }
-    }
-}
-
 /// The person's answer to a step-up.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
@@ -218,8 +204,11 @@ impl Secret {
 /// The person.
 #[allow(async_fn_in_trait)]
 pub trait Approver {
-    /// Asks whether a call may run. Type-ahead must not answer.
-    async fn consent(&self, ask: &Ask<'_>) -> Answer;
+    /// Asks whether a call may run, and how far that consent reaches. Type-ahead must not answer.
+    ///
+    /// # Errors
+    /// What the person replied instead.
+    async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply>;
 
     /// Asks for the passphrase for one call.
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret;

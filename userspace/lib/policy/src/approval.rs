@@ -1,34 +1,31 @@
-//! A person's consents, and how long they are valid.
+//! A person's consents, and how far they reach.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use capos_schema::authority::{Reply, ToolQuestion};
+use capos_schema::annotations::Pattern;
+use capos_schema::authority::{ConsentReach, Label, Reply, Span, ToolQuestion};
 use capos_schema::models::PermissionMode;
-use hashbrown::HashMap;
 
+use crate::arguments;
 use crate::binding::ExactCall;
-
-/// How far a consent reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
-    /// This call.
-    Once,
-    /// The same call again in this turn.
-    Turn,
-    /// The same call again in this session.
-    Session,
-}
+use crate::category::Category;
+use crate::labels::label_below;
+use crate::path::normalise;
 
 /// A person's answer to "may this run?".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     No,
-    Yes(Span),
+    Yes(ConsentReach),
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        if reply == Reply::Agreed { Self::Yes(Span::Once) } else { Self::No }
+impl Answer {
+    /// A person's reply, with the reach that they gave it.
+    #[must_use]
+    pub fn of(reply: Reply, reach: ConsentReach) -> Self {
+        if reply == Reply::Agreed { Self::Yes(reach) } else { Self::No }
     }
 }
 
@@ -45,77 +42,150 @@ pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
     }
 }
 
-impl Answer {
-    /// Reads an answer: `y` or `yes` is once, `t` or `turn`, `s` or `session`, in either case. Everything else is no,
-    /// Enter alone included.
-    #[must_use]
-    pub fn parse(line: &str) -> Self {
-        let is = |short: &str, long: &str| {
-            let line = line.trim();
-            line.eq_ignore_ascii_case(short) || line.eq_ignore_ascii_case(long)
-        };
-        if is("y", "yes") {
-            Self::Yes(Span::Once)
-        } else if is("t", "turn") {
-            Self::Yes(Span::Turn)
-        } else if is("s", "session") {
-            Self::Yes(Span::Session)
-        } else {
-            Self::No
-        }
-    }
+/// How many consents beyond a single call a session may have at a time.
+const MOST: usize = 16;
+
+/// A consent that covers further calls of one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The question that it was the answer to.
+    pub number: u64,
+    /// Calls that it has covered since.
+    pub uses: u32,
+    call: ExactCall,
+    /// What the argument matches that selects the calls; none where all arguments are the same.
+    pattern: Option<String>,
+    /// The conversation and turn that it holds for; none: for the session.
+    turn: Option<(String, u32)>,
+    /// What the model had seen when the person agreed.
+    labels: Label,
 }
 
-/// The standing consents of one session. Each is for one tool with exactly the same arguments, so that one consent
-/// never covers more than was shown; none replaces a step-up. They end with the session.
+/// The consents of one session that cover further calls. None replaces a step-up, and they end with the session.
 #[derive(Clone, Debug, Default)]
 pub struct Approvals {
-    calls: HashMap<ExactCall, Reach>,
+    list: Vec<Standing>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Reach {
-    Turn { conversation: String, turn: u32 },
-    Session,
+/// What the consents of a tool may depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub question: &'a ToolQuestion,
+    pub category: Category,
+    /// The argument by which calls may be agreed to together.
+    pub pattern: Option<(&'static str, Pattern)>,
 }
 
-/// How many consents are kept; further ones count once.
-const LIMIT: usize = 1024;
+impl Subject<'_> {
+    /// The text of the argument that may select calls.
+    fn argument(&self) -> Option<(Pattern, String)> {
+        let (name, kind) = self.pattern?;
+        let found = arguments::texts(&self.question.arguments, |member| member == name).ok()?.remove(name)?;
+        Some((kind, found?))
+    }
+}
+
+/// Whether calls of this category may be agreed to together, by a pattern.
+#[must_use]
+pub fn may_stand(category: Category) -> bool {
+    matches!(category, Category::ReadOnly | Category::Mutating)
+}
+
+/// Whether an argument is one of those that a pattern selects. A path is taken by whole components, and one that leads out
+/// of its tree is in no directory.
+#[must_use]
+pub fn matches(kind: Pattern, pattern: &str, argument: &str) -> bool {
+    match kind {
+        Pattern::Same => pattern == argument,
+        Pattern::Directory => match (normalise(pattern), normalise(argument)) {
+            (Ok(directory), Ok(path)) => path.get(..directory.len()) == Some(&directory),
+            _ => false,
+        },
+    }
+}
 
 impl Approvals {
-    /// Remembers a consent that reaches beyond the one call.
-    pub fn add(&mut self, span: Span, question: &ToolQuestion) {
-        let reach = match span {
-            Span::Once => return,
-            Span::Turn => Reach::Turn { conversation: question.conversation.clone(), turn: question.turn },
-            Span::Session => Reach::Session,
+    /// Keeps a consent that reaches beyond its one call; tells how far it reaches.
+    ///
+    /// # Errors
+    /// It reaches further than the tool permits, or the session has as many as it may: then it counts for its own call.
+    pub(crate) fn add(&mut self, number: u64, reach: &ConsentReach, of: &Subject<'_>) -> Result<String, String> {
+        let question = of.question;
+        let here = (question.conversation.clone(), question.turn);
+        let (turn, until) = match reach.span {
+            Span::Once => return Ok(String::new()),
+            Span::Turn => (Some(here.clone()), "in this turn"),
+            Span::Session => (None, "in this session"),
         };
-        let call = ExactCall::of(question);
-        let stands = self.calls.get(&call) == Some(&Reach::Session);
-        if !stands && (self.calls.len() < LIMIT || self.calls.contains_key(&call)) {
-            self.calls.insert(call, reach);
-        }
-    }
-
-    /// Whether a kept consent covers this call.
-    #[must_use]
-    pub fn cover(&self, question: &ToolQuestion) -> bool {
-        match self.calls.get(&ExactCall::of(question)) {
-            None => false,
-            Some(Reach::Session) => true,
-            Some(Reach::Turn { conversation, turn }) => {
-                *conversation == question.conversation && *turn == question.turn
+        let (pattern, what) = match reach.pattern.as_str() {
+            "" => (None, "for the same call".to_string()),
+            pattern => {
+                let (kind, argument) = of.argument().ok_or("calls of this tool cannot be agreed to together")?;
+                if !may_stand(of.category) {
+                    return Err(format!("calls that are {} are agreed to one by one", of.category.name()));
+                }
+                if !matches(kind, pattern, &argument) {
+                    return Err(format!("the call itself is not in {pattern:?}"));
+                }
+                let what = match kind {
+                    Pattern::Directory => format!("for all paths in {pattern:?}"),
+                    Pattern::Same => format!("for all calls with {pattern:?}"),
+                };
+                (Some(pattern.to_string()), what)
             }
+        };
+        // Those of earlier turns cover nothing any more.
+        self.list.retain(|one| one.turn.as_ref().is_none_or(|turn| *turn == here));
+        if self.list.len() >= MOST {
+            return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
+        }
+        let (call, labels) = (ExactCall::of(question), question.labels.clone());
+        self.list.push(Standing { number, uses: 0, call, pattern, turn, labels });
+        Ok(format!("{what} {until}"))
+    }
+
+    /// The question whose consent covers this call.
+    pub(crate) fn cover(&self, of: &Subject<'_>) -> Option<u64> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let call = ExactCall::of(of.question);
+        let argument = of.argument();
+        let covers = |one: &&Standing| {
+            let in_turn = one.turn.as_ref().is_none_or(|(conversation, turn)| {
+                *conversation == of.question.conversation && *turn == of.question.turn
+            });
+            let selected = match &one.pattern {
+                None => one.call == call,
+                Some(pattern) => {
+                    one.call.same_tool(&call)
+                        && argument.as_ref().is_some_and(|(kind, argument)| matches(*kind, pattern, argument))
+                }
+            };
+            // What leaves the machine holds more than the person knew of, if the model has read on since.
+            let known = of.category != Category::Outbound || label_below(&of.question.labels, &one.labels);
+            in_turn && selected && known
+        };
+        self.list.iter().find(covers).map(|one| one.number)
+    }
+
+    /// Counts a call that this consent has covered.
+    pub(crate) fn used(&mut self, number: u64) {
+        if let Some(one) = self.list.iter_mut().find(|one| one.number == number) {
+            one.uses = one.uses.saturating_add(1);
         }
     }
 
-    /// Forgets the consents of turns; to be called when one ends.
-    pub fn end_turn(&mut self) {
-        self.calls.retain(|_, reach| *reach == Reach::Session);
+    /// The consent of this question, if it covers further calls.
+    #[must_use]
+    pub fn standing(&self, number: u64) -> Option<&Standing> {
+        self.list.iter().find(|one| one.number == number)
     }
 
-    /// Forgets everything; to be called when the session ends.
-    pub fn clear(&mut self) {
-        self.calls.clear();
+    /// Ends the consent of a question, or all of them; tells how many ended.
+    pub fn revoke(&mut self, number: Option<u64>) -> usize {
+        let before = self.list.len();
+        self.list.retain(|one| number.is_some_and(|number| one.number != number));
+        before.saturating_sub(self.list.len())
     }
 }

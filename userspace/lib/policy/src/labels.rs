@@ -9,6 +9,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use capos_schema::authority::{Label, Provenance};
+use capos_schema::models::ChatMessage;
+
+use crate::profile::is_remote;
 
 /// The class above all others.
 const TOP: &str = "*";
@@ -115,6 +118,17 @@ impl Egress {
     /// The first class that may not.
     pub fn check_outbound<'a>(&self, label: &'a Label) -> Result<(), &'a str> {
         above(label, &self.outbound.classes).map_or(Ok(()), Err)
+    }
+
+    /// Whether these messages may be sent to a model with this backend. One on this machine may read everything.
+    ///
+    /// # Errors
+    /// The first class that may not leave.
+    pub fn check_request<'a>(&self, messages: &'a [ChatMessage], backend: &str) -> Result<(), &'a str> {
+        if !is_remote(backend) {
+            return Ok(());
+        }
+        messages.iter().try_for_each(|message| self.check_remote_model(&message.label))
     }
 
     /// Whether a value may be sent to a remote model.

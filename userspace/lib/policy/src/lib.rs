@@ -27,7 +27,7 @@ mod scope;
 mod service_end;
 mod session;
 
-pub use approval::{Answer, Approvals, Span, unagreed};
+pub use approval::{Answer, Approvals, Standing, matches, may_stand, unagreed};
 pub use backend::{check_backend_policy, may_open};
 pub use budget::{Budgets, Spent, Used};
 pub use category::{Category, category};
@@ -40,4 +40,4 @@ pub use profile::{ModelAccess, Patience, ProfileRules, is_remote};
 pub use quota::{Quota, Size};
 pub use scope::{Scope, ScopeError};
 pub use service_end::ServiceEnds;
-pub use session::{Gate, GrantedTool, Policy, SessionPolicy};
+pub use session::{Gate, GrantedTool, Policy, Review, SessionPolicy};

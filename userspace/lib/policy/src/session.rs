@@ -4,11 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use capos_schema::annotations::Pattern;
 use capos_schema::authority::{Decision, Profile, ToolPermission, ToolQuestion};
 use capos_schema::models::PermissionMode;
 use hashbrown::HashMap;
 
-use crate::approval::{Answer, Approvals};
+use crate::approval::{Answer, Approvals, Standing, Subject};
 use crate::category::{Category, category};
 use crate::labels::Egress;
 use crate::map::{Modes, Override, Permission, resolve, stricter};
@@ -55,6 +56,8 @@ pub struct GrantedTool {
     /// The name under which it is advertised.
     pub name: String,
     pub category: Category,
+    /// The argument by which calls may be agreed to together.
+    pub pattern: Option<(&'static str, Pattern)>,
 }
 
 /// The requirement before a call may run.
@@ -62,14 +65,26 @@ pub struct GrantedTool {
 pub enum Gate {
     /// Nothing.
     Open,
-    /// A person has agreed to exactly this call already, for the turn or the session.
-    Approved,
+    /// A person has agreed to it already, by the answer to the question with this number.
+    Approved(u64),
     /// A person has to agree.
     AskPerson,
     /// A person has to authenticate.
     AskPassphrase,
     /// It may not run; the reason is for the model and the person.
     Shut { reason: String },
+}
+
+/// What a call needs, before a person is asked about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    pub mode: PermissionMode,
+    /// Why, if it is forbidden.
+    pub reason: String,
+    /// What the person is told before they agree; may be empty.
+    pub note: String,
+    /// The number of the question whose answer covers the call.
+    pub approved: Option<u64>,
 }
 
 /// The permissions of one session. Every answer takes a bounded number of look-ups, however many tools there are.
@@ -91,6 +106,7 @@ pub struct SessionPolicy {
 struct Entry {
     method: String,
     category: Category,
+    pattern: Option<(&'static str, Pattern)>,
     permission: Permission,
 }
 
@@ -131,6 +147,12 @@ impl SessionPolicy {
         &self.egress
     }
 
+    /// The consent of a question, if it covers further calls.
+    #[must_use]
+    pub fn standing(&self, number: u64) -> Option<&Standing> {
+        self.approvals.standing(number)
+    }
+
     /// Consents that are valid in this session.
     pub fn approvals(&mut self) -> &mut Approvals {
         &mut self.approvals
@@ -152,7 +174,8 @@ impl SessionPolicy {
     /// Adds a tool whose capability the session has got.
     pub fn grant(&mut self, tool: GrantedTool) -> Permission {
         let permission = self.permission(tool.category, &tool.method, &tool.name);
-        let entry = Entry { method: tool.method, category: tool.category, permission };
+        let GrantedTool { method, category, pattern, .. } = tool;
+        let entry = Entry { method, category, pattern, permission };
         self.tools.insert((tool.interface_id, tool.name), entry);
         permission
     }
@@ -209,8 +232,10 @@ impl SessionPolicy {
         };
         match stricter(own, mode) {
             PermissionMode::Auto => Gate::Open,
-            PermissionMode::Consent if self.approvals.cover(question) => Gate::Approved,
-            PermissionMode::Consent => Gate::AskPerson,
+            PermissionMode::Consent => {
+                let subject = Subject { question, category: entry.category, pattern: entry.pattern };
+                self.approvals.cover(&subject).map_or(Gate::AskPerson, Gate::Approved)
+            }
             PermissionMode::StepUp => Gate::AskPassphrase,
             PermissionMode::Forbidden => {
                 shut(format!("{:?} is not permitted to {} sessions", question.tool, self.profile.name()))
@@ -218,33 +243,49 @@ impl SessionPolicy {
         }
     }
 
-    /// The requirements of a call, before a person is asked about it: a mode, why if that is forbidden, and a text for
-    /// the person, which may be empty. Nothing is decided by it.
+    /// The requirements of a call, before a person is asked about it. Nothing is decided by it.
     #[must_use]
-    pub fn review(&self, question: &ToolQuestion) -> (PermissionMode, String, String) {
+    pub fn review(&self, question: &ToolQuestion) -> Review {
         let category = self.tools.get(&(question.interface_id, question.tool.clone())).map(|entry| entry.category);
         let note = match category.and_then(|category| self.services.of(question, category)) {
             Some(Ending::Loses(note) | Ending::Harmless(note)) => note,
             Some(Ending::Refused(_)) | None => String::new(),
         };
+        let of = |mode| Review { mode, reason: String::new(), note: note.clone(), approved: None };
         match self.gate(question) {
-            Gate::Shut { reason } => (PermissionMode::Forbidden, reason, String::new()),
-            Gate::Open => (PermissionMode::Auto, String::new(), note),
-            Gate::Approved | Gate::AskPerson => (PermissionMode::Consent, String::new(), note),
-            Gate::AskPassphrase => (PermissionMode::StepUp, String::new(), note),
+            Gate::Shut { reason } => Review { reason, note: String::new(), ..of(PermissionMode::Forbidden) },
+            Gate::Open => of(PermissionMode::Auto),
+            Gate::Approved(number) => Review { approved: Some(number), ..of(PermissionMode::Consent) },
+            Gate::AskPerson => of(PermissionMode::Consent),
+            Gate::AskPassphrase => of(PermissionMode::StepUp),
         }
     }
 
     /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: the
     /// conditions may have changed between the question and its answer. A consent is not a step-up, and does not permit
-    /// a forbidden tool.
-    pub fn decide(&mut self, question: &ToolQuestion, mode: PermissionMode, answer: Answer) -> (Decision, String) {
+    /// a forbidden tool. `number` is that of the question, which a consent for further calls keeps.
+    pub fn decide(
+        &mut self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        answer: &Answer,
+        number: u64,
+    ) -> (Decision, String) {
         match (self.gate_at_least(question, mode), answer) {
             (Gate::Open, _) => (Decision::Auto, String::new()),
-            (Gate::Approved, _) => (Decision::Consented, String::from("agreed to earlier")),
-            (Gate::AskPerson, Answer::Yes(span)) => {
-                self.approvals.add(span, question);
-                (Decision::Consented, String::new())
+            (Gate::Approved(earlier), _) => {
+                self.approvals.used(earlier);
+                (Decision::Consented, format!("agreed to earlier, in question #{earlier}"))
+            }
+            (Gate::AskPerson, Answer::Yes(reach)) => {
+                let Some(entry) = self.tools.get(&(question.interface_id, question.tool.clone())) else {
+                    return (Decision::Forbidden, format!("{:?} is not granted to this session", question.tool));
+                };
+                let subject = Subject { question, category: entry.category, pattern: entry.pattern };
+                match self.approvals.add(number, reach, &subject) {
+                    Ok(reaches) => (Decision::Consented, reaches),
+                    Err(why) => (Decision::Consented, format!("for this call only: {why}")),
+                }
             }
             (Gate::AskPerson, Answer::No) => (Decision::Denied, String::from("the person said no")),
             (Gate::AskPassphrase, _) => {
@@ -256,7 +297,7 @@ impl SessionPolicy {
 
     /// Ends the session: no consent remains and no tool is granted.
     pub fn end(&mut self) {
-        self.approvals.clear();
+        self.approvals.revoke(None);
         self.tools.clear();
     }
 }

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use capos_policy::*;
-use capos_schema::authority::{Decision, Label, Profile, Provenance, ToolPermission, ToolQuestion};
+use capos_schema::annotations::Pattern;
+use capos_schema::authority::{ConsentReach, Decision, Label, Profile, Provenance, Span, ToolPermission, ToolQuestion};
 use capos_schema::manifest::ServiceEnd;
+use capos_schema::models::ChatMessage;
 use capos_schema::models::PermissionMode::{self, Auto, Consent, Forbidden, StepUp};
 use capos_schema::system::ServiceSupervisorClient;
 use proptest::prelude::*;
@@ -44,11 +46,17 @@ fn question(tool: &str, category: Category, arguments: &str) -> ToolQuestion {
         turn: 3,
         call_id: "call-1".into(),
         labels: Label::default(),
+        descriptor: vec![1; 32],
     }
 }
 
+/// A yes that reaches so far, for exactly the call.
+fn yes(span: Span) -> Answer {
+    Answer::Yes(ConsentReach { span, pattern: String::new() })
+}
+
 fn granted(tool: &str, category: Category) -> GrantedTool {
-    GrantedTool { interface_id: 7, method: "method".into(), name: tool.into(), category }
+    GrantedTool { interface_id: 7, method: "method".into(), name: tool.into(), category, pattern: None }
 }
 
 /// A session that holds one tool of each category, named after it.
@@ -213,8 +221,8 @@ fn d01_each_mode_decides_as_it_says() {
         for &category in Category::ALL {
             let mut session = session(&shipped(), profile);
             let question = question(category.name(), category, "{}");
-            let yes = session.decide(&question, Auto, Answer::Yes(Span::Once)).0;
-            let no = session.decide(&question, Auto, Answer::No).0;
+            let yes = session.decide(&question, Auto, &yes(Span::Once), 1).0;
+            let no = session.decide(&question, Auto, &Answer::No, 1).0;
             let expected = match default_mode(profile, category) {
                 Auto => (Decision::Auto, Decision::Auto),
                 Consent => (Decision::Consented, Decision::Denied),
@@ -294,8 +302,8 @@ fn a_question_that_lies_about_its_tool_is_refused() {
 fn an_ended_session_grants_nothing() {
     let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
-    session.decide(&question, Auto, Answer::Yes(Span::Session));
-    assert_eq!(session.gate(&question), Gate::Approved);
+    session.decide(&question, Auto, &yes(Span::Session), 1);
+    assert_eq!(session.gate(&question), Gate::Approved(1));
     session.end();
     assert!(matches!(session.gate(&question), Gate::Shut { .. }));
     session.grant(granted("mutating", Category::Mutating));
@@ -313,14 +321,15 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
         ToolQuestion { arguments: "{\"path\":\"b\"}".into(), ..base.clone() },
         ToolQuestion { arguments: "{ \"path\":\"a\"}".into(), ..base.clone() },
         ToolQuestion { tool: "outbound".into(), category: "outbound".into(), ..base.clone() },
+        ToolQuestion { descriptor: vec![2; 32], ..base.clone() },
     ];
     for (span, in_turn, in_session) in
         [(Span::Once, false, false), (Span::Turn, true, false), (Span::Session, true, true)]
     {
         let mut session = session(&shipped(), Profile::Operator);
-        assert_eq!(session.decide(&base, Consent, Answer::Yes(span)).0, Decision::Consented);
+        assert_eq!(session.decide(&base, Consent, &yes(span), 1).0, Decision::Consented);
         let gate = |covered| {
-            if covered { Gate::Approved } else { Gate::AskPerson }
+            if covered { Gate::Approved(1) } else { Gate::AskPerson }
         };
         assert_eq!(session.gate(&again), gate(in_turn), "{span:?}");
         assert_eq!(session.gate(&later), gate(in_session), "{span:?}");
@@ -328,9 +337,7 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
         for other in &others {
             assert_eq!(session.gate(other), Gate::AskPerson, "{span:?} {other:?}");
         }
-        session.approvals().end_turn();
-        assert_eq!(session.gate(&again), gate(in_session));
-        session.approvals().clear();
+        session.approvals().revoke(None);
         assert_eq!(session.gate(&again), Gate::AskPerson);
         assert_eq!(session.gate_at_least(&base, StepUp), Gate::AskPassphrase, "a consent is no step-up");
     }
@@ -340,28 +347,100 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
 fn a_no_is_not_remembered_as_anything_else() {
     let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
-    session.decide(&question, Consent, Answer::No);
+    session.decide(&question, Consent, &Answer::No, 1);
     assert_eq!(session.gate(&question), Gate::AskPerson);
 }
 
+/// Requirement D10: a consent by a pattern covers what its text says, of one tool as it was described, and nothing else.
 #[test]
-fn only_a_clear_yes_is_a_yes() {
-    for (line, answer) in [
-        ("y", Answer::Yes(Span::Once)),
-        (" YES ", Answer::Yes(Span::Once)),
-        ("t", Answer::Yes(Span::Turn)),
-        ("Turn", Answer::Yes(Span::Turn)),
-        ("s", Answer::Yes(Span::Session)),
-        ("session", Answer::Yes(Span::Session)),
-        ("", Answer::No),
-        ("n", Answer::No),
-        ("yy", Answer::No),
-        ("yes please", Answer::No),
-        ("\u{443}", Answer::No),
-        ("always", Answer::No),
+fn d10_a_pattern_covers_what_it_selects() {
+    let tool = |name: &str, category, kind| GrantedTool { pattern: Some(("path", kind)), ..granted(name, category) };
+    let ask = |tool: &str, path: &str| {
+        let arguments = serde_json::json!({ "path": path, "text": "x" }).to_string();
+        question(tool, if tool == "outbound" { Category::Outbound } else { Category::Mutating }, &arguments)
+    };
+    let new = || {
+        let mut session = session(&shipped(), Profile::Operator);
+        session.grant(tool("write", Category::Mutating, Pattern::Directory));
+        session.grant(tool("run", Category::Mutating, Pattern::Same));
+        session.grant(tool("outbound", Category::Outbound, Pattern::Directory));
+        session
+    };
+    let agreed = |pattern: &str| Answer::Yes(ConsentReach { span: Span::Session, pattern: pattern.into() });
+    let mut session = new();
+    let (decision, reason) = session.decide(&ask("write", "notes/a"), Consent, &agreed("notes/"), 5);
+    assert_eq!((decision, reason.as_str()), (Decision::Consented, "for all paths in \"notes/\" in this session"));
+    for (path, gate) in [
+        ("notes/b", Gate::Approved(5)),
+        ("/notes/./deep/c", Gate::Approved(5)),
+        ("notes", Gate::Approved(5)),
+        ("notes-evil/a", Gate::AskPerson),
+        ("notes/../a", Gate::AskPerson),
+        ("notes/../../a", Gate::AskPerson),
+        ("Notes/a", Gate::AskPerson),
+        ("a", Gate::AskPerson),
+        ("notes/\u{7}", Gate::AskPerson),
     ] {
-        assert_eq!(Answer::parse(line), answer, "{line:?}");
+        assert_eq!(session.gate(&ask("write", path)), gate, "{path}");
     }
+    // Neither another tool, nor the same with another description or without the argument.
+    assert_eq!(session.gate(&ask("run", "notes/b")), Gate::AskPerson);
+    let inside = ask("write", "notes/b");
+    assert_eq!(session.gate(&ToolQuestion { descriptor: vec![2; 32], ..inside.clone() }), Gate::AskPerson);
+    assert_eq!(session.gate(&ToolQuestion { arguments: "{}".into(), ..inside.clone() }), Gate::AskPerson);
+    assert_eq!(session.gate(&ToolQuestion { arguments: "{".into(), ..inside.clone() }), Gate::AskPerson);
+    assert_eq!(session.gate_at_least(&inside, StepUp), Gate::AskPassphrase);
+    assert_eq!(session.decide(&inside, Consent, &Answer::No, 6).1, "agreed to earlier, in question #5");
+    assert_eq!(session.approvals().standing(5).unwrap().uses, 1);
+    assert_eq!(session.approvals().revoke(Some(4)), 0);
+    assert_eq!(session.approvals().revoke(Some(5)), 1);
+    assert_eq!(session.gate(&inside), Gate::AskPerson, "revoked");
+    // The same text, and no part of it.
+    let mut session = new();
+    session.decide(&ask("run", "ls"), Consent, &agreed("ls"), 1);
+    assert_eq!(session.gate(&ask("run", "ls")), Gate::Approved(1));
+    assert_eq!(session.gate(&ask("run", "lsx")), Gate::AskPerson);
+    // What reaches further than the tool permits counts for the call itself.
+    for (asked, pattern, why) in [
+        (ask("write", "a"), "notes", "the call itself is not in"),
+        (ask("write", "a"), "../", "the call itself is not in"),
+        (ask("mutating", "a"), "a", "cannot be agreed to together"),
+        (ask("outbound", "a"), "a", "are agreed to one by one"),
+    ] {
+        let mut session = new();
+        let (decision, reason) = session.decide(&asked, Consent, &agreed(pattern), 1);
+        assert_eq!(decision, Decision::Consented);
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!(session.gate(&asked), Gate::AskPerson, "{reason}");
+    }
+}
+
+/// A consent to send something covers no more than what the model had read by then.
+#[test]
+fn d10_a_consent_to_send_ends_when_the_model_reads_on() {
+    let mut session = session(&shipped(), Profile::Operator);
+    let public = question("outbound", Category::Outbound, "{}");
+    session.decide(&public, Consent, &yes(Span::Session), 1);
+    assert_eq!(session.gate(&public), Gate::Approved(1));
+    let redacted = ToolQuestion { labels: label(&["pii.redacted"]), ..public };
+    assert_eq!(session.gate(&redacted), Gate::AskPerson);
+}
+
+#[test]
+fn d10_consents_for_further_calls_are_few() {
+    let mut session = session(&shipped(), Profile::Operator);
+    let ask = |number: u64| question("mutating", Category::Mutating, &format!("{{\"number\":{number}}}"));
+    for number in 0..16 {
+        assert_eq!(session.decide(&ask(number), Consent, &yes(Span::Turn), number).1, "for the same call in this turn");
+    }
+    let (decision, why) = session.decide(&ask(99), Consent, &yes(Span::Session), 99);
+    assert_eq!(decision, Decision::Consented);
+    assert!(why.starts_with("for this call only: there are 16 consents"), "{why}");
+    assert_eq!(session.gate(&ask(99)), Gate::AskPerson);
+    // Those of an earlier turn take no place.
+    let later = ToolQuestion { turn: 4, ..ask(99) };
+    assert_eq!(session.decide(&later, Consent, &yes(Span::Session), 100).1, "for the same call in this session");
+    assert_eq!(session.gate(&ask(99)), Gate::Approved(100));
 }
 
 /// Requirement D11.
@@ -592,6 +671,7 @@ fn classes_form_a_lattice() {
     }
 }
 
+/// Requirement D08 too: labels hold for tools and for models on other machines.
 #[test]
 fn a_secret_that_was_read_cannot_be_posted() {
     let mut session = session(&shipped(), Profile::Operator);
@@ -602,14 +682,18 @@ fn a_secret_that_was_read_cannot_be_posted() {
     for class in ["secret.token", "pii.mail", "unheard-of"] {
         let secret = ask(&["pii.redacted", class]);
         assert!(reason(session.gate(&secret)).contains(class));
-        session.approvals().add(Span::Session, &secret);
-        let (decision, why) = session.decide(&secret, Auto, Answer::Yes(Span::Once));
+        let (decision, why) = session.decide(&secret, Auto, &yes(Span::Once), 1);
         assert_eq!(decision, Decision::Forbidden, "no consent opens this: {why}");
     }
     let local = ToolQuestion { labels: label(&["secret.token"]), ..question("mutating", Category::Mutating, "{}") };
     assert_eq!(session.gate(&local), Gate::AskPerson, "what stays here is not egress");
     assert_eq!(session.egress().check_remote_model(&label(&["public"])), Ok(()));
     assert_eq!(session.egress().check_remote_model(&label(&["pii.redacted"])), Err("pii.redacted"));
+    let said = |classes: &[&str]| ChatMessage { label: label(classes), ..ChatMessage::default() };
+    let messages = [said(&[]), said(&["public"]), said(&["pii.log"])];
+    assert_eq!(session.egress().check_request(&messages, "remote.http"), Err("pii.log"));
+    assert_eq!(session.egress().check_request(&messages[..2], "remote.http"), Ok(()));
+    assert_eq!(session.egress().check_request(&messages, "local-cpu"), Ok(()));
     let cleared = Egress { outbound: label(&["secret.*"]), ..Egress::default() };
     assert_eq!(cleared.check_outbound(&label(&["secret.token"])), Ok(()));
 }
@@ -716,6 +800,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         method: method.into(),
         name: name.into(),
         category,
+        pattern: None,
     };
     let policy = Policy { services, ..shipped() };
     let restart_of = |policy: &Policy| {
@@ -731,10 +816,10 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
     };
     let restart = |service: &str| asked("restart", "restart_service", Category::Mutating, service);
     let mut session = restart_of(&policy);
-    let (mode, reason, note) = session.review(&restart("audit"));
+    let Review { mode, reason, note, .. } = session.review(&restart("audit"));
     assert_eq!((mode, note.as_str()), (Forbidden, ""));
     assert!(reason.starts_with("service `audit` is trusted, so no session may restart or stop it"), "{reason}");
-    assert_eq!(session.decide(&restart("audit"), Consent, Answer::Yes(Span::Once)).0, Decision::Forbidden);
+    assert_eq!(session.decide(&restart("audit"), Consent, &yes(Span::Once), 1).0, Decision::Forbidden);
     assert_eq!(session.gate_at_least(&restart("audit"), StepUp), Gate::Shut { reason });
     for (service, mode, note) in [
         ("ramfs", StepUp, "The call loses the files of the home directory."),
@@ -743,20 +828,22 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         // The server of the call answers that there is none.
         ("nobody", Consent, ""),
     ] {
-        assert_eq!(session.review(&restart(service)), (mode, String::new(), note.into()), "{service}");
+        let review = Review { mode, reason: String::new(), note: note.into(), approved: None };
+        assert_eq!(session.review(&restart(service)), review, "{service}");
         let decision = if mode == StepUp { Decision::StepUpFailed } else { Decision::Consented };
         // A yes is enough only if nothing is lost, whatever the runner believes.
-        assert_eq!(session.decide(&restart(service), Consent, Answer::Yes(Span::Session)).0, decision, "{service}");
+        assert_eq!(session.decide(&restart(service), Consent, &yes(Span::Session), 1).0, decision, "{service}");
     }
     // A call that only reads gets no text and is never rejected.
     let status = asked("status", "service_status", Category::ReadOnly, "audit");
-    assert_eq!(session.review(&status), (Auto, String::new(), String::new()));
+    let review = Review { mode: Auto, reason: String::new(), note: String::new(), approved: None };
+    assert_eq!(session.review(&status), review);
     // A configuration may say that consent is enough for this tool, as for one that destroys; never less.
     for (wanted, of_ramfs) in [(Auto, Consent), (Consent, Consent), (Forbidden, Forbidden)] {
         let tool = Some("restart_service".into());
         let rule = Override { tool, mode: Some(wanted), widen: true, ..Override::default() };
         let session = restart_of(&Policy { overrides: vec![rule], ..policy.clone() });
-        assert_eq!(session.review(&restart("ramfs")).0, of_ramfs);
-        assert_eq!(session.review(&restart("hello")).0, wanted);
+        assert_eq!(session.review(&restart("ramfs")).mode, of_ramfs);
+        assert_eq!(session.review(&restart("hello")).mode, wanted);
     }
 }

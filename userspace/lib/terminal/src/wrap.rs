@@ -165,7 +165,7 @@ mod tests {
 
         #[test]
         fn arguments_keep_within_their_margin(
-            text in "(a| {1,200}|\"|[A-Za-z ]{0,100}|\n|Allow this call once\\? \\[y/N\\] ){0,12}",
+            text in "(a| {1,200}|\"|[A-Za-z ]{0,100}|\n|Allow this call\\? \\[y/t/s/N\\] ){0,12}",
             columns in 20_usize..140,
         ) {
             let json = escape_json(&serde_json::to_string(&text).unwrap_or_default());

@@ -218,12 +218,12 @@ fn without_colour_no_style_is_emitted() {
 /// Asks about arguments as they are laid out for the size that the console has told, until they are shown. Returns how often
 /// they were laid out.
 fn ask_about(session: &mut Session, size: &mut (u16, u16)) -> usize {
-    let arguments = format!("  │ {}", "Allow this call once? [y/N] ".repeat(12));
+    let arguments = format!("  │ {}", "Allow this call? [y/t/s/N] ".repeat(12));
     for tries in 1..4 {
         session.console.check_size();
         session.look();
         while session.console.next_event().is_some() {}
-        let lines = wrap("", &arguments, size.0.into()) + "\nAllow this call once? [y/N] ";
+        let lines = wrap("", &arguments, size.0.into()) + "\nAllow this call? [y/t/s/N] ";
         let read = Read { laid_out: Some(*size), ..Read::question(&lines) };
         match session.read(read) {
             None => return tries,
@@ -253,7 +253,7 @@ fn a_question_is_laid_out_for_the_window_as_it_is() {
     let margins = |session: &Session| {
         let lines = session.lines();
         let (last, above) = lines.split_last().expect("a prompt");
-        assert_eq!(last, "Allow this call once? [y/N]");
+        assert_eq!(last, "Allow this call? [y/t/s/N]");
         let from = above.iter().rposition(|row| row.starts_with("  │ ")).expect("arguments");
         assert!(above[from..].iter().skip(1).all(|row| row.starts_with(CONTINUED)), "{lines:#?}");
     };

@@ -7,6 +7,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
+use capos_plural::count;
+use capos_policy::SessionPolicy;
 use capos_schema::authority::{Approval, ApprovalClientServer, Decision, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
@@ -17,42 +19,80 @@ const TEXTS: usize = 48 << 10;
 /// Characters that are remembered of a question's arguments, and of its tool's and its category's name.
 const ARGUMENTS: usize = 1024;
 const NAME: usize = 64;
-/// The same of the reason.
+/// The same of the reason, and of the arguments if the consent covers further calls: those are all remembered.
 const REASON: usize = 200;
+const STANDING: usize = 160;
+
+/// A question, and what became of it.
+struct Question {
+    number: u64,
+    approval: Approval,
+}
 
 /// The questions of one session, newest last.
 #[derive(Default)]
 pub struct Asked {
-    list: RefCell<VecDeque<Approval>>,
+    list: RefCell<VecDeque<Question>>,
     count: Cell<u64>,
 }
 
+/// The number of a question as a person reads and types it.
+#[must_use]
+pub fn number_text(number: u64) -> String {
+    format!("#{number}")
+}
+
 impl Asked {
-    /// Remembers a question, how it was decided, and the reason that is recorded.
-    pub fn add(&self, question: &ToolQuestion, decision: Decision, reason: &str) {
+    /// The number that the next question gets.
+    pub fn next_number(&self) -> u64 {
+        self.count.get().saturating_add(1)
+    }
+
+    /// Remembers a question, how it was decided, and the reason that is recorded. `policy` knows whether its consent covers
+    /// further calls.
+    pub fn add(&self, question: &ToolQuestion, decision: Decision, reason: &str, policy: &SessionPolicy) {
+        let number = self.next_number();
+        let stands = policy.standing(number).is_some();
         let state = match decision {
-            Decision::Consented => "allowed once".to_string(),
+            Decision::Consented if reason.is_empty() => "allowed once".to_string(),
+            Decision::Consented => format!("allowed {}", short(reason, REASON)),
             Decision::StepUpSucceeded => "allowed once, with passphrase".to_string(),
             Decision::StepUpFailed | Decision::Denied => format!("not allowed: {}", short(reason, REASON)),
             // The person was not asked.
             Decision::Auto | Decision::Forbidden => return,
         };
-        self.count.set(self.count.get().saturating_add(1));
+        self.count.set(number);
         let tool = short(&question.tool, NAME);
-        let mut list = self.list.borrow_mut();
-        list.push_back(Approval {
-            id: format!("#{}", self.count.get()),
+        let approval = Approval {
+            id: number_text(number),
             title: format!("turn {}: {tool}", question.turn),
             tool,
-            arguments: short(&question.arguments, ARGUMENTS),
+            arguments: short(&question.arguments, if stands { STANDING } else { ARGUMENTS }),
             risk: short(&question.category, NAME),
             state,
-        });
-        let mut texts: usize = list.iter().map(bytes).sum();
+            stands: false,
+        };
+        let mut list = self.list.borrow_mut();
+        list.push_back(Question { number, approval });
+        let mut texts: usize = list.iter().map(|one| bytes(&one.approval)).sum();
         while list.len() > MOST || texts > TEXTS {
-            let Some(oldest) = list.pop_front() else { break };
-            texts = texts.saturating_sub(bytes(&oldest));
+            let oldest = list.iter().position(|one| policy.standing(one.number).is_none());
+            let Some(removed) = oldest.and_then(|oldest| list.remove(oldest)) else { break };
+            texts = texts.saturating_sub(bytes(&removed.approval));
         }
+    }
+
+    /// The list, with what the consents have covered so far.
+    fn told(&self, policy: &SessionPolicy) -> Vec<Approval> {
+        let told = |one: &Question| {
+            let mut approval = one.approval.clone();
+            if let Some(standing) = policy.standing(one.number) {
+                approval.stands = true;
+                approval.state = format!("{}; used for {}", approval.state, count(standing.uses, "further call"));
+            }
+            approval
+        };
+        self.list.borrow().iter().map(told).collect()
     }
 }
 
@@ -61,27 +101,46 @@ fn short(text: &str, characters: usize) -> String {
 }
 
 fn bytes(approval: &Approval) -> usize {
-    let Approval { id, title, tool, arguments, risk, state } = approval;
+    let Approval { id, title, tool, arguments, risk, state, .. } = approval;
     [id, title, tool, arguments, risk, state].into_iter().map(String::len).sum()
 }
 
 /// The list as a session sees it.
-pub struct ApprovalObject(pub Rc<Asked>);
+pub struct ApprovalObject {
+    pub asked: Rc<Asked>,
+    pub policy: Rc<RefCell<SessionPolicy>>,
+}
 
 impl ApprovalClientServer for ApprovalObject {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<Approval>, CallError> {
-        Ok(self.0.list.borrow().iter().cloned().collect())
+        Ok(self.asked.told(&self.policy.borrow()))
+    }
+
+    async fn revoke(&self, _cx: &CallContext, id: String) -> Result<u32, CallError> {
+        let number = match id.as_str() {
+            "" => None,
+            id => match id.strip_prefix('#').unwrap_or(id).parse() {
+                Ok(number) => Some(number),
+                Err(_) => return Err(CallError::invalid_argument("an approval is named by its number, as #3")),
+            },
+        };
+        let revoked = self.policy.borrow_mut().approvals().revoke(number);
+        Ok(u32::try_from(revoked).unwrap_or(u32::MAX))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capos_policy::unagreed;
+    use capos_policy::{Answer, GrantedTool, Modes, Policy, unagreed};
     use capos_schema::authority::ApprovalClientClient;
-    use capos_schema::authority::Reply;
+    use capos_schema::authority::{ConsentReach, Profile, Reply, Span};
     use capos_schema::local::{Local, run};
     use capos_schema::models::PermissionMode;
+
+    fn policy() -> SessionPolicy {
+        SessionPolicy::new(&Policy::default(), Profile::Operator)
+    }
 
     /// However long what is asked is, what is remembered of it fits into the results of a call.
     #[test]
@@ -92,9 +151,10 @@ mod tests {
             let tool = if turn < 200 { long.clone() } else { "write_file".into() };
             let arguments = if turn < 200 { long.clone() } else { "{}".into() };
             let question = ToolQuestion { turn, tool, arguments, category: long.clone(), ..ToolQuestion::default() };
-            asked.add(&question, Decision::Consented, "");
+            asked.add(&question, Decision::Consented, "", &policy());
         }
-        let client = ApprovalClientClient::serve(&Local::default(), Rc::new(ApprovalObject(asked))).unwrap();
+        let object = ApprovalObject { asked, policy: Rc::new(RefCell::new(policy())) };
+        let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
         let list = run(client.list()).unwrap().unwrap();
         assert!(list.iter().map(bytes).sum::<usize>() <= TEXTS);
         assert_eq!(list.last().map(|last| last.id.as_str()), Some("#300"));
@@ -115,12 +175,12 @@ mod tests {
             (Decision::StepUpFailed, Reply::Declined),
         ] {
             let mode = if decision == Decision::Denied { PermissionMode::Consent } else { PermissionMode::StepUp };
-            asked.add(&ToolQuestion::default(), decision, unagreed(reply, mode));
+            asked.add(&ToolQuestion::default(), decision, unagreed(reply, mode), &policy());
         }
-        asked.add(&ToolQuestion::default(), Decision::StepUpFailed, "the passphrase is wrong");
-        asked.add(&ToolQuestion::default(), Decision::Consented, "");
+        asked.add(&ToolQuestion::default(), Decision::StepUpFailed, "the passphrase is wrong", &policy());
+        asked.add(&ToolQuestion::default(), Decision::Consented, "", &policy());
         let list = asked.list.borrow();
-        let states: Vec<&str> = list.iter().map(|found| found.state.as_str()).collect();
+        let states: Vec<&str> = list.iter().map(|found| found.approval.state.as_str()).collect();
         let expected = [
             "not allowed: the person said no",
             "not allowed: nobody answered in time",
@@ -130,5 +190,55 @@ mod tests {
             "allowed once",
         ];
         assert_eq!(states, expected);
+    }
+
+    /// Requirement D10: a consent that covers further calls is listed with them, however many questions come after it, until it is revoked.
+    #[test]
+    fn a_standing_consent_is_listed_until_it_is_revoked() {
+        let mut policy = SessionPolicy::new(
+            &Policy {
+                modes: Vec::from([(Profile::Operator, Modes::new(|_| Some(PermissionMode::Consent)).unwrap())]),
+                ..Policy::default()
+            },
+            Profile::Operator,
+        );
+        policy.grant(GrantedTool {
+            interface_id: 7,
+            method: "method".to_string(),
+            name: "write".to_string(),
+            category: capos_policy::Category::Mutating,
+            pattern: None,
+        });
+        let question = |text: &str| ToolQuestion {
+            interface_id: 7,
+            method_name: "method".to_string(),
+            tool: "write".to_string(),
+            category: "mutating".to_string(),
+            arguments: text.to_string(),
+            ..ToolQuestion::default()
+        };
+        let asked = Rc::new(Asked::default());
+        let reach = ConsentReach { span: Span::Session, pattern: String::new() };
+        let mut ask = |text: &str, reach: ConsentReach| {
+            let (question, number) = (question(text), asked.next_number());
+            let (mode, answer) = (PermissionMode::Consent, Answer::Yes(reach));
+            let (decision, reason) = policy.decide(&question, mode, &answer, number);
+            asked.add(&question, decision, &reason, &policy);
+        };
+        ask("{}", reach);
+        for number in 0..200 {
+            ask(&format!("{{\"n\":{number}}}"), ConsentReach::default());
+        }
+        policy.decide(&question("{}"), PermissionMode::Consent, &Answer::No, 999);
+        let object = ApprovalObject { asked: asked.clone(), policy: Rc::new(RefCell::new(policy)) };
+        let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
+        let first = || run(client.list()).unwrap().unwrap().remove(0);
+        let listed = first();
+        assert_eq!((listed.id.as_str(), listed.stands), ("#1", true));
+        assert_eq!(listed.state, "allowed for the same call in this session; used for 1 further call");
+        for (id, revoked) in [("#2", Some(0)), ("one", None), ("1", Some(1)), ("#1", Some(0)), ("", Some(0))] {
+            assert_eq!(run(client.revoke(id)).unwrap().ok(), revoked, "{id}");
+        }
+        assert!(!first().stands);
     }
 }

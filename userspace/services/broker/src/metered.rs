@@ -15,7 +15,7 @@ use capos_broker::permit::Permit;
 use capos_broker::request::Request;
 use capos_broker::tally::Tally;
 use capos_broker::worker::{self, Read};
-use capos_policy::{ProfileRules, Spent};
+use capos_policy::{Egress, ProfileRules, Spent};
 use capos_rt::{CancelToken, Server, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
@@ -43,6 +43,8 @@ pub struct Meter {
     broker: Rc<Broker>,
     info: SessionInfo,
     rules: ProfileRules,
+    /// What may leave the machine.
+    egress: Egress,
     /// When the session is over, in nanoseconds since boot.
     ends: u64,
     ended: Rc<Cell<bool>>,
@@ -63,13 +65,13 @@ impl Meter {
     pub fn new(
         broker: Rc<Broker>,
         info: SessionInfo,
-        rules: ProfileRules,
+        (rules, egress): (ProfileRules, Egress),
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
         let share = broker.models.share();
         let (answers, held, models) = Default::default();
-        Rc::new(Self { broker, info, rules, ends, ended, share, answers, held, models, reserved: Cell::new(0) })
+        Rc::new(Self { broker, info, rules, egress, ends, ended, share, answers, held, models, reserved: Cell::new(0) })
     }
 
     /// Nothing is answered once the session is over.
@@ -178,9 +180,21 @@ impl Meter {
     /// It could not be kept.
     async fn admitted(
         self: &Rc<Self>,
+        model: &ModelInfo,
         request: InferenceRequest,
         answer: usize,
     ) -> Result<(Request, UnderWay, Counted), CallError> {
+        if let Err(class) = self.egress.check_request(&request.messages, &model.backend) {
+            let why = format!(
+                "the conversation holds data labelled {class}, which must not be sent to a model with backend {}; choose a \
+                 local model with /model",
+                model.backend
+            );
+            let subject = Subject { session: &self.info.id, principal: &self.info.principal };
+            let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
+            subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+            return Err(CallError::failed(why));
+        }
         let Admitted { under_way, tally, request } = self.admit(request, answer)?;
         self.broker.keep().await.map_err(CallError::failed)?;
         // It may have ended meanwhile.
@@ -397,7 +411,7 @@ impl LanguageModelServer for Metered {
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
         self.meter.alive()?;
         self.meter.sweep();
-        let (request, _under_way, counted) = self.meter.admitted(req, memory_for(RESULTS as usize)).await?;
+        let (request, _under_way, counted) = self.meter.admitted(&self.info, req, memory_for(RESULTS as usize)).await?;
         let waiting = RefCell::new(Waiting::for_whole(self.meter.rules.patience));
         let asked = (&counted, &waiting);
         let mut response = self.ask(asked, async |model| request.complete(&model).await).await?;
@@ -411,7 +425,7 @@ impl LanguageModelServer for Metered {
         self.meter.sweep();
         let held = self.meter.hold_answer()?;
         // Before the worker has it: a request that was sent has used its prompt, even if its caller gives up.
-        let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
+        let (request, under_way, counted) = self.meter.admitted(&self.info, req, 0).await?;
         let waiting = RefCell::new(Waiting::new(self.meter.rules.patience));
         let stream = self.ask((&counted, &waiting), async |model| request.stream(&model).await).await?;
         waiting.borrow_mut().piece(true);

@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
-use capos_broker::approvals::{ApprovalObject, Asked};
+use capos_broker::approvals::{ApprovalObject, Asked, number_text};
 use capos_broker::lease::LeaseObject;
 use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
-use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
+use capos_policy::{Answer, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo,
     SettingsClient, ToolPermission, ToolQuestion, UserSessionDecideResults, UserSessionModelResults,
     UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
@@ -43,7 +43,7 @@ const NAME: usize = 256;
 pub struct Session {
     broker: Rc<Broker>,
     info: SessionInfo,
-    policy: RefCell<SessionPolicy>,
+    policy: Rc<RefCell<SessionPolicy>>,
     /// What the session was given; each derives from what the broker holds, or was made for it.
     parts: RefCell<Vec<Part>>,
     /// The principal's own home, which stays when the session has ended.
@@ -92,7 +92,6 @@ impl Session {
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
-        let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(ApprovalObject(asked.clone())))?;
         let rules = policy.rules().clone();
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
@@ -114,12 +113,16 @@ impl Session {
         } else {
             None
         };
+        let egress = policy.egress().clone();
+        let policy = Rc::new(RefCell::new(policy));
+        let object = ApprovalObject { asked: asked.clone(), policy: policy.clone() };
+        let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(object))?;
         let ended: Rc<Cell<bool>> = Rc::default();
-        let meter = Meter::new(broker.clone(), info.clone(), rules, ends, ended.clone());
+        let meter = Meter::new(broker.clone(), info.clone(), (rules, egress), ends, ended.clone());
         Ok(Rc::new(Self {
             broker,
             info,
-            policy: RefCell::new(policy),
+            policy,
             parts: RefCell::new(parts),
             home: home.map(|(_, directory)| directory),
             asked,
@@ -175,11 +178,13 @@ impl Session {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
-        decision: Decision,
-        reason: &str,
+        (decision, reason, asked): (Decision, &str, bool),
     ) -> Result<(), CallError> {
         self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
-        self.asked.add(question, decision, reason);
+        // A call that an earlier consent covers is no question of its own.
+        if asked {
+            self.asked.add(question, decision, reason, &self.policy.borrow());
+        }
         Ok(())
     }
 
@@ -282,6 +287,7 @@ fn grant_tools(policy: &mut SessionPolicy, interface: u64, read_only: bool) {
                 method: method.name.to_string(),
                 name: name.to_string(),
                 category,
+                pattern: method.pattern,
             });
         }
     }
@@ -339,8 +345,9 @@ impl UserSessionServer for Session {
     async fn review(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionReviewResults, CallError> {
         self.alive()?;
         bounded(&question)?;
-        let (mode, reason, note) = self.policy.borrow().review(&question);
-        Ok(UserSessionReviewResults { mode, reason, note })
+        let Review { mode, reason, note, approved } = self.policy.borrow().review(&question);
+        let approval = approved.map(number_text).unwrap_or_default();
+        Ok(UserSessionReviewResults { mode, reason, note, approval })
     }
 
     async fn decide(
@@ -349,14 +356,18 @@ impl UserSessionServer for Session {
         question: ToolQuestion,
         mode: PermissionMode,
         reply: Reply,
+        reach: ConsentReach,
     ) -> Result<UserSessionDecideResults, CallError> {
         self.alive()?;
         bounded(&question)?;
-        let (decision, mut reason) = self.policy.borrow_mut().decide(&question, mode, reply.into());
+        named("a consent's pattern", &reach.pattern)?;
+        let answer = Answer::of(reply, reach);
+        let (decision, mut reason) =
+            self.policy.borrow_mut().decide(&question, mode, &answer, self.asked.next_number());
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
-        self.settle(&question, mode, decision, &reason).await?;
+        self.settle(&question, mode, (decision, &reason, reply != Reply::NotAsked)).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }
 
@@ -385,7 +396,7 @@ impl UserSessionServer for Session {
                 Err(why) => (Decision::StepUpFailed, why),
             },
         };
-        self.settle(&question, mode, decision, &reason).await?;
+        self.settle(&question, mode, (decision, &reason, true)).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let lease = if decision == Decision::StepUpSucceeded {

@@ -1,14 +1,18 @@
 //! The person's word: consent and step-up.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
 use capos_plural::count;
+use capos_policy::{category, matches, may_stand};
+use capos_schema::annotations::Pattern;
+use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
+use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
-use capos_terminal::{count_spaces, escape_json, wrap};
+use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
 use crate::escape::one_line;
 use crate::loss;
@@ -17,8 +21,8 @@ use crate::screen::Held;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
-/// Rows for the question itself and the cursor below it.
-const ASKING: usize = 2;
+/// Rows for the answers that there are, the question itself and the cursor below it.
+const ASKING: usize = 4;
 /// Classes of a label that a question names. Of more it says how many.
 const CLASSES: usize = 3;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
@@ -64,8 +68,8 @@ type Asked = Result<(String, LineEnd), CallError>;
 
 /// What a person is asked in the end.
 enum Last<'a> {
-    /// Yes or no.
-    Question(&'a str),
+    /// How far a consent reaches, with what the answers mean.
+    Question(&'a str, &'a str),
     Secret(&'a str),
 }
 
@@ -121,7 +125,10 @@ impl Runner {
         }
         page.0.extend(behind.0);
         let asked = match last {
-            Last::Question(question) => held.ask(&page.spans(), question).await,
+            Last::Question(answers, question) => {
+                page.line(Style::Dim, answers, columns);
+                held.ask(&page.spans(), question).await
+            }
             Last::Secret(question) => held.secret(&page.spans(), question).await,
         };
         if !matches!(asked, Ok((_, LineEnd::Cancelled))) {
@@ -175,10 +182,82 @@ fn labelled(classes: &[String]) -> Option<String> {
     }
 }
 
+impl Runner {
+    /// Asks for the directory in which calls of a tool are agreed to. It has to hold the path of the call that is asked about.
+    async fn directory(&self, tool: &str, path: &str) -> Result<ConsentReach, Reply> {
+        let parent = path.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
+        let mut told = format!(
+            "{tool} will not ask again in this session for paths in the directory that you type. The path of this call is in {}.",
+            quote(parent)
+        );
+        loop {
+            let held = self.screen.hold_for_question().await;
+            let asked = held.ask(&[(Style::Plain, &format!("{LEAD}{told}\n"))], "Directory (Enter: reject): ").await;
+            let pattern = match asked {
+                Ok((line, LineEnd::Entered)) if !line.trim().is_empty() => line.trim().to_string(),
+                asked => return Err(refused(asked)),
+            };
+            if matches(Pattern::Directory, &pattern, path) {
+                return Ok(ConsentReach { span: Span::Session, pattern });
+            }
+            told = format!("The path of this call, {}, is not in that directory.", quote(path));
+        }
+    }
+}
+
+/// The argument of a call by which further calls may be agreed to, and how it selects them.
+fn selector(ask: &Ask<'_>) -> Option<(Pattern, String)> {
+    let tool = &ask.tool.descriptor;
+    let (name, kind) = reflection::interface(tool.interface_id)?.method(&tool.method_name)?.pattern?;
+    let arguments: serde_json::Map<String, serde_json::Value> = serde_json::from_str(ask.arguments).ok()?;
+    let argument = arguments.get(name)?.as_str()?.to_string();
+    may_stand(category(&tool.category)).then_some((kind, argument))
+}
+
+/// What a person may answer to a question about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Reach(Span),
+    Pattern,
+    No,
+}
+
+impl Choice {
+    /// Reads an answer. Everything that is no other is no, Enter alone included.
+    fn of(line: &str, has_pattern: bool) -> Self {
+        match line.trim().to_lowercase().as_str() {
+            "y" | "yes" => Self::Reach(Span::Once),
+            "t" | "turn" => Self::Reach(Span::Turn),
+            "s" | "session" => Self::Reach(Span::Session),
+            "p" if has_pattern => Self::Pattern,
+            _ => Self::No,
+        }
+    }
+}
+
 impl Approver for Runner {
-    async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        let last = Last::Question("Allow this call once? [y/N] ");
-        answer(self.ask_about(ask, "asks for your consent", Style::Plain, &last).await)
+    async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+        let selector = selector(ask);
+        let pattern = match &selector {
+            Some((Pattern::Directory, _)) => ", p: a whole directory".to_string(),
+            Some((Pattern::Same, argument)) => format!(", p: all of {}", quote(argument)),
+            None => String::new(),
+        };
+        let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
+        let last = Last::Question(&answers, "Allow this call? [y/t/s/N] ");
+        let asked = self.ask_about(ask, "asks for your consent", Style::Plain, &last).await;
+        let choice = match &asked {
+            Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
+            _ => Choice::No,
+        };
+        match (choice, selector) {
+            (Choice::Reach(span), _) => Ok(ConsentReach { span, pattern: String::new() }),
+            (Choice::Pattern, Some((Pattern::Directory, path))) => {
+                self.directory(&ask.tool.descriptor.name, &path).await
+            }
+            (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
+            (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
+        }
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
@@ -196,6 +275,16 @@ impl Approver for Runner {
             Ok(_) => Secret::Declined,
             Err(_) => Secret::Lost,
         }
+    }
+}
+
+/// The reply of a person without consent.
+fn refused<E>(asked: Result<(String, LineEnd), E>) -> Reply {
+    match asked {
+        Ok((_, LineEnd::Interrupted)) => Reply::Interrupted,
+        // Enter alone and the end of input are a no.
+        Ok(_) => Reply::Declined,
+        Err(_) => Reply::Lost,
     }
 }
 
@@ -287,6 +376,29 @@ mod tests {
         assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.
         assert_eq!(foreign(3, 0), None);
+    }
+
+    #[test]
+    fn only_a_clear_answer_allows_a_call() {
+        let reach = Choice::Reach;
+        for (line, choice) in [
+            ("y", reach(Span::Once)),
+            (" YES ", reach(Span::Once)),
+            ("t", reach(Span::Turn)),
+            ("Turn", reach(Span::Turn)),
+            ("s", reach(Span::Session)),
+            ("session", reach(Span::Session)),
+            ("p", Choice::Pattern),
+            ("", Choice::No),
+            ("n", Choice::No),
+            ("yy", Choice::No),
+            ("yes please", Choice::No),
+            ("\u{443}", Choice::No),
+            ("always", Choice::No),
+        ] {
+            assert_eq!(Choice::of(line, true), choice, "{line:?}");
+        }
+        assert_eq!(Choice::of("p", false), Choice::No);
     }
 
     #[test]

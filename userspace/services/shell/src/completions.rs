@@ -9,6 +9,8 @@ use crate::session::Session;
 /// Commands that are whole, with a space where a name may follow.
 const COMMANDS: &[&str] = &[
     "/approvals",
+    "/approvals revoke ",
+    "/approvals revoke all",
     "/audit",
     "/audit all",
     "/audit archive ",

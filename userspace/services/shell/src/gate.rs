@@ -1,12 +1,10 @@
 //! The broker and the audit log, as the loop uses them.
 
-use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_agent::world::{Audit, AuditError, BudgetError, Gate, Review, Ruling};
-use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
-use capos_schema::authority::{Label, LeaseClient, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, LeaseClient, Reply, ToolQuestion};
 use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::models::PermissionMode;
 
@@ -20,7 +18,7 @@ impl Gate for Runner {
 
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
         let found = self.within(self.user.review(question)).await.map_err(|error| error.to_string())?;
-        Ok(Review { mode: found.mode, note: found.note })
+        Ok(Review { mode: found.mode, note: found.note, approval: found.approval })
     }
 
     async fn decide(
@@ -28,8 +26,10 @@ impl Gate for Runner {
         question: &ToolQuestion,
         mode: PermissionMode,
         reply: Reply,
+        reach: &ConsentReach,
     ) -> Result<Ruling<LeaseClient>, String> {
-        let ruling = self.within(self.user.decide(question, mode, reply)).await.map_err(|error| error.to_string())?;
+        let ruling = self.within(self.user.decide(question, mode, reply, reach)).await;
+        let ruling = ruling.map_err(|error| error.to_string())?;
         Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: None })
     }
 
@@ -48,19 +48,6 @@ impl Gate for Runner {
                 BudgetError::Exhausted(exception.reason.to_string())
             }
             error => BudgetError::Unavailable(error.to_string()),
-        })
-    }
-
-    fn egress(&self, label: &Label, backend: &str) -> Result<(), String> {
-        // A local model does not take data off the machine.
-        if !is_remote(backend) {
-            return Ok(());
-        }
-        Egress::default().check_remote_model(label).map_err(|class| {
-            format!(
-                "this conversation contains data labelled {class}, which must not be sent to a model with backend {backend}; \
-                 choose a local model with /model"
-            )
         })
     }
 }

@@ -92,7 +92,7 @@ fn asked(port: Rc<Port>, person: impl AsyncFnOnce(Rc<Port>, Clock)) -> Option<St
             }
         };
         let asking = async {
-            let answer = screen.read(Read::question("Allow this call once? [y/N] ")).await;
+            let answer = screen.read(Read::question("Allow this call? [y/t/s/N] ")).await;
             if let Answer::Line(line) = answer { Some(line) } else { None }
         };
         let person = async {

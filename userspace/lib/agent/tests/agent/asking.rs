@@ -3,7 +3,7 @@
 
 use capos_agent::TurnEnd;
 use capos_agent::world::{Answer, Secret};
-use capos_schema::authority::{Reply, SessionLimits};
+use capos_schema::authority::{ConsentReach, Reply, SessionLimits, Span};
 use capos_schema::models::Outcome;
 use proptest::prelude::*;
 
@@ -33,6 +33,33 @@ fn a_result_is_shown_before_the_next_question() {
         "finished write 3",
     ];
     assert_eq!(told, expected);
+}
+
+/// Requirement D10: how far a consent reaches is the broker's to know, and a call that an earlier one covers is not asked about.
+#[test]
+fn d10_the_broker_hears_how_far_a_consent_reaches_and_says_what_it_covers() {
+    let script = || vec![vec![call("a", "write", "{\"n\":1}"), call("b", "write", "{\"n\":2}")], vec![]];
+    let world = World::new(script());
+    let reach = ConsentReach { span: Span::Session, pattern: "notes".into() };
+    *world.0.reach.borrow_mut() = reach.clone();
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::Yes]);
+    turn(&world);
+    assert_eq!(world.0.prompts.borrow().len(), 2);
+    assert_eq!(*world.0.reaches.borrow(), [reach.clone(), reach]);
+    let world = World::new(script());
+    world.0.approvals.borrow_mut().insert("write".into(), "#7".into());
+    turn(&world);
+    assert!(world.0.prompts.borrow().is_empty(), "nobody is asked");
+    assert_eq!(world.outcomes(), [Outcome::Ok; 2]);
+    let told = world.0.shown.borrow().iter().filter(|text| text.contains("by your answer #7")).count();
+    assert_eq!(told, 2, "the person sees by which answer it runs");
+    world.check_audit();
+    // A consent that ended between the broker's two words lets nothing through.
+    let world = World::new(script());
+    world.0.approvals.borrow_mut().insert("write".into(), "#7".into());
+    world.0.revoked.set(true);
+    turn(&world);
+    assert_eq!(world.outcomes(), [Outcome::RefusedByPolicy; 2]);
 }
 
 proptest! {

@@ -303,13 +303,17 @@ fn results_of_every_tool_are_searched_for_secrets() {
     assert_eq!(results[1].content, "executionError: disk on fire, password=[redacted]");
 }
 
+/// Requirement D08: the broker checks them, so each request has to say what it holds.
 #[test]
-fn labels_are_joined_and_checked_before_each_request() {
+fn each_request_says_the_label_of_what_it_holds() {
     let world = World::new(vec![vec![call("a", "secret", "{}")], vec![]]);
-    world.0.egress_refused.set(true);
-    let (end, _) = turn(&world);
-    assert_eq!(end, TurnEnd::Refused("labelled".into()));
-    assert_eq!(world.0.requests.borrow().len(), 1);
+    turn(&world);
+    let requests = world.0.requests.borrow();
+    let classes = |request: &capos_schema::models::InferenceRequest| {
+        request.messages.iter().flat_map(|message| message.label.classes.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(classes(&requests[0]), Vec::<String>::new());
+    assert!(!classes(&requests[1]).is_empty());
 }
 
 #[test]

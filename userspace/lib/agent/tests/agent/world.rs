@@ -13,7 +13,7 @@ use capos_agent::world::*;
 use capos_agent::{Agent, Backlog, Brought, Conversation, Session, Snapshot, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, Reply, SessionLimits, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::Value;
@@ -68,6 +68,13 @@ pub struct Sim {
     pub modes: RefCell<BTreeMap<String, PermissionMode>>,
     /// What the person is told of a tool's calls, by tool.
     pub notes: RefCell<BTreeMap<String, String>>,
+    /// Tools whose calls an earlier answer covers, and its number.
+    pub approvals: RefCell<BTreeMap<String, String>>,
+    /// Whether they end before the decision.
+    pub revoked: Cell<bool>,
+    /// How far the person's consents reach, and what the broker heard of that.
+    pub reach: RefCell<ConsentReach>,
+    pub reaches: RefCell<Vec<ConsentReach>>,
     pub decisions: Cell<u32>,
     pub budget: Cell<u64>,
     /// Requests that may still be made.
@@ -81,7 +88,6 @@ pub struct Sim {
     /// How long the broker takes before it records a decision, and after that.
     pub broker_takes: Cell<(u64, u64)>,
     pub broker_down: Cell<bool>,
-    pub egress_refused: Cell<bool>,
     /// The labels that came with calls.
     pub given: RefCell<Vec<Label>>,
     seed: Cell<u8>,
@@ -121,6 +127,10 @@ impl World {
             interrupt_at: Cell::new(None),
             modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
             notes: RefCell::default(),
+            approvals: RefCell::default(),
+            revoked: Cell::new(false),
+            reach: RefCell::default(),
+            reaches: RefCell::default(),
             decisions: Cell::new(0),
             budget: Cell::new(1_000_000),
             audit_down: Cell::new(false),
@@ -130,7 +140,6 @@ impl World {
             broker_takes: Cell::new((0, MS)),
             rate: Cell::new(u32::MAX),
             broker_down: Cell::new(false),
-            egress_refused: Cell::new(false),
             given: RefCell::default(),
             seed: Cell::new(0),
             cancelled_streams: Cell::new(0),
@@ -412,7 +421,8 @@ impl Gate for World {
         }
         let mode = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         let note = self.0.notes.borrow().get(&question.tool).cloned().unwrap_or_default();
-        Ok(Review { mode, note })
+        let approval = self.0.approvals.borrow().get(&question.tool).cloned().unwrap_or_default();
+        Ok(Review { mode, note, approval })
     }
 
     async fn decide(
@@ -420,14 +430,19 @@ impl Gate for World {
         question: &ToolQuestion,
         mode: PermissionMode,
         reply: Reply,
+        reach: &ConsentReach,
     ) -> Result<Ruling<String>, String> {
+        let covered = self.0.approvals.borrow().contains_key(&question.tool) && !self.0.revoked.get();
+        if reply == Reply::Agreed {
+            self.0.reaches.borrow_mut().push(reach.clone());
+        }
         let own = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         if !matches!(reply, Reply::NotAsked | Reply::Agreed) {
             self.0.replies.borrow_mut().push(reply);
         }
         let decision = match own {
             PermissionMode::Auto => Decision::Auto,
-            PermissionMode::Consent if reply == Reply::Agreed && mode == own => Decision::Consented,
+            PermissionMode::Consent if (covered || reply == Reply::Agreed) && mode == own => Decision::Consented,
             PermissionMode::Consent => Decision::Denied,
             PermissionMode::StepUp => Decision::StepUpFailed,
             PermissionMode::Forbidden => Decision::Forbidden,
@@ -458,10 +473,6 @@ impl Gate for World {
             left => Ok(left),
         }
     }
-
-    fn egress(&self, label: &Label, _backend: &str) -> Result<(), String> {
-        if self.0.egress_refused.get() && !label.classes.is_empty() { Err("labelled".into()) } else { Ok(()) }
-    }
 }
 
 /// A question that is open.
@@ -488,13 +499,18 @@ fn prompt(ask: &Ask<'_>) -> String {
 }
 
 impl Approver for World {
-    async fn consent(&self, ask: &Ask<'_>) -> Answer {
+    async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
         let _open = Open::new(self, ask);
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {
-            capos_agent::Either::Left(()) => Answer::Interrupted,
-            capos_agent::Either::Right(()) => self.0.answers.borrow_mut().pop_front().unwrap_or(Answer::No),
+            capos_agent::Either::Left(()) => Err(Reply::Interrupted),
+            capos_agent::Either::Right(()) => match self.0.answers.borrow_mut().pop_front() {
+                Some(Answer::Yes) => Ok(self.0.reach.borrow().clone()),
+                Some(Answer::Interrupted) => Err(Reply::Interrupted),
+                Some(Answer::Lost) => Err(Reply::Lost),
+                Some(Answer::No) | None => Err(Reply::Declined),
+            },
         }
     }
 

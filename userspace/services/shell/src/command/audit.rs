@@ -165,8 +165,28 @@ async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Quer
     }
 }
 
-pub async fn approvals(session: &Session) -> Done {
+pub async fn approvals(session: &Session, rest: &[&str]) -> Done {
     let client = session.runner.grants.find::<ApprovalClientClient>("list the questions")?;
+    let screen = &session.runner.screen;
+    let id = match rest {
+        [] => return list_approvals(session, &client).await,
+        ["revoke", "all"] => "",
+        ["revoke", id] => id,
+        _ => return Err("usage: /approvals, /approvals revoke NUMBER or /approvals revoke all".to_string()),
+    };
+    let revoked = session.runner.within(client.revoke(id)).await.map_err(|why| why.to_string())?;
+    match (revoked, id) {
+        (0, "") => return Err("no consent covers further calls; /approvals lists all".to_string()),
+        (0, id) => return Err(format!("no consent {id:?} covers further calls; /approvals lists all")),
+        (number, _) => {
+            let text = format!("{} ended; such calls ask again", count(number, "consent"));
+            screen.line(Style::Success, &text).await;
+        }
+    }
+    Ok(())
+}
+
+async fn list_approvals(session: &Session, client: &ApprovalClientClient) -> Done {
     let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
     if list.is_empty() {
         session.runner.screen.line(Style::Plain, "no questions in this session yet").await;
@@ -175,7 +195,8 @@ pub async fn approvals(session: &Session) -> Done {
         .iter()
         .map(|found| {
             let (arguments, state) = (escape_json(&found.arguments), count_spaces(&one_line(&found.state)));
-            let what = format!("{} {arguments}: {state} ({})", found.tool, found.risk);
+            let revoke = if found.stands { format!("; `/approvals revoke {}`", found.id) } else { String::new() };
+            let what = format!("{} {arguments}: {state} ({}){revoke}", found.tool, found.risk);
             (found.id.clone(), what)
         })
         .collect();

@@ -48,6 +48,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/audit export VOLUME", "write the records to a file of a volume; VOLUME:FILE names it"),
     ("/audit verify", "check the hash chain of the audit log"),
     ("/approvals", "list the questions that you were asked, with your answers"),
+    ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
     ("/status", "show the machine, its services and the session's limits"),
     ("/model", "list the models; /model ID or TITLE changes the model"),
     ("/models", "list the installed models; /models remove NAME removes one"),
@@ -108,8 +109,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "approvals" | "disks" | "status" | "jobs" | "passphrase" | "lock"
-        | "exit" | "quit"
+        "help" | "?" | "more" | "tools" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit" | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
@@ -122,7 +122,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "model" => model::model(session, &rest).await,
         "models" => models::models(session, text).await,
         "audit" => audit::audit(session, &rest).await,
-        "approvals" => audit::approvals(session).await,
+        "approvals" => audit::approvals(session, &rest).await,
         "disks" => disks::disks(session).await,
         "users" => users::users(session, &rest).await,
         "passphrase" => users::passphrase(session).await,

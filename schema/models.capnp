@@ -119,6 +119,8 @@ struct StreamChunk {
     finish @2 :Finish;     # The last chunk.
     progress @3 :Progress; # Prefill.
     loose @4 :Loose;       # Before the answer's first piece, once for each such tool of the request.
+    removed @5 :UInt32;    # Before the answer's first piece: messages of the request that the model is not shown, since the
+                           # conversation is too long.
   }
   struct Finish {
     usage @0 :TokenUsage;

@@ -197,6 +197,9 @@ fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finis
         for (_, event) in assistant.step() {
             match event {
                 Event::Progress { .. } => {}
+                Event::Removed(messages) => {
+                    eprintln!("The conversation is too long: the model does not see {messages} of its messages.");
+                }
                 Event::Loose(Loose { tool, why }) => {
                     eprintln!(
                         "Calls of '{tool}' are not constrained to all of its schema; check their arguments: {why}"

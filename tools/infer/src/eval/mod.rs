@@ -123,7 +123,7 @@ fn answer(
         for (id, event) in assistant.step() {
             let Some((number, turn, answer)) = asked.get_mut(&id) else { continue };
             match event {
-                Event::Progress { .. } | Event::Loose(_) => {}
+                Event::Progress { .. } | Event::Loose(_) | Event::Removed(_) => {}
                 Event::Delta(delta) => answer.take(delta),
                 Event::Finish(finish) => {
                     if let Some(error) = finish.error {

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::pin::pin;
 
+use capos_plural::count;
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
@@ -27,6 +28,7 @@ use crate::race::{Either, race};
 use crate::record::flush_pending;
 use crate::response::Response;
 use crate::result::text;
+use crate::sendable::sendable;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
 use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
@@ -95,6 +97,8 @@ pub struct Agent<W: World> {
     exhausted: Option<String>,
     /// Calls and results of turns up to this one are sent as text.
     plain_until: u32,
+    /// How many messages the model did not see when the person was last told so.
+    removed: usize,
     backlog: Rc<Backlog>,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
@@ -130,6 +134,7 @@ impl<W: World> Agent<W> {
             left: None,
             exhausted: None,
             plain_until: 0,
+            removed: 0,
             backlog,
             allowance: Rc::new(Allowance::of_person()),
         }
@@ -224,7 +229,8 @@ impl<W: World> Agent<W> {
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
             let nonce = self.world.random().to_vec();
-            let request = self.request(snapshot, &nonce);
+            let (request, removed) = self.request(snapshot, &nonce);
+            self.tell_removed(removed, "to be sent").await;
             self.world.show(Show::State(State::Inferring)).await;
             let response = match self.infer(&request, &mut interrupt).await {
                 Inferred::Whole(response) => response,
@@ -312,12 +318,14 @@ impl<W: World> Agent<W> {
         (self.left == Some(0)).then(|| TurnEnd::Tokens("the session's token budget is used up".to_string()))
     }
 
-    fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> InferenceRequest {
+    /// What the model is asked, and how many messages of the conversation are not in it.
+    fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> (InferenceRequest, usize) {
         let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
         let mut messages = Vec::from([system]);
         messages.extend(plain(self.conversation.entries(), self.plain_until));
+        let (messages, removed) = sendable(messages, self.bounds.request);
         let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
-        InferenceRequest {
+        let request = InferenceRequest {
             messages,
             tools: snapshot.descriptors(),
             max_tokens: self.session.limits.max_tokens_per_call.min(left),
@@ -325,7 +333,21 @@ impl<W: World> Agent<W> {
             // No person reads such an answer to its end.
             end_repetition: true,
             ..InferenceRequest::default()
+        };
+        (request, removed)
+    }
+
+    /// Tells the person that the model does not see so many messages of the conversation, whenever that is another number.
+    async fn tell_removed(&mut self, messages: usize, why: &str) {
+        if messages == 0 || self.removed == messages {
+            return;
         }
+        self.removed = messages;
+        let text = format!(
+            "the conversation is too long {why}: the model does not see {} of it; /stop begins a new one",
+            count(messages, "older message")
+        );
+        self.world.show(Show::Notice(&text)).await;
     }
 
     async fn infer(&mut self, request: &InferenceRequest, interrupt: &mut LocalBoxFuture<'static, ()>) -> Inferred {
@@ -361,6 +383,10 @@ impl<W: World> Agent<W> {
                 }
                 StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
                     self.world.show(Show::CallPiece { index: *index, name, arguments }).await;
+                }
+                StreamChunk::Removed(messages) => {
+                    let messages = usize::try_from(*messages).unwrap_or(usize::MAX);
+                    self.tell_removed(messages, "for this model").await;
                 }
                 StreamChunk::Loose(StreamChunkLoose { tool, why })
                     if request.tools.iter().any(|shown| shown.name == *tool) =>

@@ -40,6 +40,7 @@ mod redact_json;
 mod redact_names;
 mod response;
 mod result;
+mod sendable;
 mod signal;
 mod snapshot;
 pub mod world;

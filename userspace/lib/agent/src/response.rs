@@ -87,7 +87,7 @@ impl Response {
                 self.usage = finish.usage;
                 self.finish = Some(finish.reason);
             }
-            StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
+            StreamChunk::Progress(_) | StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
         }
         Ok(())
     }

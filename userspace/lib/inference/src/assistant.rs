@@ -8,7 +8,7 @@ use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
 use capos_grammar::Rules;
 
 use crate::constraint::Held;
-use crate::prompt::fitting;
+use crate::prompt::{Fitting, fitting};
 use crate::repetition::Repetition;
 use crate::{Event, Finish, Grammar, InferenceError, LanguageModel, Reason, Request};
 
@@ -37,18 +37,18 @@ impl<'m> Assistant<'m> {
         Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
-    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, the
-    /// oldest turns are.
+    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, its oldest
+    /// messages are, as [`capos_compaction`] says.
     ///
     /// # Errors
-    /// [`InferenceError`] if the model's template rejects the conversation, the last turn is too long, the answer's
+    /// [`InferenceError`] if the model's template rejects the conversation, what has to stay of it is too long, the answer's
     /// schema cannot be enforced, or a setting of the sampler is out of range.
     pub fn request(&mut self, mut request: Request) -> Result<RequestId, InferenceError> {
         let model = self.model;
         if !model.supports_tools() {
             request.tools.clear();
         }
-        let (prompt, ids) = fitting(model, &request)?;
+        let Fitting { prompt, ids, removed } = fitting(model, &request)?;
         let grammar = self.grammar(&request, &prompt)?;
         let most = model.model().context().saturating_sub(ids.len()).saturating_add(1);
         let wanted = engine::Request {
@@ -60,6 +60,7 @@ impl<'m> Assistant<'m> {
         let loose = grammar.as_ref().map_or(Vec::new(), |grammar| grammar.loose().to_vec());
         let constraint = grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>);
         let id = self.generation.submit(wanted, constraint)?;
+        self.untold.extend((removed > 0).then_some((id, Event::Removed(removed))));
         self.untold.extend(loose.into_iter().map(|loose| (id, Event::Loose(loose))));
         // A schema that describes an answer also says where it ends: a stop sequence inside would cut it in half.
         let stops: Vec<String> = match request.schema {

@@ -1,62 +1,85 @@
 //! The part of a conversation that a model reads: as much of it as fits.
 
 use capos_chat::{Conversation, Message, Prompt, Role};
+use capos_compaction::{Kept, Speaker, Steps, marked};
 
 use crate::{InferenceError, LanguageModel, Request};
 
-/// The part of a context that is kept for an answer whose length is not bounded otherwise.
+/// The part of a context that is kept for an answer whose length is not bounded otherwise. What is left out at once is also
+/// measured in such parts.
 const ANSWER_PART: usize = 4;
+/// Bytes of a token, about.
+const TOKEN_BYTES: usize = 3;
 
-/// Renders a conversation. If it is too long, its oldest turns are left out: a person's message with everything after
-/// it. Instructions and the latest turn stay.
-pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, Vec<u32>), InferenceError> {
+/// A prompt that fits.
+pub struct Fitting {
+    pub prompt: Prompt,
+    /// Its tokens.
+    pub ids: Vec<u32>,
+    /// Messages of the conversation that are not in it.
+    pub removed: usize,
+}
+
+/// Renders a conversation. If it is too long, its oldest messages are left out.
+pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, InferenceError> {
     let context = model.model().context();
     let part = context.checked_div(ANSWER_PART).unwrap_or(0);
     let room = request.limit.map_or(part, |limit| limit.min(part)).max(1);
-    let fits = |ids: &[u32]| ids.len().saturating_add(room) <= context;
-    let render = |left_out: usize| -> Result<(Prompt, Vec<u32>), InferenceError> {
-        let messages = without_turns(&request.messages, left_out);
-        let conversation = Conversation { messages: &messages, tools: &request.tools, answer: true, now: request.now };
+    let render = |messages: &[Message]| -> Result<(Prompt, Vec<u32>), InferenceError> {
+        let conversation = Conversation { messages, tools: &request.tools, answer: true, now: request.now };
         let format = model.format();
         let prompt = if request.plain { format.render_plain(&conversation)? } else { format.render(&conversation)? };
         let ids = prompt.encode(model.tokenizer());
         Ok((prompt, ids))
     };
-    let whole = render(0)?;
-    if fits(&whole.1) {
-        return Ok(whole);
+    let steps = Steps::of(request.messages.iter().map(|message| (speaker(message.role), length(message))));
+    let mut rendered = None;
+    let mut fits = |count: usize| -> Result<bool, InferenceError> {
+        let found = render(&without(&request.messages, &steps, count))?;
+        let fits = found.1.len().saturating_add(room) <= context;
+        rendered = Some((count, found));
+        Ok(fits)
+    };
+    let piece = part.saturating_mul(TOKEN_BYTES);
+    let all = steps.count();
+    let count = steps.fitting(piece, &mut fits)?.unwrap_or(all);
+    let (prompt, ids) = match rendered.take() {
+        Some((last, found)) if last == count => found,
+        _ => render(&without(&request.messages, &steps, count))?,
+    };
+    // What has to stay may leave less room for the answer.
+    let tokens = ids.len();
+    if tokens >= context {
+        return Err(InferenceError::TooLong { tokens, context });
     }
-    let turns = request.messages.iter().filter(|message| message.role == Role::User).count();
-    // Leaving out `too_few` of the oldest turns does not suffice; leaving out `enough` does, if any number does.
-    let (mut too_few, mut enough) = (0, turns.saturating_sub(1));
-    let mut found = render(enough)?;
-    if !fits(&found.1) {
-        // A long turn may leave less room for the answer.
-        let tokens = found.1.len();
-        return if tokens < context { Ok(found) } else { Err(InferenceError::TooLong { tokens, context }) };
-    }
-    while enough.saturating_sub(too_few) > 1 {
-        let middle = too_few.midpoint(enough);
-        let shorter = render(middle)?;
-        if fits(&shorter.1) {
-            (enough, found) = (middle, shorter);
-        } else {
-            too_few = middle;
-        }
-    }
-    Ok(found)
+    let removed = request.messages.len().saturating_sub(steps.kept(count).count());
+    Ok(Fitting { prompt, ids, removed })
 }
 
-/// The messages without the `left_out` oldest turns. Messages before the first turn belong to it, except instructions.
-fn without_turns(messages: &[Message], left_out: usize) -> Vec<Message> {
-    let mut turn = 0usize;
-    let kept = messages.iter().filter(|message| {
-        if message.role == Role::User {
-            turn = turn.saturating_add(1);
+fn speaker(role: Role) -> Speaker {
+    match role {
+        Role::System => Speaker::System,
+        Role::User => Speaker::Person,
+        Role::Assistant => Speaker::Model,
+        Role::Tool => Speaker::Tool,
+    }
+}
+
+fn length(message: &Message) -> usize {
+    let calls = message.calls.iter().map(|call| call.name.len().saturating_add(call.arguments.to_string().len()));
+    calls.fold(message.content.len(), usize::saturating_add)
+}
+
+/// The messages that stay, with markers in the places of the others.
+fn without(messages: &[Message], steps: &Steps, count: usize) -> Vec<Message> {
+    let kept = |Kept { place, removed }: Kept| {
+        let mut message = messages.get(place)?.clone();
+        if removed > 0 {
+            message.content = marked(removed, &message.content);
         }
-        message.role == Role::System || left_out == 0 || turn > left_out
-    });
-    kept.cloned().collect()
+        Some(message)
+    };
+    steps.kept(count).filter_map(kept).collect()
 }
 
 #[cfg(test)]
@@ -64,12 +87,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_turns_go_first_and_instructions_stay() {
-        let roles = [Role::System, Role::Assistant, Role::User, Role::Assistant, Role::Tool, Role::User, Role::System];
+    fn what_was_said_stays_behind_the_marker() {
+        let roles = [Role::System, Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::User];
         let messages: Vec<Message> =
             roles.iter().zip('a'..).map(|(role, text)| Message::new(*role, &text.to_string())).collect();
-        let left =
-            |count| without_turns(&messages, count).into_iter().map(|message| message.content).collect::<String>();
-        assert_eq!([left(0), left(1), left(2)], ["abcdefg", "afg", "ag"]);
+        let steps = Steps::of(messages.iter().map(|message| (speaker(message.role), length(message))));
+        let texts = |count: usize| {
+            without(&messages, &steps, count).into_iter().map(|message| message.content).collect::<Vec<String>>()
+        };
+        assert_eq!(texts(0).concat(), "abcdef");
+        assert_eq!(texts(1), ["a", "[Earlier conversation truncated — 4 messages removed]\n\nf"]);
     }
 }

@@ -53,6 +53,7 @@ struct Answer {
     progress: Vec<(usize, usize)>,
     loose: Vec<Loose>,
     finish: Option<Finish>,
+    removed: usize,
 }
 
 impl Answer {
@@ -61,6 +62,7 @@ impl Answer {
         match event {
             Event::Progress { done, total } => self.progress.push((done, total)),
             Event::Loose(loose) => self.loose.push(loose),
+            Event::Removed(messages) => self.removed = messages,
             Event::Delta(Delta::Text(text)) => self.text.push_str(&text),
             Event::Delta(Delta::Call { index, name, handle, arguments }) => {
                 if index as usize == self.calls.len() {
@@ -213,9 +215,9 @@ fn what_cannot_be_asked_for_is_refused_in_words() {
     assert!(matches!(LanguageModel::open(file, None), Err(InferenceError::File(_))));
 }
 
-/// A conversation that is too long loses its oldest turns, and the rest fits.
+/// Requirement F03: a conversation that is too long loses its oldest messages, and the rest fits.
 #[test]
-fn the_oldest_turns_of_a_long_conversation_are_left_out() {
+fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
     let file = chatml();
     let model = LanguageModel::open(&file, Some(200)).unwrap();
     let turn = |number: usize| {
@@ -228,14 +230,29 @@ fn the_oldest_turns_of_a_long_conversation_are_left_out() {
     messages.extend((0..20).flat_map(turn));
     messages.push(Message::new(Role::User, "And now?"));
     let long = answer(&model, Request { messages: messages.clone(), ..request("") });
-    let prompt = long.finish.unwrap().usage.prompt;
-    assert!(prompt <= 200 - 24 && prompt > 100, "{prompt}");
-    // The same as if the oldest had never been.
-    let kept = |count: usize| [&messages[..1], &messages[messages.len() - 1 - 2 * count..]].concat();
-    let same: Vec<String> =
-        (0..8).map(|count| answer(&model, Request { messages: kept(count), ..request("") }).text).collect();
-    assert!(same.contains(&long.text));
-    // The last turn stays, or nothing does.
+    let prompt = long.finish.clone().unwrap().usage.prompt;
+    assert!(prompt <= 200 - 24 && prompt > 40, "{prompt}");
+    // The same as if a marker stood in the place of the oldest.
+    let without = |messages: &[Message], place: usize, count: usize| {
+        let mut kept = messages.to_vec();
+        kept.drain(place..place + count);
+        kept[place].content = capos_compaction::marked(count, &kept[place].content);
+        kept
+    };
+    assert!(long.removed > 0 && long.removed % 2 == 0, "{}", long.removed);
+    let same = answer(&model, Request { messages: without(&messages, 1, long.removed), ..request("") });
+    assert_eq!((same.text, same.removed), (long.text, 0));
+    // A long chain of calls in the last turn, too: what the person asked and the latest call stay.
+    let mut messages = vec![Message::new(Role::System, "Be brief."), Message::new(Role::User, "Do it all.")];
+    for number in 0..20 {
+        messages.push(Message::new(Role::Assistant, &format!("I do part {number} of it now.")));
+        messages.push(Message::new(Role::Tool, &format!("Part {number} was done.")));
+    }
+    let long = answer(&model, Request { messages: messages.clone(), ..request("") });
+    assert!(long.removed > 0 && long.removed % 2 == 0, "{}", long.removed);
+    let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
+    assert_eq!((same.text, same.removed), (long.text, 0));
+    // What has to stay fits, or nothing does.
     let huge = "many words ".repeat(200);
     let error = assistant(&model).request(request(&huge)).unwrap_err();
     assert!(matches!(error, InferenceError::TooLong { tokens, context: 200 } if tokens > 200), "{error}");

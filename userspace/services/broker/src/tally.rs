@@ -68,7 +68,7 @@ impl Tally {
             }
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
             // It is no part of the answer: no sign of work, so that the bound on empty pieces counts it.
-            StreamChunk::Loose(_) => {}
+            StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
             StreamChunk::ToolCallDelta(call) => {
                 self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
             }

@@ -40,7 +40,7 @@ impl Written {
         loop {
             match stream.next().await?.chunk {
                 StreamChunk::Progress(read) if read.done == read.total => first = Some(capos_rt::now()?),
-                StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
+                StreamChunk::Progress(_) | StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
                 StreamChunk::TextDelta(more) => text.push_str(&more),
                 StreamChunk::Finish(end) => {
                     let last = capos_rt::now()?;

@@ -52,7 +52,7 @@ pub async fn whole(stream: &TokenStreamClient) -> Result<Whole, CallError> {
                 }
             }
             StreamChunk::Finish(finish) => whole.end = Some(finish),
-            StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
+            StreamChunk::Progress(_) | StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
         }
         if piece.done {
             return Ok(whole);

@@ -97,6 +97,21 @@ fn a_tool_that_cannot_be_aborted_times_out_once_and_is_noted_when_it_ends() {
     assert!(late.fields.iter().any(|field| field.name == "outcome" && field.value == "ok"));
 }
 
+/// Requirement F03: the person is told how much the model does not see, whenever that changes.
+#[test]
+fn f03_what_the_model_does_not_see_is_told_once() {
+    let again = |messages| {
+        vec![Piece::Removed(messages), call(&format!("{messages}"), "read", &format!("{{\"n\":{messages}}}"))]
+    };
+    let script = vec![again(4), vec![Piece::Removed(4), call("b", "read", r#"{"n":9}"#)], vec![Piece::Removed(6)]];
+    let world = World::new(script);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    let shown = world.0.shown.borrow();
+    let told: Vec<&String> = shown.iter().filter(|text| text.contains("too long for this model")).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("does not see 4 older messages") && told[1].contains("does not see 6 older messages"));
+}
+
 /// Requirement D22.
 #[test]
 fn an_unanswered_prompt_is_a_no() {

@@ -26,6 +26,7 @@ pub enum Piece {
     Call { id: String, name: String, handle: String, arguments: String },
     Loose { tool: &'static str, why: &'static str },
     Wait(u64),
+    Removed(u32),
     Finish(FinishReason),
     Usage(u32),
     Break,
@@ -350,6 +351,7 @@ impl ModelStream for Stream {
                     let (tool, why) = (tool.into(), why.into());
                     return Ok((StreamChunk::Loose(StreamChunkLoose { tool, why }), false));
                 }
+                Some(Piece::Removed(messages)) => return Ok((StreamChunk::Removed(messages), false)),
                 Some(Piece::Wait(ms)) => self.world.pause(ms * MS).await,
                 Some(Piece::Usage(tokens)) => self.usage.completion_tokens = tokens,
                 Some(Piece::Break) => return Err("the worker died".into()),

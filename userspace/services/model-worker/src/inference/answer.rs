@@ -54,6 +54,7 @@ impl Drop for Answer {
 fn chunk(event: Event) -> Result<StreamChunk, CallError> {
     Ok(match event {
         Event::Loose(Loose { tool, why }) => StreamChunk::Loose(StreamChunkLoose { tool, why }),
+        Event::Removed(messages) => StreamChunk::Removed(tokens(messages)),
         Event::Progress { done, total } => {
             StreamChunk::Progress(StreamChunkProgress { done: tokens(done), total: tokens(total) })
         }

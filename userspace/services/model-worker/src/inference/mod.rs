@@ -87,7 +87,7 @@ impl Whole {
         match chunk {
             StreamChunk::TextDelta(text) => self.text.push_str(&text),
             StreamChunk::ToolCallDelta(delta) => self.call(delta),
-            StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
+            StreamChunk::Progress(_) | StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
             StreamChunk::Finish(finish) => return Some(finish),
         }
         None

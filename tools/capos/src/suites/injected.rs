@@ -169,7 +169,7 @@ const ANSWERS: [&str; 7] = [
 
 /// A paste answers nothing: the question is shown again.
 const PASTED: &str =
-    "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/N] \"\nkey enter\n";
+    "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/t/s/N] \"\nkey enter\n";
 
 /// The name of the model file that the log tells of.
 pub const IN_LOG: &str = "GOAL-in-log.gguf";

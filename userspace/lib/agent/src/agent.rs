@@ -188,13 +188,23 @@ impl<W: World> Agent<W> {
 
     /// One turn: the person's message, and whatever the model does about it with these tools.
     pub async fn turn(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
-        let end = self.iterate(message, snapshot).await;
+        let end = self.iterate(Some(message), snapshot).await;
         self.world.show(Show::State(State::Idle)).await;
         end
     }
 
-    async fn iterate(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
-        let turn = self.conversation.last_turn().saturating_add(1);
+    /// Goes on with the last turn, which was cut off: by its session's end, the person or a limit.
+    pub async fn go_on(&mut self, snapshot: &Snapshot) -> TurnEnd {
+        if self.conversation.is_answered() {
+            return TurnEnd::Answered;
+        }
+        let end = self.iterate(None, snapshot).await;
+        self.world.show(Show::State(State::Idle)).await;
+        end
+    }
+
+    async fn iterate(&mut self, message: Option<&str>, snapshot: &Snapshot) -> TurnEnd {
+        let turn = self.conversation.last_turn().saturating_add(u32::from(message.is_some()));
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
         if let Err(why) = self.look_at_budget().await {
@@ -206,8 +216,10 @@ impl<W: World> Agent<W> {
         // What the log could not take goes there before what comes now. Where it cannot, the first record of this turn
         // says so.
         let _ = self.flush_pending().await;
-        let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
-        self.append(message, turn, snapshot.marks()).await;
+        if let Some(message) = message {
+            let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
+            self.append(message, turn, snapshot.marks()).await;
+        }
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
         let (mut calls, mut most) = (0_u32, self.session.limits.max_iterations);
         loop {
@@ -218,7 +230,7 @@ impl<W: World> Agent<W> {
                 return TurnEnd::Evidence(self.bounds.evidence);
             }
             if calls >= most {
-                match self.go_on(calls).await {
+                match self.ask_to_go_on(calls).await {
                     Answer::Yes => most = most.saturating_add(self.session.limits.max_iterations),
                     Answer::No | Answer::Lost => return TurnEnd::Iterations(calls),
                     Answer::Interrupted => return TurnEnd::Interrupted,
@@ -291,7 +303,7 @@ impl<W: World> Agent<W> {
     }
 
     /// Asks the person whether the turn continues. If the limit is 0 model calls, it ends without a question.
-    async fn go_on(&self, calls: u32) -> Answer {
+    async fn ask_to_go_on(&self, calls: u32) -> Answer {
         let SessionLimits { max_iterations: more, approval_timeout_ms, .. } = self.session.limits;
         if more == 0 {
             return Answer::No;

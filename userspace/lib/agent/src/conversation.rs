@@ -10,14 +10,12 @@ use capos_schema::authority::{Label, Provenance};
 use capos_schema::models::{ChatMessage, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
+use crate::fate::Fate;
 use crate::result::hash;
 use crate::snapshot::Mark;
 
 /// Version of a message, and of a conversation.
 const VERSION: u64 = 1;
-/// What the model is told instead of a result that was not saved.
-const NO_RESULT: &str = "no result: the session ended before one was saved; the call may have run";
-
 /// One message and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -107,25 +105,42 @@ impl Conversation {
         Ok(())
     }
 
+    /// Whether the model has had the last word: no request and no result of a tool waits for its answer.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let last = self.entries.last().map(|entry| &entry.message);
+        last.is_none_or(|message| message.role == Role::Assistant && message.tool_calls.is_empty())
+    }
+
     /// Prepares a conversation of an earlier session for the present one. Earlier handles name nothing here: each call gets
-    /// what `handle` knows for its tool's name. Calls without a result get one that says so: the session ended in the middle of its turn.
-    pub fn resume(&mut self, now: u64, handle: impl Fn(&str) -> Option<String>) {
+    /// what `handle` knows for its tool's name. Calls without a result, where the session ended in the middle of its turn, get
+    /// one that says what `fate` knows of them; they are returned.
+    pub fn resume(
+        &mut self,
+        now: u64,
+        handle: impl Fn(&str) -> Option<String>,
+        fate: impl Fn(&ToolCall) -> Fate,
+    ) -> Vec<(ToolCall, Fate)> {
         for call in self.entries.iter_mut().flat_map(|entry| &mut entry.message.tool_calls) {
             call.handle = handle(&call.name).unwrap_or_default();
         }
         let answered = |id: &str| self.entries.iter().any(|entry| entry.message.tool_call_id == id);
         let calls =
             self.entries.iter().flat_map(|entry| entry.message.tool_calls.iter().map(move |call| (entry, call)));
-        let open: Vec<(String, Label)> = calls
+        let open: Vec<(ToolCall, Label)> = calls
             .filter(|(_, call)| !answered(&call.id))
-            .map(|(entry, call)| (call.id.clone(), entry.message.label.clone()))
+            .map(|(entry, call)| (call.clone(), entry.message.label.clone()))
             .collect();
         let turn = self.last_turn();
-        for (tool_call_id, label) in open {
-            let (role, content) = (Role::Tool, NO_RESULT.to_string());
-            let message = ChatMessage { role, content, tool_call_id, label, ..ChatMessage::default() };
-            self.push(message, (turn, now), "", Vec::new());
-        }
+        open.into_iter()
+            .map(|(call, label)| {
+                let fate = fate(&call);
+                let (role, content, tool_call_id) = (Role::Tool, fate.text(), call.id.clone());
+                let message = ChatMessage { role, content, tool_call_id, label, ..ChatMessage::default() };
+                self.push(message, (turn, now), "", Vec::new());
+                (call, fate)
+            })
+            .collect()
     }
 
     /// Another conversation that begins with the first messages of this one.
@@ -412,14 +427,19 @@ mod tests {
         conversation.push(asks, (3, 5), "m", Vec::new());
         let gave = ChatMessage { role: Role::Tool, tool_call_id: "a".into(), ..ChatMessage::default() };
         conversation.push(gave, (3, 6), "m", Vec::new());
-        conversation.resume(7, |name| (name == "read").then(|| "/object/new".into()));
+        let open = conversation.resume(7, |name| (name == "read").then(|| "/object/new".into()), |_| Fate::Unknown);
+        assert_eq!(
+            open.iter().map(|(call, fate)| (call.id.as_str(), fate)).collect::<Vec<_>>(),
+            [("b", &Fate::Unknown)]
+        );
         let [asked, _, added] = conversation.entries() else { panic!("{:?}", conversation.entries()) };
         let handles: Vec<&str> = asked.message.tool_calls.iter().map(|call| call.handle.as_str()).collect();
         assert_eq!(handles, ["/object/new", ""]);
         assert_eq!((added.turn, added.message.tool_call_id.as_str(), &added.message.label), (3, "b", &label));
-        assert!(added.message.content.starts_with("no result: the session ended"));
+        assert_eq!(added.message.content, Fate::Unknown.text());
+        assert!(!conversation.is_answered());
         let before = conversation.entries().len();
-        conversation.resume(8, |_| None);
+        assert!(conversation.resume(8, |_| None, |_| Fate::Unknown).is_empty());
         assert_eq!(conversation.entries().len(), before);
         assert_eq!((conversation.messages_until(2), conversation.messages_until(3)), (0, 3));
     }

@@ -13,7 +13,8 @@
 //!   What the log could not take is kept, and written before anything else runs.
 //! * Every call gets exactly one of the nine outcomes, keyed to its id. The record of a call holds the broker's
 //!   decision, one of six, if there was one, whenever the person interrupts.
-//! * Each message is saved before anything comes of it; what cannot be saved stops nothing.
+//! * Each message is saved before anything comes of it; what cannot be saved stops nothing. So a turn that was cut off can be
+//!   continued: no call is repeated, and the model learns which calls had their effect, as far as the audit log knows.
 //! * The person's Ctrl-C ends the turn at once, wherever it is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod call;
 mod conversation;
 mod direct;
 mod evidence;
+mod fate;
 mod handle;
 mod lanes;
 mod limits;
@@ -49,6 +51,7 @@ pub use agent::{Agent, Session, TurnEnd};
 pub use backlog::Backlog;
 pub use conversation::{Conversation, ConversationError, Entry};
 pub use direct::DirectCall;
+pub use fate::Fate;
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};
 pub use limits::Bounds;
 pub use piece::Piece;

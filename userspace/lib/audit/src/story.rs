@@ -21,7 +21,9 @@ pub struct Deed {
     pub sequence: u64,
     /// Time of its first record, in nanoseconds since 1970.
     pub time: u64,
+    pub conversation: String,
     pub turn: u64,
+    pub call_id: String,
     pub tool: String,
     /// The tool's category, as its descriptor has it; empty if there is no such tool.
     pub category: String,
@@ -136,7 +138,9 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
             deeds.entry(number("before").filter(|before| *before > 0).unwrap_or(sequence)).or_insert_with(|| Deed {
                 sequence,
                 time: number("time").unwrap_or_default(),
+                conversation: text("conversation").unwrap_or_default(),
                 turn: number("turn").unwrap_or_default(),
+                call_id: text("callId").unwrap_or_default(),
                 tool: descriptor("name"),
                 category: descriptor("category"),
                 arguments: match (text("arguments").unwrap_or_default(), number("argumentsBytes")) {

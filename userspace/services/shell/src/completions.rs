@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "/cap offer ",
     "/cap take ",
     "/compare ",
+    "/continue",
     "/conversations",
     "/conversations all",
     "/disks",

@@ -6,11 +6,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Conversation, Handles, Snapshot, TurnEnd};
+use capos_agent::{Agent, Backlog, Conversation, Fate, Handles, Snapshot, TurnEnd};
+use capos_audit::Deed;
 use capos_plural::{count, noun};
 use capos_rt::{Error, log};
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Profile, UserSessionClient};
+use capos_schema::models::ToolCall;
 use capos_schema::system::LauncherClient;
 use capos_schema::terminal::{LineEnd, Style};
 
@@ -86,6 +88,7 @@ impl Session {
         let head = session.record("session.opened", &session.agent.conversation().id).await;
         session.welcome(head).await;
         session.greet().await;
+        command::tell_cut_off(&session).await;
         Ok(session)
     }
 
@@ -194,7 +197,7 @@ impl Session {
                 None => {
                     match hint(line) {
                         Some(hint) => self.runner.screen.line(Style::Dim, hint).await,
-                        None => self.turn(line).await,
+                        None => self.turn(Some(line)).await,
                     }
                     Flow::Go
                 }
@@ -250,7 +253,8 @@ impl Session {
         }
     }
 
-    async fn turn(&mut self, line: &str) {
+    /// A turn: with the person's line, or the rest of the last one.
+    async fn turn(&mut self, line: Option<&str>) {
         let screen = self.runner.screen.clone();
         if let Err(why) = self.refresh().await {
             screen.error(&format!("this turn cannot begin: {why}")).await;
@@ -272,19 +276,28 @@ impl Session {
             return;
         }
         screen.others_speak();
-        let end = self.agent.turn(line, &self.snapshot).await;
+        let end = match line {
+            Some(line) => self.agent.turn(line, &self.snapshot).await,
+            None => {
+                self.record("conversation.continued", &self.agent.conversation().id).await;
+                self.agent.go_on(&self.snapshot).await
+            }
+        };
         let (style, text) = match end {
             TurnEnd::Answered => return,
-            TurnEnd::Interrupted => (Style::Dim, "interrupted".to_string()),
+            TurnEnd::Interrupted => (Style::Dim, "interrupted; /continue goes on".to_string()),
             TurnEnd::Iterations(most) => (
                 Style::Warning,
-                format!("stopped: this turn has made {}, which is the limit", count(most, "model call")),
+                format!(
+                    "stopped: this turn has made {}, which is the limit; /continue goes on",
+                    count(most, "model call")
+                ),
             ),
             TurnEnd::Evidence(bytes) => (
                 Style::Warning,
                 format!(
                     "stopped: the calls of this turn that needed no consent have written {} KiB to the audit log, which is \
-                     the limit; enter the request again to continue",
+                     the limit; /continue goes on",
                     bytes / 1024
                 ),
             ),
@@ -302,7 +315,7 @@ impl Session {
                 format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),
             ),
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
-            TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
+            TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}; /continue asks it again")),
             TurnEnd::Rejected(why) => {
                 let other = if self.agent.has_calls() { TELL_PLAINLY } else { "" };
                 (Style::Error, format!("the model gave no answer: {why}; {other}{BEGIN_ANEW}"))
@@ -353,16 +366,28 @@ impl Session {
     ///
     /// # Errors
     /// The broker does not answer.
-    pub async fn resume(&mut self, mut kept: Kept) -> Result<(), Error> {
+    pub async fn resume(&mut self, mut kept: Kept, deeds: &[Deed]) -> Result<Vec<(ToolCall, Fate)>, Error> {
         self.handles = Handles::default();
         self.refresh().await?;
         let tools = self.snapshot.tools();
         let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
         let now = self.runner.now();
-        kept.conversation.resume(now, |name| find(name).map(|tool| tool.descriptor.handle.clone()));
+        let id = kept.conversation.id.clone();
+        let fate = |call: &ToolCall| {
+            let of_call = |deed: &&Deed| deed.conversation == id && deed.call_id == call.id;
+            let deed = deeds.iter().find(of_call);
+            Fate::of(deed.is_some_and(|deed| deed.ran), deed.and_then(|deed| deed.outcome.as_deref()))
+        };
+        let handle = |name: &str| find(name).map(|tool| tool.descriptor.handle.clone());
+        let open = kept.conversation.resume(now, handle, fate);
         self.continue_with(kept);
         self.record("conversation.resumed", &self.agent.conversation().id).await;
-        Ok(())
+        Ok(open)
+    }
+
+    /// Goes on with the last turn, which was cut off.
+    pub async fn go_on(&mut self) {
+        self.turn(None).await;
     }
 
     /// Waits for calls that still run, and tells the broker that the session is over.

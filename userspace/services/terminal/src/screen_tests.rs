@@ -129,7 +129,7 @@ fn what_comes_before_a_question_is_out_does_not_answer_it() {
 #[test]
 fn an_answer_counts_as_soon_as_its_question_is_out() {
     let port = Rc::new(Port::default());
-    port.reply.set(Some(("[y/N] ", "y\r")));
+    port.reply.set(Some(("[y/t/s/N] ", "y\r")));
     assert_eq!(asked(port, async |_, _| {}).as_deref(), Some("y"));
 }
 
@@ -137,7 +137,7 @@ fn an_answer_counts_as_soon_as_its_question_is_out() {
 #[test]
 fn an_answer_counts_that_comes_with_the_last_byte_of_its_question() {
     let port = Rc::new(Port::default());
-    port.stops_at.set(Some("[y/N] "));
+    port.stops_at.set(Some("[y/t/s/N] "));
     let answer = asked(port, async |port, clock| {
         while !port.stopped.get() {
             clock.sleep(MS / 4).await;

@@ -9,5 +9,6 @@ mod limits;
 mod outcomes;
 mod property;
 mod records;
+mod resume;
 mod services;
 mod world;

@@ -153,15 +153,20 @@ impl World {
 
     /// Runs a future and all tasks; the clock jumps to the next timer when nothing else can go on.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.run_for(future, usize::MAX).expect("it ends")
+    }
+
+    /// The same for so many steps at most: nothing comes of a future that has not ended then.
+    pub fn run_for<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
         let mut future = Box::pin(future);
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(flag.clone());
         let cx = &mut Context::from_waker(&waker);
-        loop {
+        for _ in 0..steps {
             // Whatever still waits says so again; timers of futures that were dropped are gone.
             self.0.timers.borrow_mut().clear();
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
-                return value;
+                return Some(value);
             }
             let before = self.0.tasks.borrow().len();
             self.poll_tasks(cx);
@@ -170,6 +175,13 @@ impl World {
                 assert!(self.advance(), "nothing can go on: {:?}", self.0.shown.borrow());
             }
         }
+        None
+    }
+
+    /// Whatever still runs stops where it is.
+    pub fn power_off(&self) {
+        self.0.tasks.borrow_mut().clear();
+        self.0.timers.borrow_mut().clear();
     }
 
     fn poll_tasks(&self, cx: &mut Context<'_>) {

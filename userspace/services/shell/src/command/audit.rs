@@ -153,7 +153,8 @@ fn proposer(model: &str) -> &str {
     if model.is_empty() { "you" } else { model }
 }
 
-async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
+/// All records of a query.
+pub async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     loop {
         let page = session.runner.audited(reader.query(&query)).await?;

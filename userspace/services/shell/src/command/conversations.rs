@@ -7,11 +7,14 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Host, Keeper};
 use capos_agent::{Conversation, Either, Entry, race};
+use capos_audit::{Deed, story};
 use capos_plural::count;
+use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient, MessagePart};
 use capos_schema::models::{ChatMessage, Role};
 use capos_schema::terminal::{LineEnd, Style};
 
+use super::audit::read_all;
 use super::{Done, refreshed, rows};
 use crate::escape::{first_line, in_quotes, name};
 use crate::keeper::PURPOSE;
@@ -29,6 +32,11 @@ const NUMBER: usize = 3;
 /// Letters of a title and of a message.
 const TITLE: usize = 50;
 const MESSAGE: usize = 100;
+
+/// How far the clocks of two records may be apart, in milliseconds.
+const CLOCKS: u64 = 60_000;
+/// What is said of a conversation whose last turn was cut off.
+const UNANSWERED: &str = "the last request was not answered to its end; /continue goes on with it";
 
 async fn store(session: &mut Session) -> Result<ConversationStoreClient, String> {
     refreshed(session).await?;
@@ -189,8 +197,10 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     }
     let saved = conversation.entries().len();
     let running = session.agent.background();
-    session
-        .resume(Kept { conversation, saved })
+    let deeds =
+        if conversation.is_answered() { Vec::new() } else { deeds(session, &conversation, info.changed).await? };
+    let open = session
+        .resume(Kept { conversation, saved }, &deeds)
         .await
         .map_err(|why| format!("the conversation cannot be continued: {why}"))?;
     let screen = session.runner.screen.clone();
@@ -199,9 +209,12 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     for entry in last_words(session.agent.conversation()) {
         screen.wrapped(&[(Style::Dim, &format!("  {}", said(&entry.message)))]).await;
     }
-    if !is_answered(session.agent.conversation()) {
-        let text = "the last request was not answered to its end; enter it again if it still holds";
-        screen.line(Style::Warning, text).await;
+    for (call, fate) in open {
+        let text = format!("  {} {}: {}", name(&call.name), first_line(&call.arguments, MESSAGE), fate.text());
+        screen.wrapped(&[(Style::Warning, &text)]).await;
+    }
+    if !session.agent.conversation().is_answered() {
+        screen.line(Style::Warning, UNANSWERED).await;
     }
     if let Some(model) = session.runner.model.info().filter(|model| model.id != info.model && !info.model.is_empty()) {
         let text = format!("it was held with {}; the model is {} now", name(&info.model), name(&model.id));
@@ -213,12 +226,44 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
-/// Whether the model has had the last word: no request and no result of a tool waits for its answer.
-fn is_answered(conversation: &Conversation) -> bool {
-    conversation
-        .entries()
-        .last()
-        .is_none_or(|entry| entry.message.role == Role::Assistant && entry.message.tool_calls.is_empty())
+/// What the audit log has of the calls of a conversation's last turn. Each was recorded before it began, and the message that
+/// proposed it was saved before that, at `changed` (milliseconds since 1970) at the earliest.
+async fn deeds(session: &Session, conversation: &Conversation, changed: u64) -> Result<Vec<Deed>, String> {
+    let reader = session.runner.grants.find::<AuditReaderClient>("find out which calls have run")?;
+    let query = Query {
+        kind: "tool".to_string(),
+        turn: conversation.last_turn().into(),
+        since_nanoseconds: changed.saturating_sub(CLOCKS).saturating_mul(1_000_000),
+        ..Query::default()
+    };
+    let lines = read_all(session, &reader, query).await?;
+    Ok(story(lines.iter().map(String::as_str)))
+}
+
+/// Tells a person who begins a session that their last conversation was cut off.
+pub async fn tell_cut_off(session: &Session) {
+    let Ok(store) = session.runner.grants.find::<ConversationStoreClient>(PURPOSE) else { return };
+    let Ok(page) = session.runner.audited(store.list("", 1)).await else { return };
+    let Some(info) = page.conversations.first().filter(|info| info.messages > 0) else { return };
+    let mut messages = Messages::of(store, &info.id);
+    messages.next = (info.messages.saturating_sub(1), 0);
+    let mut last = Conversation::new(String::new());
+    // A message that cannot be read is told of when somebody reads it.
+    let read = messages.next(&session.runner).await;
+    if matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered() {
+        let text =
+            format!("your last conversation, {}, was cut off; /resume and /continue go on with it", title(&info.title));
+        session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
+    }
+}
+
+/// `/continue`.
+pub async fn go_on(session: &mut Session) -> Done {
+    if session.agent.conversation().is_answered() {
+        return Err("the last request was answered to its end; enter another one".to_string());
+    }
+    session.go_on().await;
+    Ok(())
 }
 
 /// The person's last message and the model's last words.

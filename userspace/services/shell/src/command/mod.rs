@@ -21,6 +21,8 @@ use alloc::vec::Vec;
 use capos_plural::count;
 use capos_schema::terminal::Style;
 
+pub use conversations::tell_cut_off;
+
 use crate::escape::escape;
 use crate::more::more;
 use crate::run::commands;
@@ -95,6 +97,7 @@ pub const HELP: &[(&str, &str)] = &[
         "/resume",
         "continue the last one; /resume N or ID continues another: a number of the list, or the beginning of an id",
     ),
+    ("/continue", "go on with the last request, if it was not answered to its end"),
     ("/fork", "continue a copy of the conversation; /fork N one with its first N turns"),
     ("/compare ID", "show where another conversation differs from this one"),
     ("/search TEXT", "find messages in the saved conversations"),
@@ -109,7 +112,8 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit" | "quit"
+        "help" | "?" | "more" | "tools" | "continue" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
+        | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
@@ -130,6 +134,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
+        "continue" => conversations::go_on(session).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,
         "search" => conversations::search(session, text.trim()).await,

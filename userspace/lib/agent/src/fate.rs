@@ -1,0 +1,47 @@
+//! What is known of a call whose result was not saved, because its session ended first.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+/// What the audit log says of such a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It had no effect; with its outcome, if it had one.
+    NotRun(Option<String>),
+    /// It ran to its end, with this outcome.
+    Ran(String),
+    /// It began, and its end is not recorded: whether it had its effect is not known.
+    Unknown,
+}
+
+impl Fate {
+    /// Of a call by its records: whether one says that it began, and the outcome in the last one. The log has a record before
+    /// each effect, so a call without any record had none.
+    #[must_use]
+    pub fn of(began: bool, outcome: Option<&str>) -> Self {
+        match (began, outcome) {
+            (false, outcome) => Self::NotRun(outcome.map(ToString::to_string)),
+            (true, Some(outcome)) => Self::Ran(outcome.to_string()),
+            (true, None) => Self::Unknown,
+        }
+    }
+
+    /// What the model is told in the place of the result. It quotes no one.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::NotRun(None) => "not run: the session ended before this call began".to_string(),
+            Self::NotRun(Some(outcome)) => {
+                format!("not run ({outcome}): the session ended before its result was saved")
+            }
+            Self::Ran(outcome) => format!(
+                "it ran and ended as {outcome}, but the session ended before its result was saved; do not repeat it to see the result"
+            ),
+            Self::Unknown => {
+                "unknown: this call began, and the session ended before its end was recorded. It may have had its \
+                              effect. Find out before you repeat it"
+                    .to_string()
+            }
+        }
+    }
+}

@@ -29,12 +29,13 @@ needs = $(if $(filter $(1),$(MAKECMDGOALS)),$(if $($(2)),,$(error make $(1) need
 $(call needs,new-service,NAME,field-notes)
 $(call needs,new-app,NAME,letter-count)
 $(call needs,profile,FIGURE,null_call)
+$(call needs,mutants,CRATE,backup)
 
 # What sessions begin with where no other model is asked for: the one that this project trains.
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-store bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-store bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize mutants new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -53,6 +54,7 @@ help:
 	@echo '  make format-disk            make and pack a disk of this version'"'"'s formats for tests/formats'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
+	@echo '  make mutants CRATE=name     change the code of a crate in one place after the other, and run its own tests: SHARD=0/8'
 	@echo 'Extend'
 	@echo '  make new-service NAME=name  create a service: schema, program, manifest entry, a tool for the agent'
 	@echo '  make new-app NAME=name      create a program on std'
@@ -150,6 +152,9 @@ crash: tools
 
 sanitize:
 	@tools/sanitize.sh
+
+mutants:
+	@tools/mutants.sh $(CRATE) $(SHARD)
 
 loom:
 	@RUSTFLAGS='--cfg loom' $(CARGO) test -p capos-sync --target-dir target/loom --test interleavings

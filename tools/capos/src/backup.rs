@@ -91,10 +91,6 @@ impl Folder<'_> {
 }
 
 impl Files for Folder<'_> {
-    async fn has(&self, path: &str) -> Result<bool, Error> {
-        Ok(self.0.join(path).is_file())
-    }
-
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let file = self.0.join(path);
         let half = file.with_extension("part");

@@ -10,12 +10,6 @@ use crate::Error;
 
 /// A folder of files. Paths have `/` between names, which are lower-case letters, digits, `-` and `.`.
 pub trait Files {
-    /// Whether there is a file.
-    ///
-    /// # Errors
-    /// [`Error::Files`]
-    fn has(&self, path: &str) -> impl Future<Output = Result<bool, Error>>;
-
     /// Writes a file, whole or not at all, with the folders on the way to it. One of this name is replaced.
     ///
     /// # Errors
@@ -51,10 +45,6 @@ pub struct MemoryFiles {
 }
 
 impl Files for MemoryFiles {
-    async fn has(&self, path: &str) -> Result<bool, Error> {
-        Ok(self.files.borrow().contains_key(path))
-    }
-
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         if let Some(left) = self.writes.borrow_mut().as_mut() {
             *left = left.checked_sub(1).ok_or_else(|| Error::Files("the medium was removed".into()))?;

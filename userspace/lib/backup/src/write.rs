@@ -121,12 +121,10 @@ impl<F: Files> Writer<'_, F> {
         let keys = &self.repository.keys;
         let name = keys.name(kind, content);
         let file = path(&name);
-        if self.files.has(&file).await? {
-            match self.files.get(&file, crate::chunk::LIMIT.saturating_add(crate::seal::TAG)).await {
-                Ok(Some(sealed)) if keys.open_chunk(kind, &name, &sealed).is_ok() => return Ok((name, true)),
-                Ok(_) | Err(Error::Altered { .. }) => {}
-                Err(error) => return Err(error),
-            }
+        match self.files.get(&file, crate::chunk::LIMIT.saturating_add(crate::seal::TAG)).await {
+            Ok(Some(sealed)) if keys.open_chunk(kind, &name, &sealed).is_ok() => return Ok((name, true)),
+            Ok(_) | Err(Error::Altered { .. }) => {}
+            Err(error) => return Err(error),
         }
         self.files.put(&file, &keys.seal_chunk(&name, content)?).await?;
         Ok((name, false))

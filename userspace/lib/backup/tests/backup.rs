@@ -137,6 +137,65 @@ fn the_next_backup_writes_what_has_changed() {
     assert_eq!(done(latest(&repository, &files)).unwrap().time, 4);
 }
 
+/// Entries of equal length: only their keys can tell where chunks end.
+#[test]
+fn an_entry_more_moves_the_ends_of_few_chunks() {
+    let (files, repository) = (MemoryFiles::default(), Repository::of(&volume(1)));
+    let entry = |number: u32| Record::Entry {
+        table: "t".into(),
+        key: number.to_be_bytes().to_vec(),
+        value: number.to_le_bytes().repeat(250),
+    };
+    let mut records: Vec<Record> = (0..6000).map(|number| entry(2 * number)).collect();
+    let (_, first) = back_up(&repository, &files, &records, 1);
+    assert!(first.chunks > 40, "{first:?}");
+    records.insert(100, entry(199));
+    let (_, second) = back_up(&repository, &files, &records, 2);
+    assert!(second.chunks - second.kept <= 3, "{first:?}, {second:?}");
+    // All have 64 KiB at least, and up to an entry more than 512 KiB, except the last one and those of names.
+    let files = files.files.borrow();
+    let chunks = files.iter().filter(|(path, _)| path.starts_with("chunks"));
+    let small = chunks.clone().filter(|(_, content)| content.len() < 64 << 10).count();
+    assert!(small <= 4 && chunks.clone().all(|(_, content)| content.len() < 514 << 10), "{small} are small");
+}
+
+#[test]
+fn what_is_there_is_not_written_again() {
+    let (files, records, mut volume) = (MemoryFiles::default(), store(500), volume(1));
+    back_up(&Repository::of(&volume), &files, &records, 1).0.unwrap();
+    // The state alone is new.
+    *files.writes.borrow_mut() = Some(1);
+    back_up(&Repository::of(&volume), &files, &records, 2).0.unwrap();
+    // Somebody got a key meanwhile: the head is new as well, and opens with it.
+    let bob = Secret::Passphrase(b"second person");
+    volume.add_slot(&bob, Cost::LEAST, "bob", &mut |bytes| Seed(2).fill(bytes)).unwrap();
+    *files.writes.borrow_mut() = Some(1);
+    assert!(matches!(back_up(&Repository::of(&volume), &files, &records, 3).0, Err(Error::Files(_))));
+    *files.writes.borrow_mut() = None;
+    back_up(&Repository::of(&volume), &files, &records, 3).0.unwrap();
+    let repository = done(Repository::open_as(&files, "bob", &bob, MEMORY)).unwrap();
+    assert!(repository.has_user("ada") && repository.has_user("bob") && !repository.has_user("eve"));
+    assert_eq!(restored(&repository, &files, 1).unwrap(), records);
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    for (error, parts) in [
+        (Error::NoBackup, ["no backup", "/backup"]),
+        (Error::Version { found: 7 }, ["version 7", "reads version 1"]),
+        (Error::Altered { file: "chunks/ab".into() }, ["chunks/ab", "another copy"]),
+        (Error::Missing { file: "chunks/ab".into() }, ["chunks/ab", "run the backup again"]),
+        (Error::OtherVolume, ["another machine", "a folder of its own"]),
+        (Error::Key(capos_volume::Error::WrongKey), ["does not open", &capos_volume::Error::WrongKey.to_string()]),
+        (Error::Files("it is gone".into()), ["it is gone", ""]),
+        (Error::Store("it is full".into()), ["it is full", ""]),
+        (Error::Stopped, ["was stopped", "continues"]),
+    ] {
+        let says = error.to_string();
+        assert!(parts.iter().all(|part| says.contains(part)), "{says}");
+    }
+}
+
 #[test]
 fn a_folder_of_another_machine_is_left_alone() {
     let (files, records) = (MemoryFiles::default(), store(10));

@@ -107,10 +107,6 @@ fn a_store_that_is_being_restored_says_so() {
 struct Slow<'a>(&'a MemoryFiles);
 
 impl Files for Slow<'_> {
-    async fn has(&self, path: &str) -> Result<bool, Error> {
-        self.0.has(path).await
-    }
-
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         self.0.put(path, bytes).await
     }

@@ -114,7 +114,7 @@ pub async fn copy<S: Source, T: Target>(
     };
     let left = target.size().await.map_err(CopyError::Target)?;
     let mut done = 0_u64;
-    if left > 0 && left <= total {
+    if left <= total {
         let mut there = Sha256::new();
         while done < left {
             tell(0)?;
@@ -128,14 +128,14 @@ pub async fn copy<S: Source, T: Target>(
             }
             done = done.saturating_add(ours.len() as u64);
         }
-        if done < left || there.finalize() != digest.clone().finalize() {
+        if there.finalize() != digest.clone().finalize() {
             done = 0;
-            digest = Sha256::new();
         }
     }
     if done < left {
         target.truncate(0).await.map_err(CopyError::Target)?;
         done = 0;
+        digest = Sha256::new();
     }
     let resumed = done;
     while done < total {

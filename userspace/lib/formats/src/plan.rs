@@ -170,14 +170,16 @@ mod tests {
             older.sentences(),
             ["Format 2 to 3 of the apples: they get another.", "Format 3 to 4 of the apples: they get a third."]
         );
-        assert!(older.newer.is_empty() && !older.knows("a") && older.knows("b") && older.knows("c"));
+        assert!(
+            !older.is_empty() && older.newer.is_empty() && !older.knows("a") && older.knows("b") && older.knows("c")
+        );
         let newer = plan(&[5, 0, 0, 0], &[9, 1, 0, 0]);
         assert_eq!(
             newer.unknown(),
             "the apples have format 5, and this version of capOS knows 4; the pears have format 265, and this version of \
              capOS knows 1"
         );
-        assert!(newer.older.is_empty() && newer.sentences().is_empty());
+        assert!(!newer.is_empty() && newer.older.is_empty() && newer.sentences().is_empty());
     }
 
     #[test]

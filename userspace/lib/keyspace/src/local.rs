@@ -19,7 +19,6 @@ impl From<StoreError> for Fault {
         let why = error.to_string();
         match error {
             StoreError::Blocks(BlockError::Damaged { .. }) => Self::Damaged(why),
-            StoreError::Blocks(BlockError::Medium(_)) => Self::Medium(why),
             StoreError::Full { .. } | StoreError::Blocks(BlockError::Full) => Self::Full(why),
             StoreError::Quota { .. } => Self::Quota(why),
             StoreError::Length { .. } | StoreError::Exists(_) => Self::Invalid(why),

@@ -145,3 +145,78 @@ fn what_is_counted_below_is_not_held() {
     assert!(matches!(refused, Err(Fault::Invalid(_))), "{refused:?}");
     assert_eq!(done(layered.get("t", b"k")), Ok(None));
 }
+
+/// Two entries of half an answer's bytes each.
+#[test]
+fn what_is_held_comes_in_answers_as_well() {
+    const HALF: usize = (512 << 10) / 2 - 1 - 32;
+    let layered = Layered::new(space("a"));
+    layered.hold();
+    for key in 0..5_u8 {
+        // The last ones are a byte longer, so that two of them do not fit.
+        let value = vec![key; HALF + usize::from(key >= 2)];
+        done(layered.commit(Batch::new().put("t", &[key], &value), Durability::Now)).unwrap();
+    }
+    let page = |from: u8| {
+        let found = done(layered.range(Range { from: &[from], ..Range::all("t") })).unwrap();
+        (found.entries.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>().concat(), found.more)
+    };
+    assert_eq!(
+        [page(0), page(2), page(3), page(4)],
+        [(vec![0, 1], true), (vec![2], true), (vec![3], true), (vec![4], false)]
+    );
+}
+
+/// A keyspace that cannot even be read, and that counts syncs.
+#[derive(Clone, Default)]
+struct Closed(Rc<Cell<u32>>);
+
+impl Closed {
+    fn fails<T>() -> Result<T, Fault> {
+        Err(Fault::ReadOnly("the disk failed".into()))
+    }
+}
+
+impl Keyspace for Closed {
+    async fn info(&self) -> Result<Info, Fault> {
+        Self::fails()
+    }
+
+    async fn get(&self, _: &str, _: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        Self::fails()
+    }
+
+    async fn range(&self, _: Range<'_>) -> Result<Entries, Fault> {
+        Self::fails()
+    }
+
+    async fn commit(&self, _: &Batch, _: Durability) -> Result<(), Fault> {
+        Self::fails()
+    }
+
+    async fn sync(&self) -> Result<(), Fault> {
+        self.0.set(self.0.get() + 1);
+        Ok(())
+    }
+}
+
+#[test]
+fn while_nothing_is_held_the_faults_below_are_told() {
+    let closed = Closed::default();
+    let layered = Layered::new(closed.clone());
+    let faults = |layered: &Layered<Closed>| {
+        [
+            done(layered.info()).map(drop),
+            done(layered.get("t", b"k")).map(drop),
+            done(layered.range(Range::all("t"))).map(drop),
+        ]
+    };
+    assert_eq!(faults(&layered), [Closed::fails(), Closed::fails(), Closed::fails()]);
+    assert_eq!((done(layered.sync()), closed.0.get()), (Ok(()), 1));
+    layered.hold();
+    assert_eq!(faults(&layered), [Ok(()), Ok(()), Ok(())]);
+    // What is held is durable once it is released: there is nothing to sync before.
+    done(layered.commit(Batch::new().put("t", b"k", b"v"), Durability::Later)).unwrap();
+    assert_eq!((done(layered.sync()), done(layered.get("t", b"k"))), (Ok(()), Ok(Some(b"v".to_vec()))));
+    assert_eq!(closed.0.get(), 1);
+}

@@ -360,3 +360,7 @@ impl<B: Blocks> StorageBackend for Backend<B> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+#[path = "backend_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use capos_transfer::{Error, Format, Kind, MAX_FILE, Volume};
+use capos_transfer::{Error, Fault, Format, Kind, MAX_FILE, MAX_GAP, Volume};
 use support::*;
 
 #[test]
@@ -90,10 +90,26 @@ fn errors_say_what_was_wrong() {
     assert_eq!(run(volume.write(&file, MAX_FILE, b"x")), Err(Error::TooLarge));
     assert_eq!(run(volume.truncate(&file, MAX_FILE + 1)), Err(Error::TooLarge));
     assert_eq!(run(volume.write(&file, 1 << 31, b"x")), Err(Error::Gap));
+    assert_eq!(run(volume.truncate(&file, MAX_FILE)), Err(Error::Gap), "it could have this length");
+    let size = run(volume.status_of(&file)).unwrap().bytes;
+    assert_eq!(run(volume.truncate(&file, size + MAX_GAP + 1)), Err(Error::Gap));
     run(volume.close(file)).unwrap();
     let reader = run(volume.open("SHORT.TXT", false)).unwrap();
     assert!(matches!(run(volume.write(&reader, 0, b"x")), Err(Error::ReadOnly(_))));
     assert!(disk.state.borrow().log.len() < 10, "an error wrote to the volume");
+}
+
+#[test]
+fn a_file_grows_by_the_longest_gap() {
+    let mut volume = mount(&Memory::new(&image(32), 512));
+    let file = run(volume.open("SHORT.TXT", true)).unwrap();
+    let before = run(volume.status_of(&file)).unwrap().bytes;
+    run(volume.truncate(&file, before + MAX_GAP)).unwrap();
+    assert_eq!(run(volume.read(&file, before + MAX_GAP - 2, 100)), Ok(vec![0; 2]));
+    run(volume.close(file)).unwrap();
+    let faults =
+        [Fault::Removed, Fault::ReadOnly, Fault::Failed("block 7 failed".into())].map(|fault| fault.to_string());
+    assert_eq!(faults, ["the medium was removed", "the medium is write-protected", "block 7 failed"]);
 }
 
 #[test]
@@ -179,6 +195,11 @@ fn an_iso_volume_is_read_only() {
         assert_eq!(run(volume.label()).unwrap(), "DISC");
         assert_eq!(run(volume.list("")).unwrap().entries[0].name, "sub");
         assert_eq!(read(&mut volume, "sub/File.txt"), Ok(content(5, 5_000)));
+        let sub = run(volume.status("sub")).unwrap();
+        assert_eq!((sub.kind, sub.bytes, run(volume.list("")).unwrap().entries[0].status), (Kind::Folder, 0, sub));
+        let file = run(volume.open("sub/File.txt", false)).unwrap();
+        assert_eq!(run(volume.status_of(&file)), run(volume.status("sub/File.txt")));
+        assert_eq!(run(volume.status_of(&file)).unwrap().bytes, 5_000);
         for result in [
             run(volume.create("x")).map(drop),
             run(volume.open("sub/File.txt", true)).map(drop),

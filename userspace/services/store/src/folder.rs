@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use capos_backup::{Error, Files};
 use capos_rt::with_results;
 use capos_schema::cap::CallError;
-use capos_schema::storage::{DirectoryClient, EntryKind, FileError, OpenOptions};
+use capos_schema::storage::{DirectoryClient, FileError, OpenOptions};
 
 /// Bytes of one read or write.
 const PIECE: usize = 192 << 10;
@@ -57,15 +57,6 @@ impl Folder {
 }
 
 impl Files for Folder {
-    async fn has(&self, path: &str) -> Result<bool, Error> {
-        let found = self.directory.status(path, false).await.map_err(|error| self.failed(path, &error))?;
-        match found.error {
-            FileError::None => Ok(found.status.kind == EntryKind::File),
-            FileError::NotFound => Ok(false),
-            error => Err(self.refused(path, error)),
-        }
-    }
-
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         self.make_way(path).await?;
         let part = format!("{path}.part");

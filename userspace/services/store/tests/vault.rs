@@ -419,10 +419,6 @@ fn without_a_disk_the_same_store_is_in_memory() {
 struct Hanging<'a>(&'a MemoryFiles);
 
 impl Files for Hanging<'_> {
-    async fn has(&self, path: &str) -> Result<bool, capos_backup::Error> {
-        self.0.has(path).await
-    }
-
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<(), capos_backup::Error> {
         self.0.put(path, bytes).await
     }

@@ -4,5 +4,6 @@
 
 mod bounds;
 mod crash;
+mod limits;
 mod model;
 mod world;

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod common;
+mod copies;
 mod corruption;
 mod crash;
 mod flush;

@@ -130,6 +130,28 @@ fn a_quota_is_used_to_its_last_byte_and_can_change() {
 }
 
 #[test]
+fn a_range_is_removed_and_gives_its_bytes_back() {
+    let (mut store, namespace) = store(1 << 20);
+    let other = store.create_namespace("two", 1 << 20).unwrap();
+    for key in 0..6_u8 {
+        put(&mut store, namespace, &[key], &[key; 100]).unwrap();
+        put(&mut store, other, &[key], &[key; 100]).unwrap();
+    }
+    let before = store.usage();
+    let mut write = store.begin().unwrap();
+    write.remove_range(namespace, "t", Bound::Excluded(&[1]), Bound::Included(&[4])).unwrap();
+    write.remove_range(namespace, "u", Bound::Unbounded, Bound::Unbounded).unwrap();
+    write.commit(Durability::Now).unwrap();
+    let mut keys = |namespace| {
+        let entries = store.snapshot().unwrap().range(namespace, "t", Query::from(Bound::Unbounded, 9)).unwrap().0;
+        entries.into_iter().map(|(key, _)| key[0]).collect::<Vec<_>>()
+    };
+    assert_eq!((keys(namespace), keys(other)), (vec![0, 1, 5], vec![0, 1, 2, 3, 4, 5]));
+    let (after, half) = (store.usage(), before[0].1.used / 2);
+    assert_eq!((after[0].1.used, after[1].1.used), (half, 2 * half));
+}
+
+#[test]
 fn values_have_a_length_at_most() {
     let (mut store, namespace) = store(8 << 20);
     for more in [0, 1, 2, 1000] {

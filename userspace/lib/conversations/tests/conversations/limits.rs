@@ -186,3 +186,28 @@ fn removing_one_conversation_leaves_what_arrives_in_another() {
     done(store.remove(owner, &id(2), 1)).unwrap();
     assert_eq!(done(store.append(owner, &id(1), &arriving[1], "", 1)), Ok(1));
 }
+
+#[test]
+fn a_quota_is_used_to_its_last_byte() {
+    // A conversation counts 512 bytes, and so does a message in addition to its text.
+    let room = |messages: u64| 512 + 512 + messages;
+    for (more, fits) in [(0, true), (1, false), (2, false)] {
+        let store = world(Quota { conversations: 2, bytes: room(1000) });
+        let owner = ann(&store);
+        done(store.create(owner, &id(1), "", 0)).unwrap();
+        assert_eq!(add(&store, owner, &id(1), 0, &message(1000 + more)).is_ok(), fits, "{more} more");
+    }
+}
+
+#[test]
+fn what_is_made_says_when() {
+    let store = world(Quota::default());
+    let owner = ann(&store);
+    let made = done(store.create(owner, &id(1), "", 1000)).unwrap();
+    add(&store, owner, &id(1), 0, &json("m")).unwrap();
+    let forked = done(store.fork(owner, &id(1), 1, (&id(2), ""), 2000)).unwrap();
+    assert_eq!([made.created, made.changed, forked.created, forked.changed], [1000, 1000, 2000, 2000]);
+    done(store.rename(owner, &id(1), "title", 3000)).unwrap();
+    let renamed = done(store.info(owner, &id(1), 3000)).unwrap();
+    assert_eq!((renamed.created, renamed.changed, renamed.title.as_str()), (1000, 1, "title"));
+}

@@ -5,6 +5,12 @@ using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
 using Label = import "authority.capnp".Label;
 
+struct BlockRun {
+  # Blocks of a disk that follow each other.
+  block @0 :UInt64;
+  count @1 :UInt32;
+}
+
 interface BlockDevice {
   # A disk. Held by file systems, never by sessions.
 
@@ -16,6 +22,10 @@ interface BlockDevice {
   flush @3 () -> ();
   # Answers when earlier requests are done, and written data is on the medium. After an error no write since the last
   # `flush` that succeeded may be on the medium.
+  readRuns @4 (runs :List(BlockRun), memory :Kernel.MemoryObject, offset :UInt64) -> ();
+  # Reads all runs at once. Memory has their blocks from `offset` on, run after run: at most 63 pages of it.
+  writeRuns @5 (runs :List(BlockRun), memory :Kernel.MemoryObject, offset :UInt64, flush :Bool = false) -> ();
+  # Writes all runs at once, in any order. With `flush` it then does what `flush` does. No block may be in two runs.
 }
 
 struct Drive {

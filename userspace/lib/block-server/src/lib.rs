@@ -7,11 +7,12 @@
 extern crate alloc;
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use capos_abi::PAGE;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{DmaDomainClient, DmaSegment, MemoryObjectClient};
-use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer};
+use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer, BlockRun};
 
 /// Bytes of memory that are pinned at once at most. The list of their addresses fits into the kernel's answer, however
 /// scattered the pages are.
@@ -55,6 +56,24 @@ pub trait Disk {
         skip: u64,
     ) -> impl Future<Output = Result<(), CallError>>;
 
+    /// The same of several runs, whose memory follows each other, in any order. It ends when all of them have.
+    fn transfer_runs(
+        &self,
+        transfer: Transfer,
+        runs: &[BlockRun],
+        memory: &[DmaSegment],
+        skip: u64,
+    ) -> impl Future<Output = Result<(), CallError>> {
+        async move {
+            let mut skip = skip;
+            for run in runs {
+                self.transfer(transfer, run.block, run.count, memory, skip).await?;
+                skip = skip.saturating_add(u64::from(run.count).saturating_mul(self.block_bytes().into()));
+            }
+            Ok(())
+        }
+    }
+
     /// Waits until earlier requests are done, and makes written data durable.
     fn flush(&self) -> impl Future<Output = Result<(), CallError>>;
 }
@@ -76,15 +95,9 @@ impl<D: Disk> Device<D> {
         &self.disk
     }
 
-    async fn transfer(
-        &self,
-        transfer: Transfer,
-        block: u64,
-        count: u32,
-        memory: &MemoryObjectClient,
-        offset: u64,
-    ) -> Result<(), CallError> {
-        let (blocks, block_bytes) = (self.disk.blocks(), self.disk.block_bytes());
+    /// Checks that a run lies on the disk, and where its memory begins.
+    fn check(&self, block: u64, count: u32, offset: u64) -> Result<(), CallError> {
+        let blocks = self.disk.blocks();
         // Without a medium there are none; the driver then says why.
         if blocks != 0 && block.checked_add(u64::from(count)).is_none_or(|end| end > blocks) {
             return Err(CallError::invalid_argument(format!(
@@ -95,6 +108,50 @@ impl<D: Disk> Device<D> {
         if !offset.is_multiple_of(ALIGNMENT) {
             return Err(CallError::invalid_argument(format!("the offset must be a multiple of {ALIGNMENT} bytes")));
         }
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<(), CallError> {
+        if self.disk.read_only() { Err(CallError::invalid_argument("the disk is read-only")) } else { Ok(()) }
+    }
+
+    async fn transfer_runs(
+        &self,
+        transfer: Transfer,
+        runs: &[BlockRun],
+        memory: &MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        let mut bytes = 0_u64;
+        for run in runs {
+            self.check(run.block, run.count, offset)?;
+            bytes = bytes.saturating_add(u64::from(run.count).saturating_mul(self.disk.block_bytes().into()));
+        }
+        let skip = offset % PAGE;
+        if skip.saturating_add(bytes) > MAX_REQUEST {
+            let why = format!("{bytes} bytes are too many for one request; it takes {MAX_REQUEST} at most");
+            return Err(CallError::invalid_argument(why));
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let pages = skip.saturating_add(bytes).next_multiple_of(PAGE);
+        let pinned = self.dma.pin(memory, offset.saturating_sub(skip), pages).await?;
+        let result = self.disk.transfer_runs(transfer, runs, &pinned.segments, skip).await;
+        drop(pinned.region);
+        result
+    }
+
+    async fn transfer(
+        &self,
+        transfer: Transfer,
+        block: u64,
+        count: u32,
+        memory: &MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        let block_bytes = self.disk.block_bytes();
+        self.check(block, count, offset)?;
         let most = u32::try_from(MAX_REQUEST.checked_div(block_bytes.into()).unwrap_or(1)).unwrap_or(1);
         let (mut block, mut left, mut offset) = (block, count, offset);
         while left > 0 {
@@ -144,9 +201,7 @@ impl<D: Disk> BlockDeviceServer for Device<D> {
         offset: u64,
         durable: bool,
     ) -> Result<(), CallError> {
-        if self.disk.read_only() {
-            return Err(CallError::invalid_argument("the disk is read-only"));
-        }
+        self.check_writable()?;
         let forced = durable && self.disk.forces_writes();
         let transfer = if forced { Transfer::DurableWrite } else { Transfer::Write };
         self.transfer(transfer, block, count, &memory, offset).await?;
@@ -155,5 +210,28 @@ impl<D: Disk> BlockDeviceServer for Device<D> {
 
     async fn flush(&self, _cx: &CallContext) -> Result<(), CallError> {
         self.disk.flush().await
+    }
+
+    async fn read_runs(
+        &self,
+        _cx: &CallContext,
+        runs: Vec<BlockRun>,
+        memory: MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        self.transfer_runs(Transfer::Read, &runs, &memory, offset).await
+    }
+
+    async fn write_runs(
+        &self,
+        _cx: &CallContext,
+        runs: Vec<BlockRun>,
+        memory: MemoryObjectClient,
+        offset: u64,
+        flush: bool,
+    ) -> Result<(), CallError> {
+        self.check_writable()?;
+        self.transfer_runs(Transfer::Write, &runs, &memory, offset).await?;
+        if flush { self.disk.flush().await } else { Ok(()) }
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct File<B> {
     blocks: B,
     length: u64,
     hole: Hole,
+    /// The file's first block, of which the database changes a part with each commit.
+    head: Option<Box<[u8; BLOCK_BYTES]>>,
     /// The first error since the file was opened. The database only says that there was one.
     failed: Option<BlockError>,
 }
@@ -89,7 +91,7 @@ impl<B: Blocks> File<B> {
     /// The blocks fail, or hold something else, which is told by `None`.
     pub fn open(mut blocks: B) -> Result<Option<Self>, BlockError> {
         let first = read_first(&mut blocks)?;
-        Ok(first.map(|(length, hole)| Self { blocks, length, hole, failed: None }))
+        Ok(first.map(|(length, hole)| Self { blocks, length, hole, head: None, failed: None }))
     }
 
     /// The blocks.
@@ -119,7 +121,7 @@ impl<B: Blocks> File<B> {
 
     /// Takes back what was not synced. The database is closed: snapshots of it can read nothing any more.
     pub fn forget(&mut self) -> Result<(), BlockError> {
-        self.failed = None;
+        (self.failed, self.head) = (None, None);
         self.blocks.forget()?;
         let first = read_first(&mut self.blocks)?;
         (self.length, self.hole) =
@@ -170,16 +172,27 @@ impl<B: Blocks> File<B> {
     }
 
     fn read_block(&mut self, number: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        if let Some(head) = self.head.as_ref().filter(|_| number == 0) {
+            out.copy_from_slice(&head[..]);
+            return Ok(());
+        }
         match self.hole.place(number) {
-            Some(place) => self.blocks.read(place.saturating_add(BEFORE), out),
-            None => {
-                out.fill(0);
-                Ok(())
-            }
+            Some(place) => self.blocks.read(place.saturating_add(BEFORE), out)?,
+            None => out.fill(0),
+        }
+        self.keep_head(number, out);
+        Ok(())
+    }
+
+    /// Keeps the first block of a run, if it is the file's.
+    fn keep_head(&mut self, number: u64, run: &[u8]) {
+        if let Some(head) = run.first_chunk().filter(|_| number == 0) {
+            self.head = Some(Box::new(*head));
         }
     }
 
     fn write_block(&mut self, number: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        self.keep_head(number, data);
         match self.hole.place(number) {
             Some(place) => self.blocks.write(place.saturating_add(BEFORE), data),
             None if data.iter().all(|byte| *byte == 0) => Ok(()),
@@ -204,6 +217,7 @@ impl<B: Blocks> File<B> {
     fn write_run(&mut self, mut number: u64, mut data: &[u8]) -> Result<(), BlockError> {
         while let Some((place, bytes)) = self.hole.run(number, data.len()) {
             let Some((now, rest)) = data.split_at_checked(bytes) else { break };
+            self.keep_head(number, now);
             match place {
                 Some(place) => self.blocks.write_run(place.saturating_add(BEFORE), now)?,
                 None if now.iter().all(|byte| *byte == 0) => {}

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use redb::{Builder, Database, ReadableTable, TableDefinition};
+use redb::{Builder, Database, ReadableTable, TableDefinition, WriteTransaction};
 use spin::Mutex;
 
 use crate::backend::{Backend, File, Shared};
@@ -29,6 +29,8 @@ pub(crate) const NEXT: &str = "next namespace";
 
 /// Bytes of memory for pages that were read.
 const CACHE: usize = 1 << 20;
+/// Bytes of entries that may change before the database writes its state.
+const UNWRITTEN: u64 = 4 << 20;
 /// Of the blocks, what namespaces may take: the database writes changed pages to new places before it frees the old ones.
 const SHARE: u64 = 2;
 
@@ -40,6 +42,8 @@ pub struct Store<B: Blocks> {
     pub(crate) namespaces: BTreeMap<u64, Usage>,
     pub(crate) next: u64,
     losses: u64,
+    /// Bytes of entries that changed in commits whose state the database has not written yet.
+    unwritten: u64,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -60,7 +64,7 @@ impl<B: Blocks> Store<B> {
             return Err(StoreError::Format("the first block is not that of a store".into()));
         };
         let file = Arc::new(Mutex::new(file));
-        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0, losses: 0 };
+        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0, losses: 0, unwritten: 0 };
         store.reopen()?;
         Ok(store)
     }
@@ -70,6 +74,7 @@ impl<B: Blocks> Store<B> {
     /// # Errors
     /// The blocks fail. What was durable before still is.
     pub fn close(mut self) -> Result<B, StoreError> {
+        self.sync()?;
         self.database = None;
         self.file.lock().sync()?;
         // The database was the only other holder.
@@ -177,8 +182,35 @@ impl<B: Blocks> Store<B> {
     /// # Errors
     /// The blocks fail. Commits since the last sync are lost.
     pub fn sync(&mut self) -> Result<(), StoreError> {
+        if self.unwritten > 0 {
+            let begun = self.database()?.begin_write().map_err(database);
+            let ended = begun.and_then(|transaction| self.end_write(transaction, Durability::Now, 0));
+            ended.map_err(|error| self.failed(error))?;
+        }
         let synced = self.file.lock().sync();
         synced.map_err(|error| self.failed(StoreError::Blocks(error)))
+    }
+
+    /// Commits a transaction of the database that changed so many bytes. The blocks are synced elsewhere.
+    ///
+    /// For a commit that is durable later the database writes no state: neither its roots, nor which of its pages are free.
+    /// It frees pages only when it does, so that has a bound.
+    pub(crate) fn end_write(
+        &mut self,
+        mut transaction: WriteTransaction,
+        durability: Durability,
+        changed: u64,
+    ) -> Result<(), StoreError> {
+        let unwritten = self.unwritten.saturating_add(changed).saturating_add(1);
+        let is_later = durability == Durability::Later && unwritten <= UNWRITTEN;
+        self.unwritten = if is_later { unwritten } else { 0 };
+        if is_later {
+            transaction.set_durability(redb::Durability::None).map_err(database)?;
+        } else {
+            // The state is whole, so that opening it after a crash takes no longer with its size.
+            transaction.set_quick_repair(true);
+        }
+        transaction.commit().map_err(database)
     }
 
     /// The open database; opened again after an error.
@@ -202,6 +234,7 @@ impl<B: Blocks> Store<B> {
     /// Ends the database; what it writes meanwhile is taken back as well.
     fn end(&mut self) {
         self.database = None;
+        self.unwritten = 0;
         self.losses = self.losses.saturating_add(1);
     }
 

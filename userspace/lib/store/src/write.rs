@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
 
-use redb::WriteTransaction;
+use redb::{ReadableTable, WriteTransaction};
 
 use crate::error::{database, misused};
 use crate::key::{self, MAX_VALUE};
@@ -32,6 +32,8 @@ pub struct Write<'s, B: Blocks> {
     namespaces: BTreeMap<u64, Option<Usage>>,
     /// Bytes that all namespaces take, as this transaction leaves them.
     total: u64,
+    /// Bytes of the entries that changed, old and new ones.
+    changed: u64,
 }
 
 impl<B: Blocks> fmt::Debug for Write<'_, B> {
@@ -43,7 +45,7 @@ impl<B: Blocks> fmt::Debug for Write<'_, B> {
 impl<'s, B: Blocks> Write<'s, B> {
     pub(crate) fn new(store: &'s mut Store<B>, transaction: WriteTransaction) -> Self {
         let total = store.namespaces.values().fold(0, |sum: u64, usage| sum.saturating_add(usage.used));
-        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new(), total }
+        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new(), total, changed: 0 }
     }
 
     /// What a namespace takes and may take, as this transaction leaves it.
@@ -93,7 +95,12 @@ impl<'s, B: Blocks> Write<'s, B> {
         if value.len() > MAX_VALUE {
             return Err(StoreError::Length { what: "value", bytes: value.len(), most: MAX_VALUE });
         }
-        let old = self.get(namespace, table, key)?.map_or(0, |old| cost(whole.len(), old.len()));
+        self.usage(namespace)?;
+        let old = self.attempt(|transaction| {
+            let entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let old = entries.get(whole.as_slice()).map_err(database)?;
+            Ok(old.map_or(0, |old| cost(whole.len(), old.value().len())))
+        })?;
         self.charge(namespace, old, cost(whole.len(), value.len()))?;
         self.attempt(|transaction| {
             let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
@@ -158,7 +165,8 @@ impl<'s, B: Blocks> Write<'s, B> {
     /// The blocks fail. Earlier commits that were not durable are lost with it.
     pub fn commit(mut self, durability: Durability) -> Result<(), StoreError> {
         let changed = core::mem::take(&mut self.namespaces);
-        let next = changed.keys().map(|number| number.saturating_add(1)).max().unwrap_or(0).max(self.store.next);
+        let known = self.store.next;
+        let next = changed.keys().map(|number| number.saturating_add(1)).max().unwrap_or(0).max(known);
         self.attempt(|transaction| {
             let mut table = transaction.open_table(NAMESPACES).map_err(database)?;
             for (number, usage) in &changed {
@@ -169,15 +177,15 @@ impl<'s, B: Blocks> Write<'s, B> {
                     None => drop(table.remove(number).map_err(database)?),
                 }
             }
-            let mut numbers = transaction.open_table(NUMBERS).map_err(database)?;
-            drop(numbers.insert(NEXT, next).map_err(database)?);
+            if next != known {
+                let mut numbers = transaction.open_table(NUMBERS).map_err(database)?;
+                drop(numbers.insert(NEXT, next).map_err(database)?);
+            }
             Ok(())
         })?;
-        let Some(mut transaction) = self.transaction.take() else { return Err(ended()) };
-        // The database's state is whole after each commit, so that opening it after a crash takes no longer with its size.
-        transaction.set_quick_repair(true);
-        if let Err(error) = transaction.commit() {
-            return Err(self.store.failed(database(error)));
+        let Some(transaction) = self.transaction.take() else { return Err(ended()) };
+        if let Err(error) = self.store.end_write(transaction, durability, self.changed) {
+            return Err(self.store.failed(error));
         }
         self.store.next = next;
         for (number, usage) in changed {
@@ -216,6 +224,7 @@ impl<'s, B: Blocks> Write<'s, B> {
             entries.retain_in(range, |_, _| false).map_err(database)
         })?;
         self.namespaces.insert(namespace.0, None);
+        self.changed = self.changed.saturating_add(used);
         self.total = self.total.saturating_sub(used);
         Ok(())
     }
@@ -236,6 +245,7 @@ impl<'s, B: Blocks> Write<'s, B> {
             usage.used = used;
         }
         self.total = needed;
+        self.changed = self.changed.saturating_add(old).saturating_add(new);
         Ok(())
     }
 

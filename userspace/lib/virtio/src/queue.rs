@@ -167,16 +167,16 @@ impl<M: Memory> Queue<M> {
             head.0 = address;
             status.0 = address.saturating_add(HEAD);
         }
-        let words = (command as u32).to_le_bytes().into_iter().chain([0; 4]).chain(sector.to_le_bytes());
-        let bytes: Vec<u8> = words.chain([NO_STATUS]).collect();
-        self.memory.write(place, &bytes);
+        let head = u128::from(command as u32) | (u128::from(sector) << 64);
+        self.memory.write(place, &head.to_le_bytes());
+        self.memory.write(place.saturating_add(HEAD), &[NO_STATUS]);
         let followers = chain.iter().skip(1).map(Some).chain([None]);
         for ((descriptor, (address, bytes, flags)), next) in chain.iter().zip(&buffers).zip(followers) {
             let flags = if next.is_some() { flags | NEXT } else { *flags };
-            let (bytes, next) = (bytes.to_le_bytes(), next.copied().unwrap_or(0).to_le_bytes());
-            let entry = address.to_le_bytes().into_iter().chain(bytes).chain(flags.to_le_bytes()).chain(next);
+            let links = (u128::from(flags) << 96) | (u128::from(next.copied().unwrap_or(0)) << 112);
+            let entry = u128::from(*address) | (u128::from(*bytes) << 64) | links;
             let place = DESCRIPTORS.saturating_add(u64::from(*descriptor).saturating_mul(16));
-            self.memory.write(place, &entry.collect::<Vec<u8>>());
+            self.memory.write(place, &entry.to_le_bytes());
         }
         let slot = u64::from(self.slot(self.sent));
         self.memory.write(AVAILABLE.saturating_add(4).saturating_add(slot.saturating_mul(2)), &first.to_le_bytes());

@@ -3,6 +3,7 @@
 //! A cached node's parent is cached, and was used later than the node. So the node that was used longest ago has no
 //! cached child, and can be evicted without any other.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use crate::entry::Node;
@@ -76,6 +77,18 @@ impl Cache {
         let cached = self.nodes.get_mut(&place)?;
         cached.dirty = true;
         Some(&mut cached.node)
+    }
+
+    /// A node that is sealed, for as long as that takes.
+    pub fn take(&mut self, place: Place) -> Option<Node> {
+        self.nodes.get_mut(&place).map(|cached| core::mem::replace(&mut cached.node, Node(Box::default())))
+    }
+
+    /// Puts a node back that was taken.
+    pub fn put_back(&mut self, place: Place, node: Node) {
+        if let Some(cached) = self.nodes.get_mut(&place) {
+            cached.node = node;
+        }
     }
 
     pub fn is_dirty(&self, place: Place) -> bool {

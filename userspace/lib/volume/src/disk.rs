@@ -2,8 +2,29 @@
 
 use core::fmt;
 
+use crate::error::Operation;
+
 /// Bytes of one block, of the disk and of the volume.
 pub const BLOCK: usize = 4096;
+
+/// Blocks that follow each other on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub first: u64,
+    pub blocks: usize,
+}
+
+impl Run {
+    /// Bytes of its blocks.
+    pub(crate) fn bytes(self) -> usize {
+        self.blocks.saturating_mul(BLOCK)
+    }
+
+    /// The block behind the last one.
+    pub(crate) fn end(self) -> u64 {
+        self.first.saturating_add(self.blocks as u64)
+    }
+}
 
 /// A disk of 4 KiB blocks.
 ///
@@ -30,6 +51,37 @@ pub trait Disk {
     /// # Errors
     /// The disk does not confirm it; any write since the last flush may be lost.
     fn flush(&mut self) -> Result<(), DiskError>;
+
+    /// Reads runs of blocks; `into` has their bytes, run after run.
+    ///
+    /// # Errors
+    /// The disk does not deliver one of the blocks.
+    fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+        let mut rest = into;
+        for run in runs {
+            let parts = core::mem::take(&mut rest).split_at_mut_checked(run.bytes());
+            let (now, later) = parts.ok_or(DiskError::OutOfRange)?;
+            self.read(run.first, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes runs of blocks in any order; `from` has their bytes, run after run, and no block twice. With `flush` it then makes
+    /// them and all earlier writes durable.
+    ///
+    /// # Errors
+    /// The disk does not accept one of the blocks, or does not confirm that they are durable; the operation says which.
+    fn write_runs(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), (Operation, DiskError)> {
+        let failed = |error| (Operation::Write, error);
+        let mut rest = from;
+        for run in runs {
+            let (now, later) = rest.split_at_checked(run.bytes()).ok_or(failed(DiskError::OutOfRange))?;
+            self.write(run.first, now).map_err(failed)?;
+            rest = later;
+        }
+        if flush { self.flush().map_err(|error| (Operation::Flush, error)) } else { Ok(()) }
+    }
 }
 
 impl<D: Disk + ?Sized> Disk for &mut D {
@@ -47,6 +99,14 @@ impl<D: Disk + ?Sized> Disk for &mut D {
 
     fn flush(&mut self) -> Result<(), DiskError> {
         (**self).flush()
+    }
+
+    fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+        (**self).read_runs(runs, into)
+    }
+
+    fn write_runs(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), (Operation, DiskError)> {
+        (**self).write_runs(runs, from, flush)
     }
 }
 

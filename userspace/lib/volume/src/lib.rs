@@ -8,7 +8,7 @@
 //! The crate is pure: the caller gives the disk, random bytes, a clock and a bound of memory.
 //!
 //! Layers, lowest first: [`disk`], [`error`], `cipher`, `entry`, `layout`, `secret`, `slot`, `header`, `attempts`, `cache`,
-//! `volume`, `open`, `keys`, `copy`.
+//! `waiting`, `volume`, `open`, `keys`, `copy`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -34,11 +34,12 @@ mod secret;
 pub mod sim;
 mod slot;
 mod volume;
+mod waiting;
 
 pub use attempts::{set_wrong_keys, wrong_keys};
 pub use cipher::{CipherKind, choose};
 pub use copy::SlotCopy;
-pub use disk::{BLOCK, Disk, DiskError};
+pub use disk::{BLOCK, Disk, DiskError, Run};
 pub use error::{Error, Fault, Operation};
 pub use header::{Header, HeaderFault};
 pub use keys::wipe;

@@ -8,7 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{BLOCK, Disk, DiskError};
+use crate::disk::{BLOCK, Disk, DiskError, Run};
+use crate::error::Operation;
 
 /// Bytes that a disk writes as one.
 pub const SECTOR: usize = 512;
@@ -71,6 +72,8 @@ pub struct SimDisk {
     pub reads: u64,
     pub writes: u64,
     pub flushes: u64,
+    /// Requests that the volume made: one for all runs that it reads or writes together.
+    pub requests: u64,
 }
 
 impl SimDisk {
@@ -93,6 +96,7 @@ impl SimDisk {
             reads: 0,
             writes: 0,
             flushes: 0,
+            requests: 0,
         }
     }
 
@@ -217,6 +221,40 @@ impl Disk for SimDisk {
         }
         Ok(())
     }
+
+    fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+        self.requests = self.requests.saturating_add(1);
+        let mut rest = into;
+        for run in runs {
+            let parts = core::mem::take(&mut rest).split_at_mut_checked(run.bytes());
+            let (now, later) = parts.ok_or(DiskError::OutOfRange)?;
+            self.read(run.first, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// In an order that the seed decides. Runs that share a block are rejected: which of them is last would be unknown.
+    fn write_runs(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), (Operation, DiskError)> {
+        let failed = |error| (Operation::Write, error);
+        self.requests = self.requests.saturating_add(1);
+        let mut rest = from;
+        let mut parts = Vec::new();
+        for run in runs {
+            let (now, later) = rest.split_at_checked(run.bytes()).ok_or(failed(DiskError::OutOfRange))?;
+            if parts.iter().any(|(other, _): &(Run, _)| other.first < run.end() && run.first < other.end()) {
+                return Err(failed(DiskError::OutOfRange));
+            }
+            parts.push((*run, now));
+            rest = later;
+        }
+        while !parts.is_empty() {
+            let next = usize::try_from(self.seed.below(parts.len() as u64)).unwrap_or_default();
+            let (run, part) = parts.swap_remove(next);
+            self.write(run.first, part).map_err(failed)?;
+        }
+        if flush { self.flush().map_err(|error| (Operation::Flush, error)) } else { Ok(()) }
+    }
 }
 
 /// A disk that a test and the volume on it both hold.
@@ -248,5 +286,13 @@ impl Disk for SharedDisk {
 
     fn flush(&mut self) -> Result<(), DiskError> {
         self.lock().flush()
+    }
+
+    fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+        self.lock().read_runs(runs, into)
+    }
+
+    fn write_runs(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), (Operation, DiskError)> {
+        self.lock().write_runs(runs, from, flush)
     }
 }

@@ -8,15 +8,16 @@ use zeroize::Zeroizing;
 
 use crate::cache::{Cache, Place};
 use crate::cipher::Cipher;
-use crate::disk::{BLOCK, Disk};
+use crate::disk::{BLOCK, Disk, Run};
 use crate::entry::{Entry, FANOUT, Node, Pen, State, put};
 use crate::error::{Error, Fault, Operation};
 use crate::header::Header;
 use crate::layout::Geometry;
 use crate::secret::KEY;
+use crate::waiting::{MOST_PLAIN, MOST_SEALED, Waiting, extend};
 
-/// Blocks that are sealed before they are written in one operation.
-const RUN: usize = 32;
+/// Blocks of a write that is sealed at once: they are not soon written again.
+const LARGE: usize = 4;
 
 /// An open volume.
 pub struct Volume<D> {
@@ -30,7 +31,7 @@ pub struct Volume<D> {
     root: Entry,
     cache: Cache,
     pen: Pen,
-    scratch: Vec<u8>,
+    waiting: Waiting,
     changed: bool,
     state: Writing,
 }
@@ -75,7 +76,7 @@ impl<D: Disk> Volume<D> {
             cache,
             pen: Pen::new(header.mount, 0),
             header,
-            scratch: Vec::new(),
+            waiting: Waiting::default(),
             changed: false,
             state: if writable { Writing::Allowed } else { Writing::ReadOnly },
         }
@@ -131,108 +132,130 @@ impl<D: Disk> Volume<D> {
     /// # Errors
     /// A block is not what was written last, or the disk fails; `into` then holds zeros.
     pub fn read(&mut self, first: u64, into: &mut [u8]) -> Result<(), Error> {
-        let done = self.check_range(first, into.len()).and_then(|()| self.read_runs(first, into));
+        let done = self.check_range(first, into.len()).and_then(|()| self.read_blocks(first, into));
         if done.is_err() {
             into.fill(0);
         }
         done
     }
 
-    fn read_runs(&mut self, first: u64, into: &mut [u8]) -> Result<(), Error> {
+    fn read_blocks(&mut self, first: u64, into: &mut [u8]) -> Result<(), Error> {
         let mut index = first;
         let mut rest = into;
-        let mut run: Vec<Entry> = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
         while !rest.is_empty() {
-            let leaf = self.load((1, index.div_euclid(FANOUT)))?;
-            let entry = self.entry(leaf, index)?;
-            run.clear();
-            run.push(entry);
-            let start = self.header.geometry.block(0, index, entry.slot);
-            while entry.state == State::Stored && bytes(run.len()) < rest.len() {
-                let next = index.saturating_add(run.len() as u64);
-                if next.div_euclid(FANOUT) != leaf.1 {
-                    break;
-                }
-                let entry = self.entry(leaf, next)?;
-                let block = self.header.geometry.block(0, next, entry.slot);
-                if entry.state != State::Stored || block != start.saturating_add(run.len() as u64) {
-                    break;
-                }
-                run.push(entry);
+            entries.clear();
+            runs.clear();
+            while entries.len() < MOST_SEALED && bytes(entries.len()) < rest.len() {
+                let next = index.saturating_add(entries.len() as u64);
+                let Some(entry) = self.stored(next)? else { break };
+                extend(&mut runs, self.header.geometry.block(0, next, entry.slot));
+                entries.push(entry);
             }
-            let (part, after) = core::mem::take(&mut rest).split_at_mut_checked(bytes(run.len())).unwrap_or_default();
-            if entry.state == State::Stored {
-                self.disk_read(start, part)?;
-                for (entry, block) in run.iter().zip(part.chunks_exact_mut(BLOCK)) {
-                    self.open_block(0, index, entry, block)?;
-                    index = index.saturating_add(1);
-                }
+            let (part, after) =
+                core::mem::take(&mut rest).split_at_mut_checked(bytes(entries.len().max(1))).unwrap_or_default();
+            if !entries.is_empty() {
+                self.disk_read(&runs, part)?;
+            } else if let Some(plain) = self.waiting.plain.get(&index) {
+                part.copy_from_slice(plain);
             } else {
                 part.fill(0);
-                index = index.saturating_add(1);
             }
+            for ((entry, block), index) in entries.iter().zip(part.chunks_exact_mut(BLOCK)).zip(index..) {
+                self.open_block(0, index, entry, block)?;
+            }
+            index = index.saturating_add(entries.len().max(1) as u64);
             rest = after;
         }
         Ok(())
+    }
+
+    /// The entry of a block, if the block is to be read from the disk.
+    fn stored(&mut self, index: u64) -> Result<Option<Entry>, Error> {
+        if self.waiting.plain.contains_key(&index) {
+            return Ok(None);
+        }
+        let leaf = self.load((1, index.div_euclid(FANOUT)))?;
+        Ok(Some(self.entry(leaf, index)?).filter(|entry| entry.state == State::Stored))
     }
 
     /// Writes the blocks from `first` on. They are durable after the next [`sync`](Self::sync), all or none of them.
     ///
     /// # Errors
     /// The blocks lie beyond the end, the volume is not writable, the disk fails, or a node of the tree is damaged.
-    /// After the last two the volume accepts no more writes, so that no part of this one becomes durable.
+    /// After the last two the volume accepts no more writes, so that no part of this one becomes durable, and what was
+    /// written since the last sync may be unreadable. A sync may be the first to tell.
     pub fn write(&mut self, first: u64, from: &[u8]) -> Result<(), Error> {
         self.check_range(first, from.len())?;
         self.check_writable()?;
-        let done = self.write_runs(first, from);
+        let done = self.write_blocks(first, from);
         self.fail_unless(done)
     }
 
-    fn write_runs(&mut self, first: u64, from: &[u8]) -> Result<(), Error> {
-        let mut index = first;
-        let mut rest = from;
-        let mut run: Vec<Entry> = Vec::new();
-        while !rest.is_empty() {
-            let leaf = self.load((1, index.div_euclid(FANOUT)))?;
-            run.clear();
-            let mut start = 0_u64;
-            while run.len() < RUN && bytes(run.len()) < rest.len() {
-                let next = index.saturating_add(run.len() as u64);
-                if next.div_euclid(FANOUT) != leaf.1 {
-                    break;
-                }
-                let slot = self.pen.free_slot(&self.entry(leaf, next)?);
-                let block = self.header.geometry.block(0, next, slot);
-                if run.is_empty() {
-                    start = block;
-                } else if block != start.saturating_add(run.len() as u64) {
-                    break;
-                }
-                run.push(Entry { state: State::Stored, slot, stamp: self.pen.stamp()?, tag: [0; 16] });
+    fn write_blocks(&mut self, first: u64, from: &[u8]) -> Result<(), Error> {
+        self.changed = true;
+        let is_large = from.len() >= bytes(LARGE);
+        for (block, index) in from.chunks_exact(BLOCK).zip(first..) {
+            if is_large {
+                self.waiting.plain.remove(&index);
+                self.seal_data(index, block)?;
+                continue;
             }
-            let (part, after) = rest.split_at_checked(bytes(run.len())).unwrap_or_default();
-            self.seal_run(index, start, &mut run, part)?;
-            for entry in &run {
-                self.set_entry(leaf, index, entry);
-                index = index.saturating_add(1);
+            self.load((1, index.div_euclid(FANOUT)))?;
+            match self.waiting.plain.get_mut(&index) {
+                Some(plain) => plain.copy_from_slice(block),
+                None => drop(self.waiting.plain.insert(index, block.into())),
             }
-            rest = after;
+            if self.waiting.plain.len() >= MOST_PLAIN {
+                self.seal_plain()?;
+            }
         }
         Ok(())
     }
 
-    fn seal_run(&mut self, first: u64, start: u64, run: &mut [Entry], from: &[u8]) -> Result<(), Error> {
-        let mut sealed = core::mem::take(&mut self.scratch);
-        sealed.clear();
-        sealed.extend_from_slice(from);
-        for ((entry, block), index) in run.iter_mut().zip(sealed.chunks_exact_mut(BLOCK)).zip(first..) {
-            let bound = self.bound(0, index);
-            entry.tag = self.cipher.seal(&entry.stamp.nonce(), &bound, block).ok_or(Error::Exhausted)?;
+    /// Seals all blocks that wait in the clear, in the order of their places.
+    fn seal_plain(&mut self) -> Result<(), Error> {
+        let plain = core::mem::take(&mut self.waiting.plain);
+        let mut sorted = Vec::with_capacity(plain.len());
+        for (index, block) in plain {
+            let leaf = self.load((1, index.div_euclid(FANOUT)))?;
+            let slot = self.pen.free_slot(&self.entry(leaf, index)?);
+            sorted.push((self.header.geometry.block(0, index, slot), index, block));
         }
-        self.changed = true;
-        let written = self.disk_write(start, &sealed);
-        self.scratch = sealed;
-        written
+        sorted.sort_unstable_by_key(|(place, ..)| *place);
+        sorted.into_iter().try_for_each(|(_, index, block)| self.seal_data(index, &block))
+    }
+
+    fn seal_data(&mut self, index: u64, block: &[u8]) -> Result<(), Error> {
+        let leaf = self.load((1, index.div_euclid(FANOUT)))?;
+        let old = self.entry(leaf, index)?;
+        let entry = self.seal(0, index, &old, block)?;
+        self.set_entry(leaf, index, &entry);
+        Ok(())
+    }
+
+    /// Seals a block or node into the slot that is free; the disk gets it with others.
+    fn seal(&mut self, level: u8, index: u64, old: &Entry, plain: &[u8]) -> Result<Entry, Error> {
+        let slot = self.pen.free_slot(old);
+        let place = self.header.geometry.block(level, index, slot);
+        if self.waiting.is_full() || self.waiting.has(Run { first: place, blocks: 1 }) {
+            self.send(false)?;
+        }
+        let mut entry = Entry { state: State::Stored, slot, stamp: self.pen.stamp()?, tag: [0; 16] };
+        let bound = self.bound(level, index);
+        let sealed = self.waiting.add(place, plain);
+        entry.tag = self.cipher.seal(&entry.stamp.nonce(), &bound, sealed).ok_or(Error::Exhausted)?;
+        Ok(entry)
+    }
+
+    /// Hands all sealed blocks to the disk, and makes all that it was ever handed durable if `flush`.
+    fn send(&mut self, flush: bool) -> Result<(), Error> {
+        let mut waiting = core::mem::take(&mut self.waiting);
+        let sent = self.disk_write(&waiting.runs, &waiting.sealed, flush);
+        waiting.clear();
+        self.waiting = waiting;
+        sent
     }
 
     /// Makes `count` blocks from `first` on read as zeros.
@@ -249,6 +272,7 @@ impl<D: Disk> Volume<D> {
 
     fn discard_blocks(&mut self, blocks: Range<u64>) -> Result<(), Error> {
         for index in blocks {
+            self.waiting.plain.remove(&index);
             let leaf = self.load((1, index.div_euclid(FANOUT)))?;
             let entry = self.entry(leaf, index)?;
             if entry.state == State::Stored {
@@ -279,12 +303,13 @@ impl<D: Disk> Volume<D> {
 
     /// Writes all dirty nodes from the leaves up. Returns the root's entry.
     fn store_all(&mut self) -> Result<Entry, Error> {
+        self.seal_plain()?;
         for level in 1..=self.header.geometry.levels() {
             for place in self.cache.dirty(level) {
                 self.store(place)?;
             }
         }
-        self.flush()?;
+        self.send(true)?;
         Ok(self.root)
     }
 
@@ -302,10 +327,9 @@ impl<D: Disk> Volume<D> {
         header.epoch = header.epoch.checked_add(1).ok_or(Error::Exhausted)?;
         change(&mut header);
         let block = header.encode(&*self.header_key);
-        for copy in 0..2 {
-            self.disk_write(Geometry::header(header.geometry.physical(), header.epoch, copy), &block)?;
-        }
-        self.flush()?;
+        let place = |copy| Geometry::header(header.geometry.physical(), header.epoch, copy);
+        let copies = [0, 1].map(|copy| Run { first: place(copy), blocks: 1 });
+        self.disk_write(&copies, &[&*block, &*block].concat(), true)?;
         self.header = header;
         Ok(())
     }
@@ -380,7 +404,7 @@ impl<D: Disk> Volume<D> {
         let mut node = Node::empty();
         if entry.state == State::Stored {
             let block = self.header.geometry.block(place.0, place.1, entry.slot);
-            self.disk_read(block, &mut node.0)?;
+            self.disk_read(&[Run { first: block, blocks: 1 }], &mut node.0)?;
             self.open_block(place.0, place.1, &entry, &mut node.0)?;
         }
         Ok(node)
@@ -390,16 +414,10 @@ impl<D: Disk> Volume<D> {
     fn store(&mut self, place: Place) -> Result<(), Error> {
         let (level, index) = place;
         let old = self.entry_of_node(place)?;
-        let mut entry =
-            Entry { state: State::Stored, slot: self.pen.free_slot(&old), stamp: self.pen.stamp()?, tag: [0; 16] };
-        let mut sealed = core::mem::take(&mut self.scratch);
-        sealed.clear();
-        sealed.extend_from_slice(self.cache.get(place).map(|node| &*node.0).unwrap_or_default());
-        let bound = self.bound(level, index);
-        entry.tag = self.cipher.seal(&entry.stamp.nonce(), &bound, &mut sealed).ok_or(Error::Exhausted)?;
-        let written = self.disk_write(self.header.geometry.block(level, index, entry.slot), &sealed);
-        self.scratch = sealed;
-        written?;
+        let Some(node) = self.cache.take(place) else { return Ok(()) };
+        let sealed = self.seal(level, index, &old, &node.0);
+        self.cache.put_back(place, node);
+        let entry = sealed?;
         if level == self.header.geometry.levels() {
             self.root = entry;
         } else {
@@ -459,21 +477,19 @@ impl<D: Disk> Volume<D> {
         Err(Error::Block { block, level, index, fault })
     }
 
-    fn disk_read(&mut self, block: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.disk.read(block, into).map_err(|error| Error::Disk { operation: Operation::Read, block, error })
+    fn disk_read(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), Error> {
+        if runs.iter().any(|run| self.waiting.has(*run)) {
+            self.send(false)?;
+        }
+        let block = runs.first().map_or(0, |run| run.first);
+        self.disk.read_runs(runs, into).map_err(|error| Error::Disk { operation: Operation::Read, block, error })
     }
 
-    fn disk_write(&mut self, block: u64, from: &[u8]) -> Result<(), Error> {
-        self.disk.write(block, from).map_err(|error| {
+    fn disk_write(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), Error> {
+        self.disk.write_runs(runs, from, flush).map_err(|(operation, error)| {
             self.state = Writing::Failed;
-            Error::Disk { operation: Operation::Write, block, error }
-        })
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.disk.flush().map_err(|error| {
-            self.state = Writing::Failed;
-            Error::Disk { operation: Operation::Flush, block: 0, error }
+            let first = runs.first().filter(|_| operation == Operation::Write);
+            Error::Disk { operation, block: first.map_or(0, |run| run.first), error }
         })
     }
 }

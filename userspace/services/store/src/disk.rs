@@ -3,19 +3,20 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::Cell;
 
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{log, now, sleep, spawn, wait_for};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::MemoryObjectClient;
-use capos_schema::storage::BlockDeviceClient;
-use capos_volume::{BLOCK, Disk, DiskError};
+use capos_schema::storage::{BlockDeviceClient, BlockRun};
+use capos_volume::{BLOCK, Disk, DiskError, Operation, Run};
 
 use crate::here::Here;
 
-/// Blocks that are read or written in one request.
-const BOUNCE: usize = 32;
+/// Blocks that are read or written in one request: those of one batch of the volume, and what a driver takes.
+const BOUNCE: usize = 63;
 /// How often a read is tried again when the driver has ended meanwhile.
 const RETRIES: u32 = 3;
 /// A request that takes so long, in nanoseconds, is told in the log. A driver ends with one that takes 30 seconds.
@@ -122,11 +123,10 @@ impl Inner {
         self.silent.set(false);
     }
 
-    fn fill(self: &Rc<Self>, block: u64, bytes: usize) -> Result<(), CallError> {
-        let (first, count) = self.range(block, bytes);
+    fn fill(self: &Rc<Self>, runs: &[BlockRun]) -> Result<(), CallError> {
         let mut tries = RETRIES;
         loop {
-            match self.ask(self.device.read(first, count, &self.memory, 0)) {
+            match self.ask(self.device.read_runs(runs, &self.memory, 0)) {
                 // Reading changes nothing, so the driver's next life is asked.
                 Err(error) if error.is_disconnected() && !self.silent.get() && tries > 0 => {
                     tries = tries.saturating_sub(1);
@@ -134,6 +134,20 @@ impl Inner {
                 done => return done,
             }
         }
+    }
+
+    /// The runs as the driver wants them, if they lie on the disk and have this many bytes.
+    fn runs(&self, runs: &[Run], bytes: usize) -> Result<Vec<BlockRun>, DiskError> {
+        let mut sum = 0_usize;
+        let mut checked = Vec::with_capacity(runs.len());
+        for run in runs {
+            let bytes = run.blocks.saturating_mul(BLOCK);
+            self.check(run.first, bytes)?;
+            sum = sum.saturating_add(bytes);
+            let (block, count) = self.range(run.first, bytes);
+            checked.push(BlockRun { block, count });
+        }
+        if sum == bytes { Ok(checked) } else { Err(DiskError::OutOfRange) }
     }
 
     /// What the volume is told of an error; the driver's own words go to the log.
@@ -151,25 +165,41 @@ impl Disk for GuestDisk {
     }
 
     fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        let disk = self.0.get();
-        disk.check(block, into.len())?;
-        for (part, at) in into.chunks_mut(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
-            let done = disk.fill(at, part.len()).and_then(|()| disk.mapping.read(0, part));
-            done.map_err(|error| disk.failed("reading", at, &error))?;
+        for (part, first) in into.chunks_mut(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
+            let blocks = part.len().div_euclid(BLOCK);
+            self.read_runs(&[Run { first, blocks }], part)?;
         }
         Ok(())
     }
 
     fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        let disk = self.0.get();
-        disk.check(block, from.len())?;
-        for (part, at) in from.chunks(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
-            let (first, count) = disk.range(at, part.len());
-            let write = || disk.ask(disk.device.write(first, count, &disk.memory, 0, false));
-            let done = disk.mapping.write(0, part).and_then(|()| write());
-            done.map_err(|error| disk.failed("writing", at, &error))?;
+        for (part, first) in from.chunks(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
+            let blocks = part.len().div_euclid(BLOCK);
+            self.write_runs(&[Run { first, blocks }], part, false).map_err(|(_, error)| error)?;
         }
         Ok(())
+    }
+
+    fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+        let disk = self.0.get();
+        let checked = disk.runs(runs, into.len())?;
+        let first = runs.first().map_or(0, |run| run.first);
+        let done = disk.fill(&checked).and_then(|()| disk.mapping.read(0, into));
+        done.map_err(|error| disk.failed("reading", first, &error))
+    }
+
+    fn write_runs(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), (Operation, DiskError)> {
+        let disk = self.0.get();
+        let checked = disk.runs(runs, from.len()).map_err(|error| (Operation::Write, error))?;
+        let first = runs.first().map_or(0, |run| run.first);
+        let write = || disk.ask(disk.device.write_runs(&checked, &disk.memory, 0, flush));
+        disk.mapping.write(0, from).and_then(|()| write()).map_err(|error| {
+            // A disk that still answers and cannot be flushed has failed at that.
+            if flush && !error.is_disconnected() && disk.ask(disk.device.flush()).is_err() {
+                return (Operation::Flush, disk.failed("flushing, after", first, &error));
+            }
+            (Operation::Write, disk.failed("writing", first, &error))
+        })
     }
 
     fn flush(&mut self) -> Result<(), DiskError> {

@@ -4,12 +4,14 @@ use crate::transport::MessageTransport;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use capos_async_lock::Waiters;
 use capos_block_server::{Disk as BlockDisk, Transfer};
 use capos_rt::memory::Mapping;
 use capos_rt::{Clock, Either, Error, select};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{DmaSegment, NotificationClient};
+use capos_schema::storage::BlockRun;
 use capos_virtio::{Answer, Command, Limits, Memory, Offer, Piece, ProtocolError, Queue, Refusal, SECTOR, total};
 use core::cell::RefCell;
 use core::task::{Poll, Waker};
@@ -67,6 +69,12 @@ impl Memory for Shared {
     fn write(&self, at: u64, bytes: &[u8]) {
         let _ = self.0.write(at, bytes);
     }
+}
+
+/// A request: where it begins on the disk, and its memory.
+struct Request {
+    sector: u64,
+    pieces: Vec<Piece>,
 }
 
 /// A request that has been sent.
@@ -209,55 +217,84 @@ impl Disk {
         Ok(())
     }
 
-    async fn request(&self, command: Command, sector: u64, pieces: &[Piece]) -> Result<(), CallError> {
+    /// Tells the device of requests that were sent.
+    fn notify(&self) {
+        if self.queue.borrow().wants_notice() {
+            self.transport.borrow_mut().notify(REQUESTS);
+        }
+    }
+
+    /// Waits for room in the queue and sends a request there. The device is not told of it yet.
+    async fn send(&self, command: Command, request: &Request) -> Option<u64> {
         core::future::poll_fn(|context| {
-            if self.queue.borrow().has_room(pieces.len()) {
+            if self.queue.borrow().has_room(request.pieces.len()) {
                 return Poll::Ready(());
             }
+            // What was sent before makes room once it is answered.
+            self.notify();
             self.crowd.add(context);
             Poll::Pending
         })
         .await;
-        let sent = self.queue.borrow_mut().send(command, sector, pieces);
-        let number = sent.ok_or_else(|| CallError::failed("the request does not fit into the disk's queue"))?;
-        if self.queue.borrow().wants_notice() {
-            self.transport.borrow_mut().notify(REQUESTS);
+        let number = self.queue.borrow_mut().send(command, request.sector, &request.pieces)?;
+        self.requests.borrow_mut().insert(number, Sent::Waiting(Waker::noop().clone()));
+        Some(number)
+    }
+
+    /// Has the device work on all of these requests, and waits until it has answered each.
+    async fn request(&self, command: Command, requests: &[Request]) -> Result<(), CallError> {
+        let mut sent = Vec::with_capacity(requests.len());
+        let mut result = Ok(());
+        for request in requests {
+            match self.send(command, request).await {
+                Some(number) => sent.push((number, request.sector)),
+                None => result = Err(CallError::failed("the request does not fit into the disk's queue")),
+            }
         }
+        self.notify();
         let answered = core::future::poll_fn(|context| {
             let mut requests = self.requests.borrow_mut();
-            if let Some(Sent::Answered(answer)) = requests.get(&number) {
-                let answer = *answer;
-                requests.remove(&number);
-                return Poll::Ready(answer);
+            let mut is_ready = true;
+            for (number, _) in &sent {
+                if let Some(Sent::Waiting(waker)) = requests.get_mut(number) {
+                    waker.clone_from(context.waker());
+                    is_ready = false;
+                }
             }
-            requests.insert(number, Sent::Waiting(context.waker().clone()));
-            Poll::Pending
+            if is_ready { Poll::Ready(()) } else { Poll::Pending }
         });
-        let block = sector.checked_div(self.block_sectors()).unwrap_or(0);
-        let what = match command {
-            Command::Read => format!("block {block} of the disk cannot be read"),
-            Command::Write => format!("block {block} of the disk cannot be written"),
-            Command::Flush => "the disk cannot be flushed".into(),
+        let what = |sector: u64| {
+            let block = sector.checked_div(self.block_sectors()).unwrap_or(0);
+            match command {
+                Command::Read => format!("block {block} of the disk cannot be read"),
+                Command::Write => format!("block {block} of the disk cannot be written"),
+                Command::Flush => "the disk cannot be flushed".into(),
+            }
         };
         let end = self.clock.now().saturating_add(LIMIT);
-        let answer = match select(answered, self.clock.sleep_until(end)).await {
-            Either::First(answer) => answer,
-            Either::Second(()) => {
-                // The device may still use the memory of this request. It is reset before anybody else may use that, so
-                // the request ends with the driver, and its caller learns that the driver is gone.
-                *self.fatal.borrow_mut() =
-                    Some(format!("{what}: the disk did not answer within {} s", LIMIT / 1_000_000_000));
-                self.ending.wake();
-                return core::future::pending().await;
-            }
-        };
-        match answer {
-            Answer::Done => Ok(()),
-            Answer::MediumError => Err(CallError::failed(format!("{what}: the disk reports an error"))),
-            Answer::Unsupported => {
-                Err(CallError::unimplemented(format!("{what}: the disk does not know this request")))
-            }
+        if let Either::Second(()) = select(answered, self.clock.sleep_until(end)).await {
+            // The device may still use the memory of these requests. It is reset before anybody else may use that, so
+            // they end with the driver, and their caller learns that the driver is gone.
+            let is_waiting = |number: &u64| matches!(self.requests.borrow().get(number), Some(Sent::Waiting(_)));
+            let late = sent.iter().find(|(number, _)| is_waiting(number)).map_or(0, |(_, sector)| *sector);
+            let words = format!("{}: the disk did not answer within {} s", what(late), LIMIT / 1_000_000_000);
+            *self.fatal.borrow_mut() = Some(words);
+            self.ending.wake();
+            return core::future::pending().await;
         }
+        for (number, sector) in sent {
+            let failed = match self.requests.borrow_mut().remove(&number) {
+                Some(Sent::Answered(Answer::MediumError)) => {
+                    CallError::failed(format!("{}: the disk reports an error", what(sector)))
+                }
+                Some(Sent::Answered(Answer::Unsupported)) => {
+                    CallError::unimplemented(format!("{}: the disk does not know this request", what(sector)))
+                }
+                _ => continue,
+            };
+            result = result.and(Err(failed));
+        }
+        result
     }
 
     /// Waits until the device has answered what was sent to it before.
@@ -300,25 +337,41 @@ impl BlockDisk for Disk {
         memory: &[DmaSegment],
         skip: u64,
     ) -> Result<(), CallError> {
+        self.transfer_runs(transfer, &[BlockRun { block, count }], memory, skip).await
+    }
+
+    async fn transfer_runs(
+        &self,
+        transfer: Transfer,
+        runs: &[BlockRun],
+        memory: &[DmaSegment],
+        skip: u64,
+    ) -> Result<(), CallError> {
         let command = if transfer == Transfer::Read { Command::Read } else { Command::Write };
-        let first = self.block_sectors().saturating_mul(block);
-        let bytes = u64::from(count).saturating_mul(self.limits.block_bytes.into());
-        let mut done = 0_u64;
-        while done < bytes {
-            let stretches = memory.iter().map(|segment| (segment.address, segment.bytes));
-            let pieces = self.limits.cut(stretches, skip.saturating_add(done), bytes.saturating_sub(done));
-            if pieces.is_empty() {
-                return Err(CallError::failed("a request to the disk carries less than one of its blocks"));
+        let mut requests = Vec::with_capacity(runs.len());
+        let mut at = skip;
+        for run in runs {
+            let mut sector = self.block_sectors().saturating_mul(run.block);
+            let end = at.saturating_add(u64::from(run.count).saturating_mul(self.limits.block_bytes.into()));
+            while at < end {
+                let stretches = memory.iter().map(|segment| (segment.address, segment.bytes));
+                let pieces = self.limits.cut(stretches, at, end.saturating_sub(at));
+                if pieces.is_empty() {
+                    return Err(CallError::failed("a request to the disk carries less than one of its blocks"));
+                }
+                let bytes = total(&pieces);
+                requests.push(Request { sector, pieces });
+                sector = sector.saturating_add(bytes / u64::from(SECTOR));
+                at = at.saturating_add(bytes);
             }
-            self.request(command, first.saturating_add(done / u64::from(SECTOR)), &pieces).await?;
-            done = done.saturating_add(total(&pieces));
         }
-        Ok(())
+        self.request(command, &requests).await
     }
 
     async fn flush(&self) -> Result<(), CallError> {
         // A device flushes what it has answered.
         self.settled().await;
-        if self.flushable { self.request(Command::Flush, 0, &[]).await } else { Ok(()) }
+        let flush = Request { sector: 0, pieces: Vec::new() };
+        if self.flushable { self.request(Command::Flush, &[flush]).await } else { Ok(()) }
     }
 }

@@ -15,7 +15,7 @@ use capos_disk_content::{Content, classify};
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Env, Error};
 use capos_schema::kernel::MemoryObjectClient;
-use capos_schema::storage::{BlockDeviceClient, DiskControllerClient};
+use capos_schema::storage::{BlockDeviceClient, BlockRun, DiskControllerClient};
 use capos_schema::system::StandardClient;
 
 /// What the first block of a written disk begins with.
@@ -25,6 +25,8 @@ const BUFFER: u64 = 68 << 10;
 /// The first of the blocks that are written in one request, and their number.
 const FIRST: u64 = 1;
 const COUNT: u32 = 16;
+/// Runs that are written by one call, in this order, and their blocks.
+const RUNS: [(u64, u32); 3] = [(70, 2), (40, 1), (64, 3)];
 
 /// A disk and the memory for it.
 struct Disk {
@@ -95,10 +97,46 @@ impl Disk {
         Ok(())
     }
 
+    /// The runs of [`RUNS`].
+    fn runs() -> [BlockRun; RUNS.len()] {
+        RUNS.map(|(block, count)| BlockRun { block, count })
+    }
+
+    /// Writes several runs by one call, which makes them durable. A call with one run beyond the end is rejected.
+    async fn write_runs(&self, seed: u64) -> Result<(), Error> {
+        let numbers = RUNS.iter().flat_map(|(block, count)| (*block..).take(*count as usize));
+        for (place, number) in (0_u64..).zip(numbers) {
+            self.mapping.write(place.saturating_mul(self.block_bytes), &self.pattern(seed, number))?;
+        }
+        let runs = Self::runs();
+        let written = self.device.write_runs(&runs, &self.memory, 0, true).await;
+        written.with_context(|| format!("{}: writing runs", self.name))?;
+        let mut beyond = runs;
+        beyond[1].block = self.blocks;
+        match self.device.write_runs(&beyond, &self.memory, 0, true).await {
+            Err(error) if error.to_string().contains("lie outside the disk") => Ok(()),
+            _ => Err(Error::new(format!("{} took a run behind its end", self.name))),
+        }
+    }
+
+    async fn verify_runs(&self, seed: u64) -> Result<(), Error> {
+        let read = self.device.read_runs(&Self::runs(), &self.memory, 0).await;
+        read.with_context(|| format!("{}: reading runs", self.name))?;
+        let numbers = RUNS.iter().flat_map(|(block, count)| (*block..).take(*count as usize));
+        for (place, number) in (0_u64..).zip(numbers) {
+            let bytes = usize::try_from(self.block_bytes).unwrap_or(0);
+            if self.mapping.read_vec(place.saturating_mul(self.block_bytes), bytes)? != self.pattern(seed, number) {
+                return Err(Error::new(format!("block {number} of {} is not what was written in a run", self.name)));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the disk: some blocks that a flush makes durable, then the last and the first, durable by themselves.
     async fn fill(&self, seed: u64) -> Result<(), Error> {
         self.write(seed, FIRST, COUNT, false).await?;
         self.device.flush().await.with_context(|| format!("{}: flushing", self.name))?;
+        self.write_runs(seed).await?;
         self.write(seed, self.blocks.saturating_sub(1), 1, true).await?;
         self.write(seed, 0, 1, true).await?;
         let beyond = self.write(seed, self.blocks, 1, false).await;
@@ -132,6 +170,7 @@ async fn run(env: Env) -> Result<(), Error> {
             "verify" if head.starts_with(MAGIC) => {
                 disk.verify(seed, 0, 1).await?;
                 disk.verify(seed, FIRST, COUNT).await?;
+                disk.verify_runs(seed).await?;
                 disk.verify(seed, disk.blocks.saturating_sub(1), 1).await?;
             }
             _ => continue,

@@ -153,6 +153,8 @@ fn the_header_before_is_no_fallback_once_the_next_epoch_has_begun() {
     // The next epoch has written over a block of the sync before: rejected with its number.
     let mut volume = open(disk(&image)).unwrap();
     volume.write(0, &content(5)).unwrap();
+    volume.disk_mut().set_fuse(Some(3));
+    assert!(volume.sync().is_err());
     let begun = volume.into_disk().image().clone();
     let mut old = begun;
     for block in [0, 1, BLOCKS - 2, BLOCKS - 1] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capos_volume::sim::{Seed, SimDisk};
-use capos_volume::{Access, BLOCK, CipherKind, Error, choose};
+use capos_volume::{Access, BLOCK, CipherKind, Error, Volume, choose};
 use proptest::prelude::*;
 
 use crate::common::{Model, change, content, format, format_with, open, open_as, read_all};
@@ -94,7 +94,7 @@ fn a_sync_writes_the_path_and_the_header() {
         volume.sync().unwrap();
         assert_eq!((volume.disk_mut().writes - writes, volume.disk_mut().flushes - flushes), (1 + 3 + 2, 2));
     }
-    // Consecutive blocks are read in one operation.
+    // Consecutive blocks are read in one operation, 63 at most.
     volume.write(0, &content(1).repeat(128)).unwrap();
     volume.sync().unwrap();
     let mut volume = open(volume.into_disk()).unwrap();
@@ -102,7 +102,66 @@ fn a_sync_writes_the_path_and_the_header() {
     volume.read(0, &mut all).unwrap();
     let reads = volume.disk_mut().reads;
     volume.read(0, &mut all).unwrap();
-    assert!(volume.disk_mut().reads - reads <= 3, "{}", volume.disk_mut().reads - reads);
+    assert!(volume.disk_mut().reads - reads <= 5, "{}", volume.disk_mut().reads - reads);
+}
+
+/// All that a sync writes before the header is one request, however scattered, and both copies of the header are another.
+/// A block that is written again before the sync is sealed once.
+#[test]
+fn a_sync_is_two_requests() {
+    let mut volume = format_with(SimDisk::new(33_600, 1), CipherKind::Aes256Gcm, 16);
+    for round in 1..4 {
+        for _ in 0..3 {
+            for block in [2000, 7, 9, 130, 8] {
+                volume.write(block, &content(round)).unwrap();
+            }
+        }
+        let mut block = content(0);
+        volume.read(9, &mut block).unwrap();
+        assert_eq!(block, content(round));
+        let (writes, requests) = (volume.disk_mut().writes, volume.disk_mut().requests);
+        volume.sync().unwrap();
+        // Five blocks, three leaves, two nodes above them, and the header.
+        let disk = volume.disk_mut();
+        assert_eq!((disk.writes - writes, disk.requests - requests), (5 + 3 + 2 + 2, 2));
+    }
+    // Blocks that lie in different slots are read by one request too.
+    volume.write(0, &content(9).repeat(20)).unwrap();
+    volume.sync().unwrap();
+    let requests = volume.disk_mut().requests;
+    let mut all = vec![0; 20 * BLOCK];
+    volume.read(0, &mut all).unwrap();
+    assert_eq!((volume.disk_mut().requests - requests, all), (1, content(9).repeat(20)));
+}
+
+/// What waits for the sync has a bound, and is read as it was written last.
+#[test]
+fn writes_that_wait_are_bounded() {
+    let mut volume = format(SimDisk::new(33_600, 1));
+    for block in 0..1000 {
+        volume.write(block * 3 % 1000, &content(block % 200)).unwrap();
+    }
+    let handed = volume.disk_mut().writes;
+    assert!(handed > 1000 - 48 - 63, "{handed}");
+    volume.write(500, &content(201).repeat(100)).unwrap();
+    volume.discard(600, 10).unwrap();
+    let all = |volume: &mut Volume<SimDisk>| {
+        for block in 0..1000 {
+            let at = block * 3 % 1000;
+            let expected = match at {
+                500..600 => content(201),
+                600..610 => vec![0; BLOCK],
+                _ => content(block % 200),
+            };
+            let mut found = content(9);
+            volume.read(at, &mut found).unwrap();
+            assert!(found == expected, "{at}");
+        }
+    };
+    all(&mut volume);
+    volume.sync().unwrap();
+    all(&mut volume);
+    all(&mut open(volume.into_disk().crash()).unwrap());
 }
 
 /// No two blocks that were ever on the disk are sealed with the same nonce, crashes included: equal content never
@@ -119,8 +178,10 @@ fn no_nonce_repeats() {
     for round in 0..400 {
         // The same random bytes at each opening: the mount counter alone tells them apart.
         let mut volume = open(disk).unwrap();
-        volume.disk_mut().set_fuse(Some(seed.below(12)));
-        let _ = volume.write(0, &content(1)).and_then(|()| volume.write(0, &content(1))).and_then(|()| volume.sync());
+        volume.disk_mut().set_fuse(Some(seed.below(20)));
+        for _ in 0..3 {
+            let _ = volume.write(0, &content(1)).and_then(|()| volume.sync());
+        }
         disk = volume.into_disk();
         disk.set_fuse(None);
         for (block, bytes) in disk.written_blocks() {
@@ -141,6 +202,8 @@ fn a_restored_image_does_not_repeat_nonces() {
     let sealed = |start| {
         let mut volume = open_as(disk.clone(), Access::Write, start).unwrap();
         volume.write(0, &content(1)).unwrap();
+        volume.disk_mut().set_fuse(Some(1));
+        assert!(volume.sync().is_err());
         volume.into_disk().written_blocks().pop().unwrap().1
     };
     assert_eq!(sealed(1), sealed(1));

@@ -14,6 +14,7 @@ use crate::escape::one_line;
 use crate::loss;
 use crate::runner::Runner;
 use crate::screen::Held;
+use crate::command::setup;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
@@ -138,6 +139,9 @@ impl Runner {
         page.line(Style::Plain, &format!("These are all arguments of {tool}: {length}."), columns);
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
+        }
+        if let Some(note) = setup::note(self, ask.tool).await {
+            page.line(Style::Plain, &note, columns);
         }
         if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
             page.line(Style::Warning, &note, columns);

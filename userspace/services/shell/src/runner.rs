@@ -21,6 +21,7 @@ use crate::login::Login;
 use crate::model::ModelSlot;
 use crate::render::Progress;
 use crate::screen::Screen;
+use crate::command::setup::Successor;
 
 /// What one session's loop runs on: its screen, its capabilities, its model, time and entropy.
 pub struct Runner {
@@ -44,6 +45,8 @@ pub struct Runner {
     pub told_of: Cell<usize>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
     interrupts: Cell<u64>,
+    /// The session that takes the place of this one.
+    pub successor: Successor,
 }
 
 impl Runner {
@@ -65,6 +68,7 @@ impl Runner {
             saving: Saving::default(),
             told_of: Cell::new(0),
             interrupts: Cell::new(0),
+            successor: Successor::default(),
         })
     }
 

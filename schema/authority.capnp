@@ -175,7 +175,7 @@ interface AuthorityBroker {
   # Opens the volume. `why` tells what was wrong. Attempts count as those of a login. The next login of this name, within
   # a minute, needs no passphrase.
   decline @5 () -> ();
-  # Leaves a blank disk as it is. Nothing is kept until the next start.
+  # Leaves a blank disk as it is. Nothing is kept, unless an operator's session sets it up (`MachineSetup`).
   renew @6 (name :Text, passphrase :Text) -> ();
   # Gives this user another passphrase, once after `unlock` with the recovery code.
   changePassphrase @7 (name :Text, current :Text, passphrase :Text) -> (changed :Bool, why :Text);
@@ -271,6 +271,20 @@ interface Users {
       $A.tool("set_user_quota") $A.category(admin);
   # Changes at once what a user's home may take: as `200MiB`, `50%` of what all homes may take, or `none`; empty for the
   # default.
+}
+
+interface MachineSetup {
+  # Sets up the machine from a session, after its person has put the questions of the first start off. For operators, as long
+  # as the blank disk waits.
+
+  look @0 () -> (text :Text)
+      $A.tool("show_setup") $A.category(readOnly) $A.abortable;
+  # Shows how far this machine is set up: its disks, whether anything is kept, the clock, and what to do next.
+
+  setUpDisk @1 (user :Text = "", passphrase :Text $A.runner) -> (text :Text, recoveryCode :Text $A.runner)
+      $A.tool("set_up_disk") $A.category(mutating) $A.timeoutMs(900000);
+  # Sets up this machine: makes the blank disk its data disk, encrypted, and adds its first user, an operator, who is logged in.
+  # The terminal asks the person for the passphrase, and for the name if `user` is empty. It shows them the recovery code.
 }
 
 struct Setting {

@@ -63,4 +63,6 @@ interface ConversationAdmin {
 
   of @0 (principal :Text) -> (store :ConversationStore);
   # Those of one principal.
+  rename @1 (principal :Text, to :Text) -> ();
+  # Gives all conversations of a principal to another one who has none.
 }

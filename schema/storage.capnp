@@ -279,4 +279,6 @@ interface Homes {
   # Changes what a home may take. If it takes more already, nothing can be added to it until files are removed.
   usage @3 (principal :Text, quota :Text) -> (usage :HomeUsage);
   # What a home takes, and what it may take by this quota.
+  rename @4 (principal :Text, to :Text) -> ();
+  # Gives a principal's home to another one who has none. There may be no such home.
 }

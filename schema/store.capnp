@@ -82,6 +82,7 @@ enum VolumeState {
   damaged @7;       # No header of the volume is whole.
   several @8;       # There are several volumes.
   older @9;         # The volume is unlocked, and parts of the store have older formats: `confirm` migrates them.
+  declined @10;     # A blank disk was not set up, and everything is in memory. `create` still sets it up.
 }
 
 enum KeyKind {
@@ -135,7 +136,7 @@ interface Vault {
   status @0 () -> (info :VolumeInfo);
   create @1 (disk :Text, name :Text, secret :Text, kind :KeyKind) -> (recoveryCode :Text);
   # Makes a volume on the disk at this place, with one key of this name, a passphrase or a key file; it is open then. A
-  # disk that is not blank is rejected.
+  # disk that is not blank is rejected. If it was declined before, what is in memory is copied to it.
   open @2 (name :Text, secret :Text, kind :KeyKind) -> (opened :Bool, why :Text);
   # Tries a secret, on the keys of this name or on all if it is empty. `why` tells what was wrong.
   verify @3 (name :Text, secret :Text) -> (valid :Bool, why :Text);
@@ -148,7 +149,7 @@ interface Vault {
   # All keys of this name go. The last passphrase cannot be removed.
   renewRecoveryCode @7 () -> (recoveryCode :Text);
   decline @8 () -> ();
-  # A blank disk stays blank, and a locked one locked, until the next start: everything is in memory until then.
+  # A locked disk stays locked until the next start, and a blank one blank until `create`: everything is in memory until then.
 
   backUp @9 (folder :Storage.Directory, time :UInt64) -> (state :BackupState) $A.abortable;
   # Writes a backup of the open volume into a folder, encrypted. Chunks that are there are kept, so one that was aborted

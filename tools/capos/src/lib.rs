@@ -12,5 +12,6 @@ pub mod run;
 pub mod scaffold;
 pub mod scenario;
 pub mod session_tools;
+pub mod setup;
 pub mod sign;
 pub mod suites;

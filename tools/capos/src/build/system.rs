@@ -100,6 +100,7 @@ impl System {
 
     /// Builds every part. The programs that are there for tests are built with `tests` only.
     pub fn build(&self, tests: bool) -> Result<Parts> {
+        crate::setup::check(&self.root.join("iso_root"))?;
         let _alone = files::lock(&self.target())?;
         let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;

@@ -7,6 +7,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "testing"))]
 mod woken;
 
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -76,6 +77,46 @@ impl Drop for AsyncMutexGuard {
     }
 }
 
+/// An asynchronous mutex for each key. Those of keys that no task holds or waits for take no memory.
+#[derive(Debug)]
+pub struct Turns<K: Ord + Copy>(Rc<RefCell<BTreeMap<K, Rc<AsyncMutex>>>>);
+
+impl<K: Ord + Copy> Default for Turns<K> {
+    fn default() -> Self {
+        Self(Rc::default())
+    }
+}
+
+/// Holds the mutex of a key until it is dropped.
+#[derive(Debug)]
+pub struct Turn<K: Ord + Copy> {
+    held: Option<AsyncMutexGuard>,
+    turns: Turns<K>,
+    key: K,
+}
+
+impl<K: Ord + Copy> Turns<K> {
+    /// Waits until no other task holds the mutex of this key, and acquires it.
+    pub async fn lock(&self, key: K) -> Turn<K> {
+        // It goes after the mutex, so that a wait which is cancelled leaves none behind.
+        let mut turn = Turn { held: None, turns: Self(self.0.clone()), key };
+        let mutex = self.0.borrow_mut().entry(key).or_default().clone();
+        turn.held = Some(mutex.lock().await);
+        turn
+    }
+}
+
+impl<K: Ord + Copy> Drop for Turn<K> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut all = self.turns.0.borrow_mut();
+        // Those who wait for it hold it, too.
+        if all.get(&self.key).is_some_and(|mutex| Rc::strong_count(mutex) == 1) {
+            all.remove(&self.key);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::boxed::Box;
@@ -96,6 +137,24 @@ mod tests {
         waiters.wake();
         assert_eq!(woken.count(), 1);
         assert!(waiters.0.borrow().is_empty());
+    }
+
+    #[test]
+    fn tasks_of_other_keys_do_not_wait() {
+        let turns: Turns<u16> = Turns::default();
+        let quiet = &mut Context::from_waker(Waker::noop());
+        let Poll::Ready(first) = Box::pin(turns.lock(1)).as_mut().poll(quiet) else { panic!("it is free") };
+        let mut same = Box::pin(turns.lock(1));
+        assert!(same.as_mut().poll(quiet).is_pending());
+        assert!(Box::pin(turns.lock(2)).as_mut().poll(quiet).is_ready());
+        drop(first);
+        let Poll::Ready(second) = same.as_mut().poll(quiet) else { panic!("it is free again") };
+        let mut cancelled = Box::pin(turns.lock(1));
+        assert!(cancelled.as_mut().poll(quiet).is_pending());
+        drop(second);
+        drop(cancelled);
+        drop(same);
+        assert!(turns.0.borrow().is_empty());
     }
 
     #[test]

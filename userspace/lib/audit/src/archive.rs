@@ -18,6 +18,11 @@ use crate::verify::Checker;
 /// Bytes of records that are written at once, unless one alone is longer.
 const AT_ONCE: usize = 128 << 10;
 
+/// Records that others may wait for.
+pub const FEW: u64 = 64;
+/// How often a copy is continued with more than those.
+const ROUNDS: usize = 32;
+
 /// Where a copy is written.
 #[allow(async_fn_in_trait, reason = "used on the thread that made it")]
 pub trait Target {
@@ -128,6 +133,28 @@ impl<K: Keyspace, T: Target> Copier<K, T> {
             return Ok(());
         }
         Err(NotCopied(format!("the file ends with {}, and the audit log with {head}", self.written.head)))
+    }
+
+    /// The same, and again up to what was recorded meanwhile, until only [`FEW`] records were.
+    ///
+    /// # Errors
+    /// [`NotCopied`], also if the log grows faster than it is copied.
+    pub async fn catch_up(&mut self, mut head: Head) -> Result<(), NotCopied> {
+        for _ in 0..ROUNDS {
+            self.copy_to(head).await?;
+            let now = self
+                .reader
+                .head()
+                .await
+                .map_err(|fault| NotCopied(format!("the audit log cannot be read: {fault}")))?;
+            if now.sequence.saturating_sub(head.sequence) <= FEW {
+                return Ok(());
+            }
+            head = now;
+        }
+        Err(NotCopied(
+            "the audit log grows faster than the volume takes it; try again later, or with another volume".into(),
+        ))
     }
 
     async fn read_back(&mut self) -> Result<(), NotCopied> {

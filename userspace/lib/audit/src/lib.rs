@@ -28,8 +28,9 @@ mod stored;
 mod story;
 mod tables;
 mod verify;
+pub mod words;
 
-pub use archive::{Copier, NotCopied, Target, Written, label_of};
+pub use archive::{Copier, FEW, NotCopied, Target, Written, label_of};
 pub use chain::Chain;
 pub use general::{Kind, message};
 pub use journal::{Journal, Life};

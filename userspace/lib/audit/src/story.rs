@@ -7,9 +7,12 @@ use core::fmt;
 
 use capos_plural::count;
 use capos_schema::annotations::Category;
+use capos_schema::authority::Decision;
+use capos_schema::models::Outcome;
 use serde_json::Value;
 
 use crate::moment::{clock, date};
+use crate::words;
 
 /// The tool that runs programs, which only read, or do not.
 const PROGRAM: &str = "run_program";
@@ -173,27 +176,33 @@ impl fmt::Display for Deed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clock = clock(self.time);
         write!(formatter, "#{} {clock} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
-        match self.decision.as_deref() {
-            None => formatter.write_str("no decision")?,
-            Some("auto") => formatter.write_str("allowed without asking")?,
-            Some("consented") => formatter.write_str("you agreed")?,
-            // The reason below says how the question ended: an answer, Ctrl-C or its time.
-            Some("denied") => formatter.write_str("you did not agree")?,
-            Some("stepUpSucceeded") => formatter.write_str("you gave the passphrase")?,
-            Some("stepUpFailed") => formatter.write_str("without your passphrase")?,
-            Some("forbidden") => formatter.write_str("forbidden")?,
-            Some(other) => formatter.write_str(other)?,
+        let decided = self.decision.as_deref();
+        let known = decided.and_then(Decision::from_name);
+        match known {
+            Some(decision) => formatter.write_str(words::decision(decision))?,
+            None => formatter.write_str(decided.unwrap_or("no decision"))?,
         }
         formatter.write_str("; ")?;
-        match (self.ran, self.outcome.as_deref()) {
+        let outcome = self.outcome.as_deref().map(|name| match Outcome::from_name(name) {
+            Some(outcome) => words::outcome(outcome),
+            None => name,
+        });
+        // The decision says it already.
+        let decided = matches!(known, Some(Decision::Denied | Decision::StepUpFailed | Decision::Forbidden));
+        match (self.ran, outcome) {
             (true, None) => formatter.write_str("it began; no end is recorded")?,
-            (true, Some("ok")) => formatter.write_str("done")?,
-            (true, Some(outcome)) => write!(formatter, "it ran and ended as {outcome}")?,
+            (true, Some(outcome)) if self.outcome.as_deref() == Some(Outcome::Ok.name()) => {
+                formatter.write_str(outcome)?
+            }
+            (true, Some(outcome)) => write!(formatter, "it ran: {outcome}")?,
+            (false, _) if decided && self.outcome.as_deref() != Some(Outcome::Cancelled.name()) => {
+                formatter.write_str("not run")?
+            }
             (false, outcome) => write!(formatter, "not run ({})", outcome.unwrap_or("no outcome"))?,
         }
         let why = if self.error.is_empty() { &self.reason } else { &self.error };
         if !why.is_empty() && self.outcome.as_deref() != Some("ok") {
-            write!(formatter, ": {why}")?;
+            write!(formatter, ": {}", words::reason(why))?;
         }
         if self.late {
             formatter.write_str(" (recorded later)")?;

@@ -185,6 +185,56 @@ fn the_chain_continues_after_an_archive() {
     assert_eq!(found(Filter { since: 101, ..Filter::default() }), 1);
 }
 
+/// A file on a slow volume: while it is synced, others record.
+struct Slow<K> {
+    stick: Stick,
+    log: Rc<RefCell<Journal<K>>>,
+    /// How many they record at each sync.
+    meanwhile: Vec<u64>,
+}
+
+impl<K: Keyspace + Clone> Target for Slow<K> {
+    async fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        self.stick.write(offset, bytes).await
+    }
+
+    async fn sync(&mut self) -> Result<(), String> {
+        let records = if self.meanwhile.len() > 1 { self.meanwhile.remove(0) } else { self.meanwhile[0] };
+        for at in 0..records {
+            done(self.log.borrow_mut().append_general(at, message("other"))).unwrap();
+        }
+        self.stick.sync().await
+    }
+
+    async fn read(&mut self, offset: u64, most: usize) -> Result<Vec<u8>, String> {
+        self.stick.read(offset, most).await
+    }
+
+    async fn finish(&mut self) -> Result<(), String> {
+        self.stick.finish().await
+    }
+}
+
+/// Records wait for the end of an archive, and that is short.
+#[test]
+fn little_is_left_when_the_records_of_others_wait() {
+    for (meanwhile, done_so) in [(vec![500, 200, 60, 0], true), (vec![65], false)] {
+        let mut log = journal(&space(12 << 20));
+        fill(&mut log, 40);
+        let reader = log.stored().reader();
+        let head = log.stored().head().unwrap();
+        let log = Rc::new(RefCell::new(log));
+        let mut copier = Copier::new(reader, Slow { stick: Stick::default(), log: log.clone(), meanwhile });
+        let caught_up = done(copier.catch_up(head));
+        let left = log.borrow().stored().head().unwrap().sequence - copier.written().head.sequence;
+        assert_eq!(caught_up.is_ok(), done_so, "{caught_up:?}");
+        assert!(left <= capos_audit::FEW || !done_so, "{left}");
+        if let Err(why) = caught_up {
+            assert!(why.to_string().contains("grows faster"), "{why}");
+        }
+    }
+}
+
 #[test]
 fn an_archive_makes_room_in_a_full_log() {
     let space = space(1 << 20);

@@ -343,9 +343,9 @@ fn the_story_is_told_in_words() {
         told,
         [
             format!("#3 00:00:00 turn 1: write_file {arguments}: allowed without asking; done"),
-            format!("#4 00:00:00 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
-            format!("#7 00:00:00 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
-            format!("#8 00:00:00 turn 4: bash {arguments}: no decision; not run (unknownTool)"),
+            format!("#4 00:00:00 turn 2: write_file {arguments}: you agreed; it ran: took too long"),
+            format!("#7 00:00:00 turn 3: power_off {arguments}: forbidden; not run"),
+            format!("#8 00:00:00 turn 4: bash {arguments}: no decision; not run (there is no such tool)"),
             format!(
                 "#9 00:00:00 turn 5: write_file {arguments}: you gave the passphrase; it began; no end is recorded"
             ),
@@ -396,15 +396,11 @@ fn a_step_up_that_failed_says_what_happened() {
     };
     let beginning = "#1 00:00:00 turn 1: delete_file {}: without your passphrase; not run";
     for (outcome, error, end) in [
-        (Outcome::StepUpFailed, "no passphrase was entered", "(stepUpFailed): no passphrase was entered"),
-        (Outcome::StepUpFailed, "the passphrase is wrong", "(stepUpFailed): the passphrase is wrong"),
-        (
-            Outcome::Cancelled,
-            "cancelled by the person at the prompt",
-            "(cancelled): cancelled by the person at the prompt",
-        ),
+        (Outcome::StepUpFailed, "no passphrase was entered", ": no passphrase was entered"),
+        (Outcome::StepUpFailed, "the passphrase is wrong", ": the passphrase is wrong"),
+        (Outcome::Cancelled, "cancelled by the person at the prompt", " (cancelled): by you"),
     ] {
-        assert_eq!(told(outcome, error), format!("{beginning} {end}"));
+        assert_eq!(told(outcome, error), format!("{beginning}{end}"));
     }
 }
 

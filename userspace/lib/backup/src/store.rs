@@ -127,6 +127,22 @@ pub async fn restore<B: Blocks>(
     }
 }
 
+/// Copies everything that a store holds into one that is empty. One that is cut off is [unfinished](is_unfinished).
+///
+/// # Errors
+/// [`Error::Store`]
+pub fn copy<A: Blocks, B: Blocks>(from: &mut Store<A>, to: &mut Store<B>) -> Result<(), Error> {
+    let mark = to.create_namespace(UNFINISHED, 0).map_err(failed)?;
+    let mut source = StoreSource::new(from)?;
+    let mut copying = Restoring { store: to, namespace: None, entries: Vec::new(), bytes: 0, all: 0 };
+    while let Some(record) = source.next_record()? {
+        copying.take(record)?;
+    }
+    copying.commit()?;
+    to.sync().map_err(failed)?;
+    to.remove_namespace(mark).map_err(failed)
+}
+
 struct Restoring<'a, B: Blocks> {
     store: &'a mut Store<B>,
     namespace: Option<Namespace>,

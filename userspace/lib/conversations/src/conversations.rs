@@ -122,6 +122,22 @@ impl<K: Keyspace> Conversations<K> {
         Ok(Owner(next))
     }
 
+    /// Gives all conversations of a principal to another one who has none. Nothing happens if there are none.
+    ///
+    /// # Errors
+    /// [`Error`]
+    pub async fn hand_over(&self, principal: &str, to: &str, now: u64) -> Result<(), Error> {
+        let _guard = self.begin(now).await?;
+        let Some(number) = self.get(PRINCIPALS, principal.as_bytes()).await? else { return Ok(()) };
+        if to.is_empty() || to.len() > MAX_PRINCIPAL || self.get(PRINCIPALS, to.as_bytes()).await?.is_some() {
+            return Err(Error::Invalid(format!("{to:?} has conversations already, or is no principal's name")));
+        }
+        let mut batch = Batch::new();
+        batch.remove(PRINCIPALS, principal.as_bytes());
+        batch.put(PRINCIPALS, to.as_bytes(), &number);
+        self.commit(&batch).await
+    }
+
     /// A conversation that has not expired.
     pub(crate) async fn record(&self, owner: Owner, id: &Id, now: u64) -> Result<Record, Error> {
         let found = self.even_expired(owner, id).await?.filter(|record| !record.is_over(now));

@@ -68,6 +68,9 @@ impl State {
     }
 }
 
+/// Bytes that are left when a count is made that was put off.
+const ROOM_TO_COUNT: u64 = 4096;
+
 /// The error of a keyspace.
 pub(crate) fn failed(fault: Fault) -> TreeError {
     match fault {
@@ -143,6 +146,11 @@ impl<K: Keyspace> Files<K> {
         self.quota.set(quota);
     }
 
+    /// What the tree may take, in bytes.
+    pub fn quota(&self) -> Option<u64> {
+        self.quota.get()
+    }
+
     /// What the tree takes, in bytes: files, names and what belongs to them, as it is stored. Holes of files take nothing.
     ///
     /// # Errors
@@ -160,7 +168,7 @@ impl<K: Keyspace> Files<K> {
             let mut batch = Batch::new();
             batch.put(key::TREE, key::USED, &used.to_le_bytes()).put(key::TREE, key::COUNTED, &counted(last, SPARE));
             match self.space.commit(&batch, Durability::Now).await {
-                // There is no room for the count, and files can be removed. It is made at the next start.
+                // There is no room for the count, and files can be removed. It is made at a change with more room.
                 Err(Fault::Full(_) | Fault::Quota(_)) => return Ok(()),
                 done => done.map_err(failed)?,
             }
@@ -275,6 +283,13 @@ impl<K: Keyspace> Files<K> {
     pub(crate) async fn change(&self) -> Result<Change<'_, K>, TreeError> {
         let mut turn = self.turn().await;
         self.settle().await?;
+        if !self.counts() {
+            let info = self.space.info().await.map_err(failed)?;
+            if !info.read_only && info.limit.saturating_sub(info.used) >= ROOM_TO_COUNT {
+                let done = self.state.borrow().done;
+                self.recount(done).await?;
+            }
+        }
         let released = core::mem::take(&mut self.state.borrow_mut().released);
         if !released.is_empty() {
             let mut change = Change::new(self, turn).unbounded();

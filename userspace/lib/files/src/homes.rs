@@ -110,6 +110,26 @@ impl<K: Keyspace + Clone> Homes<K> {
         Ok(next)
     }
 
+    /// Gives a principal's home to another one who has none; false if there is none to give.
+    ///
+    /// # Errors
+    /// The keyspace fails, or the other one has a home.
+    pub async fn rename(&self, principal: &str, to: &str) -> Result<bool, Fault> {
+        let mut numbers = self.numbers().await?;
+        let Some(number) = numbers.get(principal).copied() else { return Ok(false) };
+        if numbers.contains_key(to) {
+            return Err(Fault::Invalid(format!("{to:?} has a home already")));
+        }
+        let mut batch = Batch::new();
+        batch.remove(HOMES, principal.as_bytes()).remove(QUOTAS, principal.as_bytes());
+        batch.put(HOMES, to.as_bytes(), &number.to_le_bytes());
+        numbers.remove(principal);
+        numbers.insert(to.into(), number);
+        self.commit(&batch).await?;
+        *self.numbers.borrow_mut() = Some(numbers);
+        Ok(true)
+    }
+
     /// Deletes a principal's home, and returns its number. It is never given again: somebody may still hold the home.
     ///
     /// # Errors

@@ -198,6 +198,32 @@ fn a_count_that_was_left_behind_is_made_again() {
     }
 }
 
+/// A full disk takes no count. The quota holds from the first change after space has come back.
+#[test]
+fn a_count_that_found_no_room_is_made_when_there_is_some() {
+    let space = keyspace(60_000);
+    let files = done(Files::open(space.clone())).unwrap();
+    put(&files, "f", &[1; 1000]).unwrap();
+    done(files.sync(0)).unwrap();
+    let right = done(files.used()).unwrap();
+    done(space.commit(Batch::new().remove("tree", b"used").remove("tree", b"counted"), Durability::Now)).unwrap();
+    for size in [10_000, 1000, 100, 10, 1] {
+        for at in 0..=u8::MAX {
+            if done(space.commit(Batch::new().put("junk", &[size as u8, at], &vec![0; size]), Durability::Now)).is_err()
+            {
+                break;
+            }
+        }
+    }
+    let files = done(Files::open(space.clone())).unwrap();
+    files.set_quota(Some(right + 100));
+    assert_eq!(done(files.used()).unwrap(), 0);
+    done(space.commit(Batch::new().remove_range("junk", b"", b""), Durability::Now)).unwrap();
+    assert!(matches!(put(&files, "g", &[1; 1000]), Err(TreeError::Quota { .. })));
+    assert_eq!(done(files.used()).unwrap(), right);
+    whole(&files);
+}
+
 #[test]
 fn a_newer_or_malformed_tree_is_left_alone() {
     let space = keyspace(1 << 20);

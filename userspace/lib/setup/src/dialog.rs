@@ -14,7 +14,8 @@ use capos_schema::store::{KeyKind, VolumeInfo, VolumeState};
 use capos_schema::terminal::Style;
 
 use self::restore::{RESTORE, Restore};
-use self::says::{Says, ask, moment, secret, sentence};
+pub use self::says::{KEEP_THE_CODE, moment};
+use self::says::{Says, ask, secret, sentence};
 use crate::rules::{attempts, check_name, check_passphrase};
 
 /// Before this moment, the beginning of 2026 in milliseconds since 1970, the clock was never set.
@@ -240,6 +241,7 @@ impl Dialog {
             }
             // It turned out to be unusable.
             State::Rejected { .. } => true,
+            State::Restore(Restore::Rejected { backup, name, why }) => return self.looked_again(backup, name, &why),
             _ => return self.who(Says::none()),
         };
         if self.volume.state == VolumeState::Searching {
@@ -285,7 +287,9 @@ impl Dialog {
                 self.state = State::Login { asked: false };
                 says.then(Next::Login { profile: Profile::Operator, name: String::new(), passphrase: String::new() })
             }
-            VolumeState::None | VolumeState::Searching => self.first(says.add(Style::Dim, details)),
+            VolumeState::None | VolumeState::Declined | VolumeState::Searching => {
+                self.first(says.add(Style::Dim, details))
+            }
             // A key file has opened it.
             VolumeState::Older | VolumeState::OtherVersion if self.has_plan() => self.plan(Some(String::new()), says),
             VolumeState::Older
@@ -390,7 +394,12 @@ impl Dialog {
                 RESTORE if !self.backups.is_empty() => self.restore(),
                 name => match check_name(name) {
                     Ok(()) => self.choose(name.to_owned(), Says::none()),
-                    Err(why) => self.blank(Says::error(&why)),
+                    Err(why) => {
+                        let says = Says::error(&why);
+                        // It is rather meant for the assistant.
+                        let words = name.contains(char::is_whitespace);
+                        self.blank(if words { says.add(Style::Dim, ASSISTANT) } else { says })
+                    }
                 },
             },
             State::First { .. } if line.is_empty() => {
@@ -572,6 +581,8 @@ impl Dialog {
 }
 
 const AGAIN: &str = "Press Enter to try again: ";
+const ASSISTANT: &str =
+    "The assistant can do this with you: press Enter here, and then enter: help me set this machine up";
 const DIFFER: &str = "these are two different passphrases; enter it again";
 const INSIST: &str = "The disk is open, and this user cannot log in before there is a new passphrase.";
 

@@ -161,7 +161,9 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         (Line("guest"), WHOSE, "`guest` has a meaning"),
         (Line("ada"), KEY_OF_ADA, ""),
         (Line("wrong"), "restore STICK ada, wrong, passphrase, ", "is being restored onto virtio disk 2"),
-        (Fail("the backup has no user `ada` with this passphrase"), KEY_OF_ADA, "no user `ada`"),
+        // The disk is looked at again first.
+        (Fail("the backup has no user `ada` with this passphrase"), "look", ""),
+        (At(Blank), KEY_OF_ADA, "no user `ada`"),
         (Line("correct horse"), "restore STICK ada, correct horse, passphrase, ", "is being restored"),
         (Done, "look", "ABCDE-FGHJK"),
         (At(Open), "login operator ada ", ""),
@@ -185,6 +187,15 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         (Line("battery staple"), "restore OTHER ada, ABCDE-FGHJK, recoveryCode, battery staple", "of OTHER"),
         (Done, "look", "ABCDE-FGHJK"),
         (At(Open), "login operator ada ", ""),
+    ]);
+    // Whatever the disk is by then.
+    one.run(&[
+        (At(Blank), NAME, offer),
+        (Line("restore"), WHOSE, ""),
+        (Line("ada"), KEY_OF_ADA, ""),
+        (Line("correct horse"), "restore STICK ada, correct horse, passphrase, ", "is being restored"),
+        (Fail("the disk failed"), "look", ""),
+        (At(Damaged), "ask login as operator, guest, anonymous (Enter: operator): ", "no header is whole"),
     ]);
     // Nobody is kept there.
     for steps in 1..6 {

@@ -1,7 +1,7 @@
 //! First boot and login: the dialog with the person, the rules for names and passphrases, and `setup.toml`.
 //!
 //! Everything here is pure. The shell shows what the [`Dialog`] says and calls the broker as it asks; the broker checks
-//! names and passphrases by the same rules, and reads `setup.toml`. Layers, lowest first: [`rules`], [`unattended`], [`dialog`].
+//! names and passphrases by the same rules, and reads `setup.toml`. Layers, lowest first: [`disks`], [`rules`], [`unattended`], [`dialog`].
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -9,8 +9,9 @@
 extern crate alloc;
 
 pub mod dialog;
+pub mod disks;
 pub mod rules;
 pub mod unattended;
 
-pub use dialog::{Call, Dialog, Event, Facts, Next, Step};
+pub use dialog::{Call, Dialog, Event, Facts, KEEP_THE_CODE, Next, Step, moment};
 pub use unattended::Unattended;

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use capos_plural::count;
+use capos_schema::store::{VolumeInfo, VolumeState};
 use unicode_normalization::UnicodeNormalization;
 
 /// Bytes of a name at most: the label of a key slot.
@@ -16,6 +17,12 @@ pub const MAX_SECRET: usize = 1024;
 pub const MIN_KEY_FILE: usize = 32;
 /// Names with a meaning at the login.
 pub const RESERVED: [&str; 4] = ["guest", "anonymous", "forgot", "restore"];
+
+/// Whether a volume is unlocked and waits for a person to confirm what its plan says.
+#[must_use]
+pub fn has_plan(volume: &VolumeInfo) -> bool {
+    matches!(volume.state, VolumeState::Older | VolumeState::OtherVersion) && !volume.plan.is_empty()
+}
 
 /// Checks the name of a user who is to be made.
 ///

@@ -182,6 +182,7 @@ const DROPPED: &[u8] = b"(what you typed before this was not read)";
 
 const PASTE_TOO_LONG: &str = "The paste does not fit: a line has at most 63 KiB. Nothing of it was taken.";
 const LINE_TOO_LONG: &str = "A line has at most 63 KiB. It was dropped, with all that came at once with it.";
+const SEVERAL_LINES: &str = "What was pasted has several lines. It was dropped: a secret has one line.";
 const AHEAD_TOO_LONG: &str = "More than 65,536 characters were typed ahead. All of them were dropped.";
 const PASTE_IS_NO_ANSWER: &str = "What is pasted answers no question. Type the answer.";
 const RESTARTED: &str = "The terminal was restarted. What was typed or pasted meanwhile was dropped.";
@@ -669,6 +670,7 @@ impl Console {
             Outcome::Refused => self.bell = true,
             Outcome::PasteTooLong => self.refuse(PASTE_TOO_LONG),
             Outcome::LineTooLong => self.refuse(LINE_TOO_LONG),
+            Outcome::SeveralLines => self.refuse(SEVERAL_LINES),
             Outcome::Clear => self.clear(),
             Outcome::Choice(words) => {
                 self.choice = Some(words);

@@ -43,6 +43,8 @@ pub(crate) enum Outcome {
     PasteTooLong,
     /// What is typed has no room, and the line is gone.
     LineTooLong,
+    /// A secret was pasted with several lines, and it is gone.
+    SeveralLines,
     /// The screen is to be cleared above the line.
     Clear,
     /// These words are to be shown above the line.
@@ -94,6 +96,11 @@ impl LineEditor {
         }
     }
 
+    /// Whether earlier lines come back: those of a prompt answer no question.
+    fn recalls(&self) -> bool {
+        self.keep && self.echo == Echo::On
+    }
+
     /// Takes a key.
     pub(crate) fn key(&mut self, key: Key, history: &mut History) -> Outcome {
         match key {
@@ -131,9 +138,13 @@ impl LineEditor {
                 if self.echo == Echo::Off {
                     // What is copied from a file or a row of a table often ends with a newline, which is not shown here.
                     line.truncate(line.trim_end_matches('\n').len());
+                    if line.contains('\n') {
+                        // Nobody could type it, and nobody sees where it was cut.
+                        return Outcome::SeveralLines;
+                    }
                 }
                 history.leave();
-                if self.keep && self.echo == Echo::On {
+                if self.recalls() {
                     history.add(&line);
                 }
                 return Outcome::Ended(Event::Line(line));
@@ -147,13 +158,13 @@ impl LineEditor {
                 return Outcome::Ended(Event::End);
             }
             Key::Control('l') => return Outcome::Clear,
-            Key::Up | Key::Control('p') if self.echo == Echo::On => {
+            Key::Up | Key::Control('p') if self.recalls() => {
                 if let Some(line) = history.older(self.buffer.text()) {
                     self.buffer.set(line);
                 }
                 true
             }
-            Key::Down | Key::Control('n') if self.echo == Echo::On => {
+            Key::Down | Key::Control('n') if self.recalls() => {
                 if let Some(line) = history.newer() {
                     self.buffer.set(line);
                 }

@@ -117,6 +117,20 @@ fn a_question_does_not_take_what_was_typed_before_it() {
 }
 
 #[test]
+fn a_question_brings_back_no_line_of_the_prompt() {
+    let mut session = Session::new(80);
+    for line in ["rm all", "yes"] {
+        session.console.history_mut().add(line);
+    }
+    for key in ["\x1b[A", "\x10", "\x1b[B", "\x0e"] {
+        session.read(Read::question("Allow? [y/N] "));
+        session.type_(key.as_bytes());
+        assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())), "{key:?}");
+    }
+    assert_eq!(session.line(b"\x1b[A\r"), "yes");
+}
+
+#[test]
 fn what_stands_above_the_prompt_is_shown_once() {
     let mut session = Session::new(20);
     let prompt = [(Style::Tool, "deleteFile\npath: \"a\"\nAll"), (Style::Question, "ow? ")];

@@ -331,6 +331,20 @@ fn a_pasted_secret_ends_before_its_newlines() {
     assert_eq!(session.type_(b"\r"), Some(Event::Line("a line\n".into())), "a line keeps its own");
 }
 
+/// A secret of several lines could not be typed, and nobody sees where it was cut.
+#[test]
+fn a_pasted_secret_has_one_line() {
+    let mut session = Session::new(80);
+    session.read(Read::secret("Passphrase: "));
+    session.type_(&pasted("open\nsesame\n"));
+    assert_eq!(session.type_(b"\r"), None);
+    session.console.pause();
+    session.look();
+    assert!(says(&mut session, "What was pasted has several lines."));
+    session.type_(b"open sesame");
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("open sesame".into())));
+}
+
 /// The link can stall anywhere, in the bracket of a paste as well.
 #[test]
 fn a_paste_that_stalls_in_its_bracket_answers_no_question() {

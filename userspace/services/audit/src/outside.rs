@@ -108,8 +108,8 @@ pub async fn archive(log: &Rc<Log>, folder: DirectoryClient, name: String) -> Re
     let reader = log.reader();
     let head = reader.head().await.map_err(failed)?;
     let mut copier = Copier::new(reader.clone(), file);
-    // Most of it while others go on; what they record meanwhile follows while they wait.
-    copier.copy_to(head).await.map_err(failed)?;
+    // While others go on, until little is left; that follows while they wait.
+    copier.catch_up(head).await.map_err(failed)?;
     let _turn = log.turn().await;
     let head = reader.head().await.map_err(failed)?;
     copier.copy_to(head).await.map_err(failed)?;

@@ -207,6 +207,14 @@ impl Broker {
         }
     }
 
+    /// Whether a blank disk waits, whose set-up was put off.
+    pub async fn waits_for_setup(&self) -> bool {
+        match &self.volume {
+            Some(volume) => volume.info().await.is_ok_and(|info| info.state == VolumeState::Declined),
+            None => false,
+        }
+    }
+
     /// Sets up or unlocks the data volume as `setup.toml` says, where there is one.
     pub async fn prepare(self: Rc<Self>, plan: Option<Result<Plan, String>>) {
         let Some(volume) = &self.volume else { return };
@@ -356,9 +364,7 @@ impl AuthorityBrokerServer for BrokerObject {
     }
 
     async fn set_up(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<String, CallError> {
-        let done = self.0.volume()?.set_up(&name, &passphrase).await;
-        self.0.record_key("setUp", &name, done.as_ref().err().map(ToString::to_string)).await;
-        done
+        self.0.set_up(&name, &passphrase).await
     }
 
     async fn unlock(
@@ -481,6 +487,16 @@ impl Broker {
             if profile == Profile::Operator && !initial { self.try_passphrase(passphrase).await.err() } else { None };
         let refused = refused.map(|why| format!("{} needs the passphrase: {why}", profile.name()));
         Ok(Login { info: SessionInfo { principal, profile, ..SessionInfo::default() }, refused })
+    }
+
+    /// Makes the volume on the blank disk, with its first user.
+    ///
+    /// # Errors
+    /// As [`DataVolume::set_up`].
+    pub async fn set_up(&self, name: &str, passphrase: &str) -> Result<String, CallError> {
+        let done = self.volume()?.set_up(name, passphrase).await;
+        self.record_key("setUp", name, done.as_ref().err().map(ToString::to_string)).await;
+        done
     }
 
     /// Records what was done with a key of the data volume, and with what outcome. A full log keeps nobody from their

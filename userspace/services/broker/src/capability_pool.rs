@@ -12,7 +12,7 @@ use capos_schema::conversations::{ConversationAdminClient, ConversationStoreClie
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
-use capos_schema::storage::{DirectoryClient, HomeUsage, HomesClient};
+use capos_schema::storage::{DirectoryClient, DisksClient, HomeUsage, HomesClient};
 use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 use capos_schema::transfer::TransferVolumesClient;
 
@@ -105,10 +105,35 @@ impl CapabilityPool {
     /// # Errors
     /// The manifest gives them to no operator.
     pub fn volumes(&self) -> Result<TransferVolumesClient, CallError> {
+        self.of_operator().ok_or_else(|| CallError::failed("this system uses no transfer volumes"))
+    }
+
+    /// The list of disks, as an operator's session gets it.
+    ///
+    /// # Errors
+    /// The manifest gives it to no operator.
+    pub fn disks(&self) -> Result<DisksClient, CallError> {
+        self.of_operator().ok_or_else(|| CallError::failed("operators of this system see no disks"))
+    }
+
+    fn of_operator<C: Client>(&self) -> Option<C> {
         let held = self.held.iter().filter(|(of, _)| *of == Profile::Operator).flat_map(|(_, held)| held);
-        let mut volumes = held.filter(|block| block.grant.interface == TransferVolumesClient::INTERFACE_ID);
-        let found = volumes.find_map(|block| block.cap.clone()).map(TransferVolumesClient::from_cap);
-        found.ok_or_else(|| CallError::failed("this system uses no transfer volumes"))
+        let mut found = held.filter(|block| block.grant.interface == C::INTERFACE_ID);
+        found.find_map(|block| block.cap.clone()).map(C::from_cap)
+    }
+
+    /// Gives what is kept for a principal to another one.
+    ///
+    /// # Errors
+    /// The other one has some already, or it cannot be done now.
+    pub async fn rename(&self, principal: &str, to: &str) -> Result<(), CallError> {
+        if let Some(homes) = &self.homes {
+            homes.rename(principal, to).await?;
+        }
+        match &self.conversations {
+            Some(conversations) => conversations.rename(principal, to).await,
+            None => Ok(()),
+        }
     }
 
     /// The conversations of a principal. Those of guests, and of people who have not logged in, are not kept.

@@ -15,9 +15,10 @@ use capos_broker::permit::Permit;
 use capos_policy::{Answer, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo,
-    SettingsClient, ToolPermission, ToolQuestion, UserSessionDecideResults, UserSessionModelResults,
-    UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
+    Reply, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionDecideResults,
+    UserSessionModelResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
+    UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -27,11 +28,13 @@ use capos_schema::reflection;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
+use crate::backups_object::BackupsObject;
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
 use crate::settings_object::SettingsObject;
+use crate::setup_object::SetupObject;
 use crate::users_object::UsersObject;
 
 /// Leases that one session can hold, those that were used or are over among them.
@@ -52,6 +55,8 @@ pub struct Session {
     approvals: ApprovalClientClient,
     /// What an operator manages the machine with.
     administration: Option<(UsersClient, SettingsClient, BackupsClient)>,
+    /// What an operator sets the machine up with, as long as its blank disk waits.
+    setup: Option<MachineSetupClient>,
     meter: Rc<Meter>,
     /// Leases that somebody holds.
     leases: Rc<Cell<u32>>,
@@ -105,11 +110,19 @@ impl Session {
             let server = broker.server.of(&share);
             let users = Rc::new(UsersObject { broker: broker.clone(), operator: info.principal.clone() });
             let settings = Rc::new(SettingsObject { broker: broker.clone(), operator: info.principal.clone() });
+            let backups = Rc::new(BackupsObject { broker: broker.clone(), operator: info.principal.clone() });
             Some((
-                UsersClient::serve(&server, users.clone())?,
+                UsersClient::serve(&server, users)?,
                 SettingsClient::serve(&server, settings)?,
-                BackupsClient::serve(&server, users)?,
+                BackupsClient::serve(&server, backups)?,
             ))
+        } else {
+            None
+        };
+        let setup = if profile == Profile::Operator && !info.user && broker.waits_for_setup().await {
+            grant_tools(&mut policy, MachineSetupClient::INTERFACE_ID, false);
+            let setup = SetupObject { broker: broker.clone(), principal: info.principal.clone() };
+            Some(MachineSetupClient::serve(&broker.server.of(&share), Rc::new(setup))?)
         } else {
             None
         };
@@ -128,6 +141,7 @@ impl Session {
             asked,
             approvals,
             administration,
+            setup,
             meter,
             leases: Rc::default(),
             ended,
@@ -317,6 +331,7 @@ impl UserSessionServer for Session {
         if let Some((users, settings, backups)) = self.administration.clone() {
             grants.extend([made("users", users), made("settings", settings), made("backups", backups)]);
         }
+        grants.extend(self.setup.clone().map(|setup| made("setup", setup)));
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session continues and runs no tool.
         match self.broker.blocks.audit.writer(&self.info.id).await {

@@ -1,4 +1,4 @@
-//! The users of the data volume, and its backups, as an operator's session holds them.
+//! The users of the data volume, as an operator's session holds them.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -8,11 +8,9 @@ use alloc::vec::Vec;
 use capos_broker::users::first_passphrase;
 use capos_broker::volume::DataVolume;
 use capos_rt::log;
-use capos_schema::audit::AuditFile;
-use capos_schema::authority::{BackupsServer, LogFile, Profile, UserInfo, UsersServer};
+use capos_schema::authority::{Profile, UserInfo, UsersServer};
 use capos_schema::cap::{CallContext, CallError};
-use capos_schema::storage::DirectoryClient;
-use capos_schema::store::{BackupState, NamespaceClient};
+use capos_schema::store::NamespaceClient;
 
 use crate::broker::Broker;
 
@@ -27,48 +25,9 @@ impl UsersObject {
         self.broker.volume_of(&self.operator).await
     }
 
-    /// The top of a transfer volume, and the name of a new file there for the audit log.
-    async fn log_file(&self, volume: &str, file: String) -> Result<(DirectoryClient, String), CallError> {
-        // Somebody else may have become an operator meanwhile.
-        self.volume().await?;
-        let folder = self.broker.blocks.volumes()?.open(volume).await?;
-        if !file.is_empty() {
-            return Ok((folder, file));
-        }
-        let now = self.broker.clock.wall_clock().unwrap_or_default().saturating_mul(1_000_000);
-        let time = capos_audit::clock(now).replace(':', "");
-        Ok((folder, format!("audit-{}-{time}.jsonl", capos_audit::date(now))))
-    }
-
     async fn passphrase(&self) -> Result<String, CallError> {
         Ok(first_passphrase(&self.broker.random().await?))
     }
-}
-
-impl BackupsServer for UsersObject {
-    async fn back_up(&self, _cx: &CallContext, volume: String) -> Result<BackupState, CallError> {
-        self.volume().await?.back_up(&self.broker.blocks.volumes()?, &volume).await
-    }
-
-    async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
-        self.broker.volume()?.progress().await
-    }
-
-    async fn export_log(&self, _cx: &CallContext, volume: String, file: String) -> Result<LogFile, CallError> {
-        let (folder, name) = self.log_file(&volume, file).await?;
-        Ok(log_file(self.broker.blocks.audit.export_to(&folder, &name).await?))
-    }
-
-    async fn archive_log(&self, _cx: &CallContext, volume: String, file: String) -> Result<LogFile, CallError> {
-        let (folder, name) = self.log_file(&volume, file).await?;
-        Ok(log_file(self.broker.blocks.audit.archive(&folder, &name).await?))
-    }
-}
-
-fn log_file(written: AuditFile) -> LogFile {
-    let AuditFile { name, first, records, bytes, head } = written;
-    let last = first.saturating_add(records).saturating_sub(1);
-    LogFile { name, first, records, bytes, head: format!("{last}:{}", hex::encode(head)) }
 }
 
 impl UsersServer for UsersObject {

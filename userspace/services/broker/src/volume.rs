@@ -16,7 +16,7 @@ use capos_schema::authority::{Profile, UserInfo};
 use capos_schema::cap::CallError;
 use capos_schema::store::{KeyKind, VaultClient, VolumeInfo, VolumeState};
 use capos_setup::Unattended;
-use capos_setup::rules::{attempts, check_key_file, check_name, check_passphrase, normalised};
+use capos_setup::rules::{attempts, check_key_file, check_name, check_passphrase, has_plan, normalised};
 use capos_setup::unattended::Key;
 
 use crate::settings::{self, Settings};
@@ -190,13 +190,12 @@ impl<K: Keyspace> DataVolume<K> {
     /// The vault does not answer.
     pub async fn has_users(&self) -> Result<bool, CallError> {
         loop {
-            match self.info().await?.state {
+            let info = self.info().await?;
+            match info.state {
                 // The search ends soon, and so does an unattended set-up.
                 VolumeState::Searching => self.clock.sleep(PAUSE).await,
-                VolumeState::Locked | VolumeState::Open | VolumeState::Older => return Ok(true),
-                // Of a newer version: it is unlocked, and waits.
-                VolumeState::OtherVersion => return Ok(!self.info().await?.plan.is_empty()),
-                _ => return Ok(false),
+                VolumeState::Locked | VolumeState::Open => return Ok(true),
+                _ => return Ok(has_plan(&info)),
             }
         }
     }
@@ -438,7 +437,15 @@ impl<K: Keyspace> DataVolume<K> {
         };
         let users = self.users().await.map_err(|error| error.to_string())?;
         if let Some(user) = users.iter().find(|user| user.name == name) {
-            return Ok(Identity { user: user.clone(), failed });
+            let has_key = |user: &&UserInfo| volume.keys.iter().any(|key| key.name == user.name);
+            let is_operator = |user: &UserInfo| user.profile == Profile::Operator;
+            if users.iter().filter(has_key).any(is_operator) {
+                return Ok(Identity { user: user.clone(), failed });
+            }
+            // A guest has restored a backup: there is a key of nobody else, and somebody has to manage the machine.
+            let user = UserInfo { profile: Profile::Operator, ..user.clone() };
+            users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault).to_string())?;
+            return Ok(Identity { user, failed });
         }
         // The power was cut in the middle of the set-up: the volume was there, and its first user not yet.
         if !users.is_empty() {

@@ -37,6 +37,11 @@ impl ConversationAdminServer for Admin {
         let cap = service.server.durable(number.into(), ConversationStoreClient::INTERFACE_ID)?;
         Ok(ConversationStoreClient::from_cap(cap))
     }
+
+    async fn rename(&self, _cx: &CallContext, principal: String, to: String) -> Result<(), CallError> {
+        let service = &self.0;
+        service.conversations.hand_over(&principal, &to, service.now()?).await.map_err(told)
+    }
 }
 
 /// The conversations of one principal.

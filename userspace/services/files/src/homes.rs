@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::cell::RefCell;
 
-use capos_async_lock::AsyncMutex;
+use capos_async_lock::{AsyncMutex, Turns};
 use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
 use capos_files::{APART, Files, QUOTAS};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Within};
@@ -34,7 +34,10 @@ pub struct Homes {
     account: ResourceAccountClient,
     of: capos_files::Homes<NamespaceClient>,
     open: RefCell<BTreeMap<u16, Rc<Volume<Home>>>>,
+    /// One task at a time looks up and changes which homes there are.
     turn: Rc<AsyncMutex>,
+    /// One task at a time opens, fills or removes a home; others have theirs meanwhile.
+    turns: Turns<u16>,
 }
 
 /// What somebody is told of a store that does not answer as it should.
@@ -67,6 +70,7 @@ impl Homes {
             account: env.cap("account")?,
             open: RefCell::default(),
             turn: Rc::default(),
+            turns: Turns::default(),
         }))
     }
 
@@ -225,12 +229,18 @@ impl HomesServer for HomesObject {
         let homes = &self.0;
         // Nobody waits for a login here.
         homes.info().await.map_err(|fault| told(&fault))?;
-        let _turn = homes.turn.lock().await;
+        let turn = homes.turn.lock().await;
         let number = homes.of.number(&principal).await.map_err(|fault| told(&fault))?;
         match homes.limit(&principal, &quota).await {
             // A full or read-only disk closes no home.
             Err(error) if !error.is_disconnected() => log::warning!("the quota {quota} of a home is not kept: {error}"),
             done => done?,
+        }
+        // Filling a new home takes a while.
+        drop(turn);
+        let _turn = homes.turns.lock(number).await;
+        if homes.of.numbers().await.map_err(|fault| told(&fault))?.get(&principal) != Some(&number) {
+            return Err(CallError::failed("the home was removed meanwhile"));
         }
         homes.open(&principal, number).await?.root(true)
     }
@@ -252,8 +262,18 @@ impl HomesServer for HomesObject {
         let number = numbers.get(&principal).copied();
         let open = number.and_then(|number| homes.open.borrow().get(&number).cloned());
         let Some(open) = open else { return Ok(HomeUsage { used_bytes: 0, quota_bytes }) };
+        // A setting that changed since holds from the next login on.
+        let quota_bytes = open.tree().quota().unwrap_or_default();
         let used = open.tree().used().await.map_err(|error| CallError::failed(error.to_string()))?;
         Ok(HomeUsage { used_bytes: used, quota_bytes })
+    }
+
+    async fn rename(&self, _cx: &CallContext, principal: String, to: String) -> Result<(), CallError> {
+        check(&principal)?;
+        check(&to)?;
+        let _turn = self.0.turn.lock().await;
+        self.0.of.rename(&principal, &to).await.map_err(|fault| told(&fault))?;
+        Ok(())
     }
 
     async fn remove(&self, _cx: &CallContext, principal: String) -> Result<(), CallError> {
@@ -261,6 +281,12 @@ impl HomesServer for HomesObject {
         let homes = &self.0;
         homes.info().await.map_err(|fault| told(&fault))?;
         let _turn = homes.turn.lock().await;
+        let numbers = homes.of.numbers().await.map_err(|fault| told(&fault))?;
+        // One that is being filled is removed whole.
+        let _filled = match numbers.get(&principal) {
+            Some(number) => Some(homes.turns.lock(*number).await),
+            None => None,
+        };
         let Some(number) = homes.of.remove(&principal).await.map_err(|fault| told(&fault))? else { return Ok(()) };
         homes.open.borrow_mut().remove(&number);
         log::info!("a home was deleted");

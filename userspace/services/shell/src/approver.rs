@@ -14,6 +14,7 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
+use crate::command::setup;
 use crate::escape::one_line;
 use crate::loss;
 use crate::runner::Runner;
@@ -145,6 +146,9 @@ impl Runner {
         page.line(Style::Plain, &format!("These are all arguments of {tool}: {length}."), columns);
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
+        }
+        if let Some(note) = setup::note(self, ask.tool).await {
+            page.line(Style::Plain, &note, columns);
         }
         if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
             page.line(Style::Warning, &note, columns);

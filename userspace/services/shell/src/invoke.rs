@@ -13,6 +13,7 @@ use capos_schema::reflection::{self, MethodInfo};
 use capos_schema::terminal::Style;
 use serde_json::{Map, Value, json};
 
+use crate::command::setup::{self, SetUp};
 use crate::runner::Runner;
 
 /// Bytes of results that one call may bring: the most that a message holds.
@@ -28,12 +29,25 @@ fn method(tool: &Tool) -> Result<&'static MethodInfo, String> {
         .ok_or_else(|| format!("the method of {} is not in this system's schema", tool.descriptor.name))
 }
 
-impl Tools for Runner {
-    type Prepared = Message;
+/// A call whose arguments have been checked.
+pub struct Prepared {
+    message: Message,
+    /// The arguments as they were given.
+    given: Value,
+}
 
-    fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Message, String), String> {
+impl Tools for Runner {
+    type Prepared = Prepared;
+
+    fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Prepared, String), String> {
         let value = capos_reflect::parse(arguments).map_err(|bad| bad.to_string())?;
         let found = method(tool)?;
+        if SetUp::of(self, tool).is_some() {
+            return Ok((
+                Prepared { message: setup::unanswered(found, &value)?, given: value.clone() },
+                value.to_string(),
+            ));
+        }
         let encoded = capos_reflect::encode_call(found, &value, |given| {
             if let Some(piece) = Piece::asked(tool, given) {
                 piece.widen(given);
@@ -42,20 +56,33 @@ impl Tools for Runner {
                 given.insert(LABEL.to_string(), json!({ "classes": label.classes }));
             }
         });
-        Ok((encoded.map_err(|bad| bad.to_string())?, value.to_string()))
+        let (message, text) = (encoded.map_err(|bad| bad.to_string())?, value.to_string());
+        Ok((Prepared { message, given: value }, text))
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Message) -> LocalBoxFuture<'static, Result<Brought, String>> {
+    fn invoke(&self, tool: &Tool, prepared: Prepared) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let cap = self.grants.capability(tool.capability);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
-        let screen = self.screen.clone();
+        let (screen, setup) = (self.screen.clone(), SetUp::of(self, tool));
         Box::pin(async move {
             let (cap, found) = (cap?, found?);
+            let Prepared { message, given } = prepared;
+            let (message, user) = match &setup {
+                None => (message, None),
+                Some(setup) => {
+                    let mut answers = given.as_object().cloned().unwrap_or_default();
+                    let user = setup.ask(&mut answers).await?;
+                    (setup::encode(found, answers)?, Some(user))
+                }
+            };
             let wide = capos_rt::with_results(&cap, RESULTS);
-            let results = wide.as_cap().call(interface, ordinal, prepared).await.map_err(|error| error.to_string())?;
+            let results = wide.as_cap().call(interface, ordinal, message).await.map_err(|error| error.to_string())?;
             let value = capos_reflect::decode_results(found, &results).map_err(|bad| bad.to_string())?;
             for secret in secrets(found, &value) {
                 screen.spans(&[(Style::Bold, &secret), (Style::Dim, "  (shown to you, and not to the model)")]).await;
+            }
+            if let (Some(setup), Some(user)) = (setup, user) {
+                setup.done(user).await;
             }
             Ok(brought(found, value))
         })

@@ -15,7 +15,7 @@ use capos_schema::store::{VolumeInfo, VolumeState};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
-use crate::command::Flow;
+use crate::command::{Flow, setup};
 use crate::copying::watch;
 use crate::escape::plain;
 use crate::screen::Screen;
@@ -211,7 +211,7 @@ impl Login {
     }
 
     async fn session(&self, mut user: UserSessionClient, name: &str) {
-        let mut kept = None;
+        let (mut kept, mut name, mut offered) = (None, name.to_string(), [].as_slice());
         loop {
             let mut session = match Session::open(self, user, kept.take()).await {
                 Ok(session) => session,
@@ -220,12 +220,24 @@ impl Login {
                     return;
                 }
             };
+            if let Err(why) = session.offer(offered).await {
+                log::warning!("the model is not offered the tools of {}: {why}", offered.join(", "));
+            }
             let profile = session.profile();
             match session.run().await {
+                Flow::Succeeded => {
+                    session.jobs.stop_all(&self.screen, "its session ends").await;
+                    session.end().await;
+                    let successor = session.runner.successor.take();
+                    kept = Some(session.into_conversation().await);
+                    let Some(successor) = successor else { return };
+                    (name, user) = successor;
+                    offered = &setup::OFFERED;
+                }
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // continues in a new session with the same conversation.
-                    match self.broker.login(profile, name, "").await {
+                    match self.broker.login(profile, &name, "").await {
                         Ok(again) => {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";

@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::world::{Host, Model, Renderer, Show, State};
+use capos_audit::words::told;
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
@@ -127,7 +128,7 @@ impl Renderer for Runner {
             }
             Show::Finished { name, outcome, text, .. } => {
                 let name = escape(name);
-                let line = if outcome == Outcome::Ok { readable(text) } else { plain(text) };
+                let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
                 let line = first_line(&line, WIDTH);
                 let line = count_spaces(&line);
                 let more = if line.ends_with('…') { " (/more shows all)" } else { "" };

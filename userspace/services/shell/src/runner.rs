@@ -14,6 +14,7 @@ use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
 
+use crate::command::setup::Successor;
 use crate::gate::PATIENCE;
 use crate::grants::Grants;
 use crate::keeper::Saving;
@@ -44,6 +45,8 @@ pub struct Runner {
     pub told_of: Cell<usize>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
     interrupts: Cell<u64>,
+    /// The session that takes the place of this one.
+    pub successor: Successor,
 }
 
 impl Runner {
@@ -65,6 +68,7 @@ impl Runner {
             saving: Saving::default(),
             told_of: Cell::new(0),
             interrupts: Cell::new(0),
+            successor: Successor::default(),
         })
     }
 

@@ -16,7 +16,7 @@ use capos_schema::models::ToolCall;
 use capos_schema::system::LauncherClient;
 use capos_schema::terminal::{LineEnd, Style};
 
-use crate::command::{self, Flow};
+use crate::command::{self, Flow, setup};
 use crate::completions::completions;
 use crate::escape::{name, plain};
 use crate::gate::PATIENCE;
@@ -175,7 +175,25 @@ impl Session {
             count(self.snapshot.tools().len(), "tool")
         );
         self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
+        if let Some(hint) = setup::hint(&self.runner) {
+            self.runner.screen.wrapped(&[(Style::Plain, &hint)]).await;
+        }
         self.runner.tell_of_model().await;
+    }
+
+    /// Offers the model the tools of these grants from now on, and tells the person so.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn offer(&mut self, names: &[&str]) -> Result<(), Error> {
+        let offered: Vec<&str> = names.iter().copied().filter(|name| self.runner.grants.offer(name)).collect();
+        if offered.is_empty() {
+            return Ok(());
+        }
+        self.refresh().await?;
+        let text = format!("The model now has the tools of {}, too; /tools lists them.", offered.join(" and "));
+        self.runner.screen.line(Style::Dim, &text).await;
+        Ok(())
     }
 
     /// The prompt, until the session ends.
@@ -208,6 +226,9 @@ impl Session {
             }
             if flow == Flow::Exit {
                 return Flow::Exit;
+            }
+            if self.runner.successor.borrow().is_some() {
+                return Flow::Succeeded;
             }
         }
     }

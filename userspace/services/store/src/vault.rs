@@ -299,10 +299,11 @@ impl<D: DataDisk> Vault<D> {
     ) -> Result<Zeroizing<String>, String> {
         self.may_create(name, secret, kind)?;
         let (volume, code) = self.format(&place, name, secret, kind)?;
+        let store = self.copied(volume, &place)?;
         (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
         self.attempts = Attempts::default();
-        let base = self.blocks(volume, place.disk);
-        self.opened(Spaces::open(base, self.shares.0.clone()));
+        let shares = self.shares.0.clone();
+        self.opened(store.map(|store| Spaces::new(store, shares)));
         if self.state != VolumeState::Open {
             return Err(self.details.clone());
         }
@@ -343,24 +344,24 @@ impl<D: DataDisk> Vault<D> {
             KeyKind::KeyFile => check_secret(secret)?,
             KeyKind::RecoveryCode => return Err("a volume begins with a passphrase or a key file".into()),
         }
-        if matches!(self.stage, Stage::Blank) {
+        if matches!(self.stage, Stage::Blank) || self.state == VolumeState::Declined {
             return Ok(());
         }
         Err(format!("no volume can be made now: {}", self.details))
     }
 
-    /// Leaves the blank disk as it is; everything is in memory until the next start.
+    /// Leaves the blank disk as it is; everything is in memory until it is set up, or until the next start.
     ///
     /// # Errors
     /// No blank or locked disk waits, or the store in memory cannot be made.
     pub fn decline(&mut self, blocks: capos_store::MemoryBlocks) -> Result<(), String> {
-        let left = match self.stage {
-            Stage::Blank => "is blank and was not set up",
-            Stage::Locked(..) | Stage::Waiting(_) => "holds a data volume and is left as it is",
+        let (state, left) = match self.stage {
+            Stage::Blank => (VolumeState::Declined, "is blank and was not set up"),
+            Stage::Locked(..) | Stage::Waiting(_) => (VolumeState::None, "holds a data volume and is left as it is"),
             _ => return Err(format!("there is nothing to decline: {}", self.details)),
         };
         let details = format!("{} {left}; nothing is kept when the machine is turned off", self.place);
-        let decision = Decision { state: VolumeState::None, disk: None, details };
+        let decision = Decision { state, disk: None, details };
         self.in_memory(&decision, None, blocks).map_err(|error| error.to_string())
     }
 

@@ -21,6 +21,8 @@ use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Disk, DiskError};
 
+#[path = "vault/declined.rs"]
+mod declined;
 #[path = "vault/migration.rs"]
 mod migration;
 

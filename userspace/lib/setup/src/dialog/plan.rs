@@ -10,6 +10,7 @@ use capos_schema::store::VolumeState;
 use capos_schema::terminal::Style;
 
 use super::{Call, Dialog, Next, Says, State, Step, ask, sentence};
+use crate::rules::has_plan;
 
 /// The words that confirm a plan.
 const MIGRATE: &str = "migrate";
@@ -18,11 +19,7 @@ const READ: &str = "read";
 impl Dialog {
     /// Whether the volume is unlocked and waits for a person.
     pub(super) fn has_plan(&self) -> bool {
-        match self.volume.state {
-            VolumeState::Older => true,
-            VolumeState::OtherVersion => !self.volume.keys.is_empty(),
-            _ => false,
-        }
+        has_plan(&self.volume)
     }
 
     /// A key has opened the volume, and what it holds is known.

@@ -6,10 +6,10 @@ use alloc::string::{String, ToString};
 
 use capos_plural::count;
 use capos_schema::authority::FoundBackup;
-use capos_schema::store::KeyKind;
+use capos_schema::store::{KeyKind, VolumeState};
 use capos_schema::terminal::Style;
 
-use super::{Call, DIFFER, Dialog, Next, Says, State, Step, ask, moment, secret};
+use super::{Call, DIFFER, Dialog, Next, Says, State, Step, ask, moment, secret, sentence};
 use crate::rules::{check_name, check_passphrase};
 
 /// The word in place of a name that asks for a backup.
@@ -18,12 +18,38 @@ pub(super) const RESTORE: &str = "restore";
 #[derive(Clone)]
 pub(super) enum Restore {
     Which,
-    Name { backup: FoundBackup },
-    Secret { backup: FoundBackup, name: String },
-    Code { backup: FoundBackup, name: String },
-    First { backup: FoundBackup, name: String, code: String },
-    Again { backup: FoundBackup, name: String, code: String, passphrase: String },
-    Running { backup: FoundBackup, name: String },
+    Name {
+        backup: FoundBackup,
+    },
+    Secret {
+        backup: FoundBackup,
+        name: String,
+    },
+    Code {
+        backup: FoundBackup,
+        name: String,
+    },
+    First {
+        backup: FoundBackup,
+        name: String,
+        code: String,
+    },
+    Again {
+        backup: FoundBackup,
+        name: String,
+        code: String,
+        passphrase: String,
+    },
+    Running {
+        backup: FoundBackup,
+        name: String,
+    },
+    /// It is asked again what there is.
+    Rejected {
+        backup: FoundBackup,
+        name: String,
+        why: String,
+    },
 }
 
 fn told(backup: &FoundBackup) -> String {
@@ -134,7 +160,7 @@ impl Dialog {
             }
             Restore::Again { backup, name, code, .. } => self.new_passphrase(backup, name, code, Says::error(DIFFER)),
             // No line was asked for.
-            Restore::Running { .. } => self.look(Says::none()),
+            Restore::Running { .. } | Restore::Rejected { .. } => self.look(Says::none()),
         }
     }
 
@@ -150,10 +176,26 @@ impl Dialog {
         says.add(Style::Plain, others.to_string()).then(Next::Look)
     }
 
+    /// After a restore that was rejected, the disk is as it was found now.
+    pub(super) fn looked_again(&mut self, backup: FoundBackup, name: String, why: &str) -> Step {
+        let says = Says::error(why);
+        match self.volume.state {
+            VolumeState::Blank if self.backups.contains(&backup) => self.key_of_backup(backup, name, says),
+            VolumeState::Blank => self.blank(says),
+            _ => {
+                let says = says.add(Style::Warning, sentence(&self.volume.details));
+                self.who(says)
+            }
+        }
+    }
+
     /// The restore was rejected.
     pub(super) fn not_restored(&mut self, state: Restore, why: &str) -> Step {
         match state {
-            Restore::Running { backup, name } => self.key_of_backup(backup, name, Says::error(why)),
+            // What the disk is now comes first.
+            Restore::Running { backup, name } => {
+                self.then(Restore::Rejected { backup, name, why: why.to_owned() }, Says::none(), Next::Look)
+            }
             _ => self.look(Says::error(why)),
         }
     }

@@ -9,6 +9,10 @@ use capos_schema::terminal::Style;
 
 use super::{Next, Step};
 
+/// What to do with a recovery code.
+pub const KEEP_THE_CODE: &str = "Write it on paper and keep it away from the machine. It is not shown again. Without \
+                                 passphrase and code nobody can read the disk.";
+
 /// A step under construction.
 pub(super) struct Says(Vec<(Style, String)>);
 
@@ -30,11 +34,7 @@ impl Says {
     pub(super) fn code(self, code: &str) -> Self {
         self.add(Style::Plain, "This is your recovery code. It opens the disk if the passphrase is forgotten:")
             .add(Style::Bold, format!("  {code}"))
-            .add(
-                Style::Plain,
-                "Write it on paper and keep it away from the machine. It is not shown again. Without passphrase and code \
-                 nobody can read the disk.",
-            )
+            .add(Style::Plain, KEEP_THE_CODE)
     }
 
     pub(super) fn then(self, next: Next) -> Step {
@@ -64,7 +64,8 @@ pub(super) fn sentence(text: &str) -> String {
 }
 
 /// A time in milliseconds since 1970, as text.
-pub(super) fn moment(milliseconds: u64) -> String {
+#[must_use]
+pub fn moment(milliseconds: u64) -> String {
     let nanoseconds = milliseconds.saturating_mul(1_000_000);
     format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
 }

@@ -353,6 +353,9 @@ pub async fn compare(session: &mut Session, rest: &[&str]) -> Done {
     };
     let store = store(session).await?;
     let info = named(session, &store, word).await?;
+    if info.id == session.agent.conversation().id {
+        return Err("this is the conversation that you are in; /conversations lists the others".to_string());
+    }
     let mut messages = Messages::of(store, &info.id);
     // Only what is shown of the other is kept.
     let mut other = Conversation::default();

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use capos_plural::count;
 use capos_schema::storage::{DiskContent, DiskInfo, DisksClient};
 use capos_schema::terminal::Style;
+use capos_setup::disks::{content, size};
 
 use super::{Done, rows};
 use crate::escape::first_line;
@@ -30,15 +31,10 @@ pub async fn disks(session: &Session) -> Done {
 /// What a disk is, its size and its health, as a text.
 fn description(disk: &DiskInfo) -> String {
     let mut parts = Vec::new();
+    let held = content(disk.content);
     parts.push(match disk.content {
-        DiskContent::Unreadable => "cannot be read".to_string(),
-        DiskContent::BootMedium => "the boot medium".to_string(),
-        DiskContent::DataDisk => format!("data disk {}", first_line(&disk.id, MOST)),
-        DiskContent::Iso9660 => "ISO 9660 volume".to_string(),
-        DiskContent::Fat => "FAT volume".to_string(),
-        DiskContent::PartitionTable => "partition table".to_string(),
-        DiskContent::Blank => "blank".to_string(),
-        DiskContent::Unknown => "unknown content".to_string(),
+        DiskContent::DataDisk => format!("{held} {}", first_line(&disk.id, MOST)),
+        _ => held.to_string(),
     });
     if !disk.details.is_empty() {
         parts.push(first_line(&disk.details, MOST));
@@ -54,11 +50,4 @@ fn description(disk: &DiskInfo) -> String {
         parts.push(first_line(&disk.problem, MOST));
     }
     parts.join(", ")
-}
-
-/// A size in the largest unit in which it is at least ten, or in KiB.
-fn size(bytes: u64) -> String {
-    let unit = [("GiB", 30), ("MiB", 20)].into_iter().find(|(_, shift)| bytes >> shift >= 10);
-    let (name, shift) = unit.unwrap_or(("KiB", 10));
-    format!("{} {name}", bytes >> shift)
 }

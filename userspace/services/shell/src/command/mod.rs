@@ -10,6 +10,7 @@ mod model;
 mod models;
 mod own;
 mod settings;
+pub mod setup;
 mod status;
 mod transfer;
 mod users;
@@ -37,6 +38,8 @@ pub enum Flow {
     Exit,
     /// The broker has forgotten the session.
     Lost,
+    /// Another session takes the place of this one.
+    Succeeded,
 }
 
 pub const HELP: &[(&str, &str)] = &[
@@ -59,6 +62,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/run NAME ARGS", "run a program; `|` connects several, `&` at the end runs them in the background"),
     ("/jobs", "list the background jobs"),
     ("/fg N, /stop N", "bring job N to the foreground; stop it"),
+    ("/setup NAME", "set up the blank data disk, with this first user"),
     ("/disks", "list the disks, what they hold, and their sizes"),
     ("/users", "list the users of the data disk"),
     ("/users add NAME PROFILE", "add a user, with the profile operator or guest; /users remove NAME removes one"),
@@ -128,6 +132,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "audit" => audit::audit(session, &rest).await,
         "approvals" => audit::approvals(session, &rest).await,
         "disks" => disks::disks(session).await,
+        "setup" => setup::set_up(session, &rest).await,
         "users" => users::users(session, &rest).await,
         "passphrase" => users::passphrase(session).await,
         "settings" => settings::settings(session, text).await,

@@ -3,12 +3,12 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_backup::store::StoreSource;
+use capos_backup::store::{StoreSource, copy};
 use capos_backup::{Files, Repository};
 use capos_policy::Attempts;
 use capos_schema::store::{KeyKind, VolumeState};
-use capos_store::{Random, Store};
-use capos_volume::{RecoveryCode, Secret, wipe};
+use capos_store::{Random, Store, StoreError};
+use capos_volume::{RecoveryCode, Secret, Volume, wipe};
 use zeroize::Zeroizing;
 
 use super::{Place, Stage, Tried, Vault};
@@ -103,6 +103,9 @@ impl<D: DataDisk> Vault<D> {
     /// The state, the name or the passphrase does not allow it, or the disk fails.
     pub fn begin_restore(&mut self, place: Place<D>, name: &str, passphrase: &str) -> Result<Restore<D>, String> {
         self.may_create(name, passphrase, KeyKind::Passphrase)?;
+        if self.state != VolumeState::Blank {
+            return Err("a backup is restored at the start of the machine, before anything is kept in memory".into());
+        }
         let (volume, code) = self.format(&place, name, passphrase, KeyKind::Passphrase)?;
         let base = self.blocks(volume, place.disk.clone());
         match Store::open(base) {
@@ -142,6 +145,24 @@ impl<D: DataDisk> Vault<D> {
                 Err(why)
             }
         }
+    }
+
+    /// The store on a new volume, with what was in memory before.
+    ///
+    /// # Errors
+    /// The disk does not take it. What is in memory stays there.
+    pub(super) fn copied(
+        &mut self,
+        volume: Volume<D>,
+        place: &Place<D>,
+    ) -> Result<Result<Store<Base<D>>, StoreError>, String> {
+        let mut store = Store::open(self.blocks(volume, place.disk.clone()));
+        let (Ok(made), Some(memory)) = (&mut store, self.spaces()) else { return Ok(store) };
+        let Err(error) = memory.with_store(|memory| copy(memory, made)) else { return Ok(store) };
+        drop(store);
+        let wiped = wipe(&mut place.disk.clone(), &mut (self.means.random)());
+        let left = wiped.map_or_else(|error| format!("it is not blank now: {error}"), |()| "it is blank again".into());
+        Err(format!("{} could not take what is in memory: {error}; {left}", place.name))
     }
 
     /// Gives up a restore: the disk is blank again.

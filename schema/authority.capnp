@@ -98,6 +98,7 @@ struct SessionInfo {
   user @5 :Bool;             # The principal is a user of the data volume.
   failedAttempts @6 :UInt32; # Of a user: wrong keys before this login, since the one before it.
   lockSeconds @7 :UInt32;    # Of a user: how long the terminal may be idle before it is locked; 0: for ever.
+  notice @8 :Text;           # What the session is opened without, and why.
 }
 
 struct NamedGrant {

@@ -69,6 +69,15 @@ interface Namespace {
   # Waits until the volume is open, or it is known that there is none.
   watch @6 () -> () $A.abortable;
   # Never answers. The caller learns when this process of the store has ended, and with it what is not on a disk.
+
+  protect @7 (part :Text, owner :Text, tables :List(Text), named :List(Text))
+      -> (fault :StoreFault, why :Text, sealed :Bool);
+  # Keeps tables under the key of this user's home from now on: those whose names are `part` and one of `tables` or `named`.
+  # What they hold is sealed in the same commit. Values are sealed, and in `named` also what follows the first 8 bytes of a
+  # key: such keys are in the order of their sealed forms, a range ends at 8 bytes, and begins at 8, at a key, or behind a key,
+  # which is that key with a zero byte. Before the user has logged in, calls of these tables answer `locked`; whole tables can
+  # be removed all the same. The same call again changes nothing. `sealed` is false if the owner has no such key, and nothing
+  # else happens then: `why` tells the reason, where there is one.
 }
 
 enum VolumeState {
@@ -166,4 +175,7 @@ interface Vault {
   confirm @12 (state :VolumeState) -> ();
   # Does what `plan` says, once, and the volume is open then. `older`: migrates all parts of the store in one transaction.
   # `otherVersion`: opens it for reading alone. Rejected if this is not the state.
+
+  lock @13 (name :Text) -> ();
+  # Forgets the key of this user's home until a secret of the user is given again.
 }

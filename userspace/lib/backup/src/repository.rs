@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use capos_volume::{Disk, Secret, SlotCopy, Volume};
+use capos_volume::{Disk, Secret, SlotCopy, SlotSecret, Volume};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -45,18 +45,23 @@ impl Repository {
     /// There is none, or it is of another version or altered; the secret does not open it.
     pub async fn open(files: &impl Files, secret: &Secret<'_>, memory: u64) -> Result<Self, Error> {
         let slots = head(files).await?.ok_or(Error::NoBackup)?;
-        let key = slots.derive(secret, memory, PURPOSE).map_err(Error::Key)?;
+        let (key, _) = slots.derive(secret, memory, PURPOSE).map_err(Error::Key)?;
         Ok(Self::with(slots, &key))
     }
 
-    /// The same with the secret of one person, or with an empty name the recovery code.
+    /// The same with the secret of one person, or with an empty name the recovery code. Returns what else the secret gives.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub async fn open_as(files: &impl Files, name: &str, secret: &Secret<'_>, memory: u64) -> Result<Self, Error> {
+    pub async fn open_as(
+        files: &impl Files,
+        name: &str,
+        secret: &Secret<'_>,
+        memory: u64,
+    ) -> Result<(Self, SlotSecret), Error> {
         let slots = head(files).await?.ok_or(Error::NoBackup)?;
-        let key = slots.clone().of_label(name).derive(secret, memory, PURPOSE).map_err(Error::Key)?;
-        Ok(Self::with(slots, &key))
+        let (key, own) = slots.clone().of_label(name).derive(secret, memory, PURPOSE).map_err(Error::Key)?;
+        Ok((Self::with(slots, &key), own))
     }
 
     /// Whether somebody of this name has a key of the machine.

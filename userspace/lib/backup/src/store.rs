@@ -81,7 +81,7 @@ impl Source for StoreSource {
 
 /// Restores the backup of a time into a store without namespaces, and reads all of it again to compare. If it fails, what it
 /// has written is removed, and the store has no namespaces again. If it is cut off, the store [is unfinished](is_unfinished).
-/// `progress` is called with the bytes so far, about.
+/// `progress` is called with the bytes so far, about, and `finish` with the whole store before it counts as finished.
 ///
 /// # Errors
 /// The store has namespaces or no room; a file of the backup is missing or altered; the files or the store fail.
@@ -91,6 +91,7 @@ pub async fn restore<B: Blocks>(
     time: u64,
     store: &mut Store<B>,
     mut progress: impl FnMut(u64),
+    finish: impl FnOnce(&mut Store<B>),
 ) -> Result<Sum, Error> {
     if !store.usage().is_empty() {
         return Err(Error::Store("a backup is restored onto a blank disk alone, and this one holds something".into()));
@@ -115,6 +116,7 @@ pub async fn restore<B: Blocks>(
     });
     match compared {
         Ok(sum) => {
+            finish(store);
             store.remove_namespace(mark).map_err(failed)?;
             Ok(sum)
         }

@@ -14,7 +14,7 @@ use capos_tree::{FileTree, Info, Kind, Listing, NodeId, Opening, Removal, Tree, 
 
 use crate::change::Change;
 use crate::record::Record;
-use crate::{FORMAT, key};
+use crate::{TREE_FORMAT, key};
 
 /// Files without a name that one commit removes at most, when the tree is opened.
 const REMOVED_AT_ONCE: u32 = 1024;
@@ -91,10 +91,19 @@ fn lost() -> TreeError {
 }
 
 /// The value of [`key::COUNTED`].
-fn counted(number: u64, spare: usize) -> Vec<u8> {
+fn counted(number: u64, is_sealed: bool, spare: usize) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
+    if is_sealed {
+        value.push(1);
+    }
     value.resize(value.len().saturating_add(spare), 0);
     value
+}
+
+/// Whether a value of [`key::COUNTED`] says this.
+fn is_counted(value: &[u8], number: u64, is_sealed: bool) -> bool {
+    let rest = value.strip_prefix(&number.to_le_bytes());
+    rest.is_some_and(|rest| (rest.first() == Some(&1)) == is_sealed)
 }
 
 fn numbers(state: &[u8]) -> Option<(u64, u64)> {
@@ -118,11 +127,11 @@ impl<K: Keyspace> Files<K> {
         };
         match files.get(key::FORMAT_TABLE, key::VERSION).await?.as_deref().map(<[u8; 4]>::try_from) {
             None => files.make().await?,
-            Some(Ok(version)) if u32::from_le_bytes(version) == FORMAT => {}
+            Some(Ok(version)) if u32::from_le_bytes(version) == TREE_FORMAT => {}
             Some(Ok(version)) => {
                 let version = u32::from_le_bytes(version);
                 return Err(TreeError::Medium(format!(
-                    "the file tree has format {version}, and this version of capOS knows {FORMAT}; use a newer one"
+                    "the file tree has format {version}, and this version of capOS knows {TREE_FORMAT}; use a newer one"
                 )));
             }
             Some(Err(_)) => return Err(malformed("the format")),
@@ -162,11 +171,12 @@ impl<K: Keyspace> Files<K> {
 
     /// Counts what the tree takes, if the last commit was not counted.
     async fn recount(&self, last: u64) -> Result<(), TreeError> {
-        let found = self.get(key::TREE, key::COUNTED).await?;
-        if found.and_then(|found| found.first_chunk().copied()) != Some(last.to_le_bytes()) {
+        let (found, is_sealed) = (self.get(key::TREE, key::COUNTED).await?, self.space.is_sealed());
+        if !found.is_some_and(|found| is_counted(&found, last, is_sealed)) {
             let used = self.measure().await?;
             let mut batch = Batch::new();
-            batch.put(key::TREE, key::USED, &used.to_le_bytes()).put(key::TREE, key::COUNTED, &counted(last, SPARE));
+            batch.put(key::TREE, key::USED, &used.to_le_bytes());
+            batch.put(key::TREE, key::COUNTED, &counted(last, is_sealed, SPARE));
             match self.space.commit(&batch, Durability::Now).await {
                 // There is no room for the count, and files can be removed. It is made at a change with more room.
                 Err(Fault::Full(_) | Fault::Quota(_)) => return Ok(()),
@@ -224,7 +234,7 @@ impl<K: Keyspace> Files<K> {
 
     async fn make(&self) -> Result<(), TreeError> {
         let mut batch = Batch::new();
-        batch.put(key::FORMAT_TABLE, key::VERSION, &FORMAT.to_le_bytes());
+        batch.put(key::FORMAT_TABLE, key::VERSION, &TREE_FORMAT.to_le_bytes());
         batch.put(key::ENTRIES, &key::root(), &Record::new(Tree::ROOT, Kind::Directory, 0).encode());
         batch.put(key::TREE, key::STATE, &[1_u64.to_le_bytes(), 0_u64.to_le_bytes()].concat());
         self.space.commit(&batch, Durability::Now).await.map_err(failed)
@@ -325,9 +335,9 @@ impl<K: Keyspace> Files<K> {
         let done = match self.try_commit(batch, quota, SPARE).await? {
             // What frees something may need some bytes first, such as those of a longer key.
             Err(Fault::Full(_) | Fault::Quota(_)) if !is_bounded && self.counts() => {
-                let counted = self.state.borrow().done.to_le_bytes();
+                let done = self.state.borrow().done;
                 let mut shorter = Batch::new();
-                shorter.put(key::TREE, key::COUNTED, &counted);
+                shorter.put(key::TREE, key::COUNTED, &counted(done, self.space.is_sealed(), 0));
                 self.space.commit(&shorter, Durability::Later).await.map_err(failed)?;
                 self.try_commit(batch, quota, 0).await?
             }
@@ -366,7 +376,8 @@ impl<K: Keyspace> Files<K> {
         let mut batch = batch.clone();
         batch.put(key::TREE, key::STATE, &[next.to_le_bytes(), number.to_le_bytes()].concat());
         if self.counts() {
-            batch.count(key::TREE, key::USED, quota).put(key::TREE, key::COUNTED, &counted(number, spare));
+            let counted = counted(number, self.space.is_sealed(), spare);
+            batch.count(key::TREE, key::USED, quota).put(key::TREE, key::COUNTED, &counted);
         }
         let mut answer = self.space.commit(&batch, Durability::Later).await;
         if let Err(Fault::Lost(_)) = answer {

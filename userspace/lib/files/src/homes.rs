@@ -38,9 +38,28 @@ impl<K: Keyspace + Clone> Homes<K> {
         Self { space, most, numbers: RefCell::default() }
     }
 
+    /// What the names of a tree's tables begin with.
+    #[must_use]
+    pub fn prefix(number: u16) -> String {
+        format!("{number}/")
+    }
+
     /// The keyspace of a home's tree.
     pub fn tree(&self, number: u16) -> Within<K> {
-        Within::new(self.space.clone(), format!("{number}/"))
+        Within::new(self.space.clone(), Self::prefix(number))
+    }
+
+    /// What a home takes, in bytes, as its tree counts it. It is known of a locked home too.
+    ///
+    /// # Errors
+    /// The keyspace fails.
+    pub async fn used(&self, number: u16) -> Result<u64, Fault> {
+        let tree = self.tree(number);
+        let found = match tree.get(crate::key::TREE, crate::key::USED).await {
+            Err(Fault::Lost(_)) => tree.get(crate::key::TREE, crate::key::USED).await?,
+            found => found?,
+        };
+        Ok(found.and_then(|used| used.try_into().ok()).map_or(0, u64::from_le_bytes))
     }
 
     /// The numbers of all homes, by principal, and of those that are gone, by names that begin with [`APART`].

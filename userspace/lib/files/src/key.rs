@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use capos_keyspace::Sealed;
 use capos_tree::NodeId;
 
 /// The key `version` has the format, in 4 bytes.
@@ -14,7 +15,8 @@ pub const STATE: &[u8] = b"state";
 pub const FILLED: &[u8] = b"filled";
 /// What the tables take, as [`capos_keyspace::Batch::count`] counts.
 pub const USED: &[u8] = b"used";
-/// The number of the last commit that [`USED`] counts, in 8 bytes; zeros follow, which are given up on a full disk.
+/// The number of the last commit that [`USED`] counts, in 8 bytes, and a 1 if it counts sealed entries; zeros follow, which
+/// are given up on a full disk.
 /// A version of capOS that does not count leaves it behind.
 pub const COUNTED: &[u8] = b"counted";
 /// The record of each node, by the number of its directory and its name.
@@ -26,6 +28,9 @@ pub const CONTENT: &str = "content";
 
 /// All tables of a tree.
 pub const TABLES: [&str; 5] = [FORMAT_TABLE, TREE, ENTRIES, PLACES, CONTENT];
+
+/// Those that are kept under the key of their owner's home. Of what is left anybody with the volume's key can read numbers.
+pub const SEALED: Sealed = Sealed { tables: &[PLACES, CONTENT], named: &[ENTRIES] };
 
 /// Bytes of a chunk. The store's database keeps a large value with its key in a page whose size is a power of two. This is the
 /// largest multiple of 4 KiB that fits into a page of 64 KiB.

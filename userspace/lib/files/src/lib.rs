@@ -32,9 +32,11 @@ mod record;
 pub use check::Report;
 pub use files::Files;
 pub use homes::{APART, Homes, QUOTAS};
-pub use key::{CHUNK, TABLES};
+pub use key::{CHUNK, SEALED, TABLES};
 
-/// The format that this version writes, of each tree. A newer one is rejected.
+/// The format of the homes' namespace.
 pub const FORMAT: u32 = capos_formats::FILES.version();
+/// The format that this version writes, of each tree. A newer one is rejected.
+pub const TREE_FORMAT: u32 = 1;
 /// Bytes of a file at most.
 pub const MAX_FILE: u64 = i64::MAX as u64;

@@ -13,6 +13,8 @@ use crate::record::Record;
 
 /// Entries of a directory that are read at once at most.
 const LISTED_AT_ONCE: u32 = 2048;
+/// Entries of a directory at most whose sealed names are put in order to be listed.
+const SORTED: u64 = 1024;
 
 impl<K: Keyspace> Change<'_, K> {
     /// The directory at names.
@@ -91,7 +93,11 @@ impl<K: Keyspace> Change<'_, K> {
         most: usize,
     ) -> Result<Listing, TreeError> {
         let names = path::components(path)?;
-        let directory = self.directory(base, &names).await?.record.id;
+        let directory = self.directory(base, &names).await?.record;
+        if self.files.keyspace().is_sealed() && directory.bytes <= SORTED {
+            return self.list_sorted(directory.id, after, most).await;
+        }
+        let directory = directory.id;
         let to = key::after(directory);
         let mut from = key::entry(directory, after);
         let mut listing = Listing::default();
@@ -113,6 +119,33 @@ impl<K: Keyspace> Change<'_, K> {
                 return Ok(listing);
             }
         }
+    }
+
+    /// The same of a directory that is not large, in the order of the names. Sealed names come in another order.
+    async fn list_sorted(&mut self, directory: NodeId, after: &str, most: usize) -> Result<Listing, TreeError> {
+        let (mut from, to) = (key::entry(directory, ""), key::after(directory));
+        let mut nodes = Vec::new();
+        loop {
+            from.push(0);
+            let range = Range { from: &from, to: &to, most: LISTED_AT_ONCE, ..Range::all(key::ENTRIES) };
+            let found = self.files.range(range).await?;
+            for (place, record) in found.entries {
+                let record = Record::decode(&record).ok_or_else(|| malformed("a node"))?;
+                from.clone_from(&place);
+                nodes.push(Node { place, record });
+            }
+            if !found.more {
+                break;
+            }
+        }
+        nodes.sort_unstable_by(|a, b| a.place.cmp(&b.place));
+        let mut listing = Listing::default();
+        for node in nodes.iter().filter(|node| node.name() > after) {
+            if !listing.add(node.record.id, node.info(), most) {
+                break;
+            }
+        }
+        Ok(listing)
     }
 
     /// Removes a name.

@@ -95,9 +95,15 @@ impl Format {
 
 /// Users and settings.
 pub const USERS: Format = Format { namespace: "broker", name: "users and settings", steps: &[] };
-/// Home directories and installed models. The tree of each home has the same version once more, below its own prefix: a
-/// step changes that as well.
-pub const FILES: Format = Format { namespace: "files", name: "home directories", steps: &[] };
+/// Home directories and installed models. The tree of each home has a version of its own, below its prefix.
+pub const FILES: Format = Format {
+    namespace: "files",
+    name: "home directories",
+    // An older version would read sealed entries as if they were none. They are sealed when their owner is there.
+    steps: &[Step { says: "get keys of their own, each at a login of its user", run: |_| Ok(()) }],
+};
+/// Who can open the keys of homes. Only the store itself reads this namespace.
+pub const KEYS: Format = Format { namespace: "\0keys", name: "keys of homes", steps: &[] };
 /// The records of the audit log, and what is computed from them.
 pub const AUDIT: Format = Format { namespace: "audit", name: "records of the audit log", steps: &[] };
 /// Saved conversations.
@@ -111,4 +117,4 @@ pub const CONVERSATIONS: Format = Format {
 };
 
 /// All parts.
-pub const ALL: &[Format] = &[USERS, FILES, AUDIT, CONVERSATIONS];
+pub const ALL: &[Format] = &[USERS, FILES, KEYS, AUDIT, CONVERSATIONS];

@@ -198,6 +198,6 @@ mod tests {
     fn parts_have_names_of_their_own() {
         let mut names: Vec<&str> = crate::ALL.iter().map(|format| format.namespace).collect();
         names.sort_unstable();
-        assert_eq!(names, ["audit", "broker", "conversations", "files"]);
+        assert_eq!(names, ["\0keys", "audit", "broker", "conversations", "files"]);
     }
 }

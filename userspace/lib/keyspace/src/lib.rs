@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 pub use batch::Batch;
 pub use fault::Fault;
 pub use layered::Layered;
-pub use within::Within;
+pub use within::{Sealed, Within};
 
 /// Bytes of a key at most.
 pub const MAX_KEY: usize = 1024;
@@ -36,6 +36,12 @@ pub const MAX_BATCH: usize = 512 << 10;
 const NAME: usize = 9;
 /// What an entry takes besides its key and value.
 const ENTRY: usize = 32;
+
+/// What a sealed value takes more than it has, and a sealed name.
+pub const SEALED_VALUE: usize = 40;
+pub const SEALED_NAME: usize = 16;
+/// Bytes of a key before its name, in tables whose names are sealed.
+pub const NUMBER: usize = 8;
 
 /// What a namespace is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +106,11 @@ pub trait Keyspace {
     /// # Errors
     /// [`Fault`]
     fn info(&self) -> impl Future<Output = Result<Info, Fault>>;
+
+    /// Whether a part of it is sealed with the key of a home.
+    fn is_sealed(&self) -> bool {
+        false
+    }
 
     /// What an entry takes, in the bytes in which [`Info::used`] and [`Batch::count`] count.
     fn cost(&self, table: &str, key: &[u8], value: &[u8]) -> u64 {

@@ -90,7 +90,23 @@ fn count<B: Blocks>(
     Ok(write.put(namespace, table, key, &new.to_le_bytes())?)
 }
 
-/// Does all changes, or none.
+/// Checks the lengths of a batch.
+///
+/// # Errors
+/// [`Fault::Invalid`]
+pub fn check(changes: &[Change]) -> Result<(), Fault> {
+    let mut bytes = 0_usize;
+    for change in changes {
+        length("key", change.key.len(), MAX_KEY)?;
+        length("value", change.value.len(), MAX_VALUE)?;
+        bytes = [change.table.len(), change.key.len(), change.value.len(), 64]
+            .into_iter()
+            .fold(bytes, usize::saturating_add);
+    }
+    length("batch", bytes, MAX_BATCH)
+}
+
+/// Does all changes, or none. Their lengths were [checked](check).
 ///
 /// # Errors
 /// [`Fault`]
@@ -100,15 +116,6 @@ pub fn commit<B: Blocks>(
     changes: &[Change],
     durability: Durability,
 ) -> Result<(), Fault> {
-    let mut bytes = 0_usize;
-    for change in changes {
-        length("key", change.key.len(), MAX_KEY)?;
-        length("value", change.value.len(), MAX_VALUE)?;
-        bytes = [change.table.len(), change.key.len(), change.value.len(), 64]
-            .into_iter()
-            .fold(bytes, usize::saturating_add);
-    }
-    length("batch", bytes, MAX_BATCH)?;
     let mut write = store.begin()?;
     let mut counted = write.usage(namespace)?.used;
     for change in changes {
@@ -182,6 +189,7 @@ impl<B: Blocks> Keyspace for LocalKeyspace<B> {
     }
 
     async fn commit(&self, batch: &Batch, durability: Durability) -> Result<(), Fault> {
+        check(batch.changes())?;
         commit(&mut self.store.borrow_mut(), self.namespace, batch.changes(), durability)
     }
 

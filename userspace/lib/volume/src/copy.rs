@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::entry::{put, take};
 use crate::error::Error;
 use crate::secret::{KEY, Secret, derive};
-use crate::slot::{KeySlot, SLOT, SLOTS};
+use crate::slot::{KeySlot, SLOT, SLOTS, SlotSecret};
 use crate::volume::Volume;
 
 /// A copy of the key slots. Whoever has the secret of one gets keys that follow from the volume key, never the volume key.
@@ -59,15 +59,20 @@ impl SlotCopy {
         Some(Self { uuid: take(bytes, 0), slots })
     }
 
-    /// The key for a purpose. A passphrase's slot takes at most `memory` bytes.
+    /// The key for a purpose, and what else the secret gives. A passphrase's slot takes at most `memory` bytes.
     ///
     /// # Errors
     /// No slot accepts the secret, or only slots are left that need more memory.
-    pub fn derive(&self, secret: &Secret<'_>, memory: u64, purpose: &[u8]) -> Result<Zeroizing<[u8; KEY]>, Error> {
+    pub fn derive(
+        &self,
+        secret: &Secret<'_>,
+        memory: u64,
+        purpose: &[u8],
+    ) -> Result<(Zeroizing<[u8; KEY]>, SlotSecret), Error> {
         let mut outcome = Error::WrongKey;
         for (_, slot) in self.slots() {
             match slot.unwrap_key(&self.uuid, secret, memory) {
-                Ok(Some(key)) => return Ok(for_purpose(&key, &self.uuid, purpose)),
+                Ok(Some((key, own))) => return Ok((for_purpose(&key, &self.uuid, purpose), own)),
                 Ok(None) => {}
                 Err(error) => outcome = error,
             }

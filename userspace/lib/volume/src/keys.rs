@@ -9,8 +9,14 @@ use crate::error::{Error, Operation};
 use crate::layout::Geometry;
 use crate::open::Locked;
 use crate::secret::{Cost, Secret};
-use crate::slot::{KeySlot, SLOTS};
+use crate::slot::{KeySlot, SLOTS, SlotSecret};
 use crate::volume::Volume;
+
+/// A slot that is not in the header yet.
+pub struct NewSlot {
+    number: usize,
+    slot: KeySlot,
+}
 
 impl<D: Disk> Volume<D> {
     /// The key slots in use, with their numbers.
@@ -29,9 +35,10 @@ impl<D: Disk> Volume<D> {
         label: &str,
         random: Random<'_>,
     ) -> Result<usize, Error> {
-        let free = self.header.slots.iter().position(Option::is_none).ok_or(Error::SlotsFull)?;
-        self.put_slot(free, secret, cost, label, random)?;
-        Ok(free)
+        let (new, _) = self.new_slot(secret, cost, label, random)?;
+        let number = new.number;
+        self.put_slot(new)?;
+        Ok(number)
     }
 
     /// Replaces the secret of a slot. The label stays.
@@ -45,9 +52,46 @@ impl<D: Disk> Volume<D> {
         cost: Cost,
         random: Random<'_>,
     ) -> Result<(), Error> {
+        let (new, _) = self.changed_slot(slot, secret, cost, random)?;
+        self.put_slot(new)
+    }
+
+    /// Makes what [`add_slot`](Self::add_slot) puts into the header, and what else the secret gives. Nothing is written.
+    ///
+    /// # Errors
+    /// As for `add_slot`.
+    pub fn new_slot(
+        &self,
+        secret: &Secret<'_>,
+        cost: Cost,
+        label: &str,
+        random: Random<'_>,
+    ) -> Result<(NewSlot, SlotSecret), Error> {
+        let free = self.header.slots.iter().position(Option::is_none).ok_or(Error::SlotsFull)?;
+        self.make_slot(free, secret, cost, label, random)
+    }
+
+    /// Makes what [`change_slot`](Self::change_slot) puts into the header, in the same way.
+    ///
+    /// # Errors
+    /// As for `change_slot`.
+    pub fn changed_slot(
+        &self,
+        slot: usize,
+        secret: &Secret<'_>,
+        cost: Cost,
+        random: Random<'_>,
+    ) -> Result<(NewSlot, SlotSecret), Error> {
         let used = self.header.slots.get(slot).and_then(Option::as_ref).ok_or(Error::NoSlot { slot })?;
-        let label = used.label.clone();
-        self.put_slot(slot, secret, cost, &label, random)
+        self.make_slot(slot, secret, cost, &used.label, random)
+    }
+
+    /// Puts a slot into the header. It is there with the first of two headers.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn put_slot(&mut self, new: NewSlot) -> Result<(), Error> {
+        self.write_slot(new.number, Some(new.slot))
     }
 
     /// Removes a slot. Its secret no longer opens the volume.
@@ -64,27 +108,27 @@ impl<D: Disk> Volume<D> {
         self.write_slot(slot, None)
     }
 
-    /// Whether a secret opens a slot. A passphrase takes at most `memory` bytes.
+    /// Whether a secret opens a slot: what else it gives. A passphrase takes at most `memory` bytes.
     ///
     /// # Errors
     /// The slot is not in use, or needs more memory.
-    pub fn opens(&self, slot: usize, secret: &Secret<'_>, memory: u64) -> Result<bool, Error> {
+    pub fn opens(&self, slot: usize, secret: &Secret<'_>, memory: u64) -> Result<Option<SlotSecret>, Error> {
         let used = self.header.slots.get(slot).and_then(Option::as_ref).ok_or(Error::NoSlot { slot })?;
-        let key = used.unwrap_key(&self.header.uuid, secret, memory)?;
-        Ok(key.is_some_and(|key| key == self.key))
+        let found = used.unwrap_key(&self.header.uuid, secret, memory)?;
+        Ok(found.and_then(|(key, own)| (key == self.key).then_some(own)))
     }
 
-    fn put_slot(
-        &mut self,
-        slot: usize,
+    fn make_slot(
+        &self,
+        number: usize,
         secret: &Secret<'_>,
         cost: Cost,
         label: &str,
         random: Random<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(NewSlot, SlotSecret), Error> {
         self.check_writable()?;
-        let new = KeySlot::new(&self.header.uuid, &self.key, secret, cost, label, random)?;
-        self.write_slot(slot, Some(new))
+        let (slot, own) = KeySlot::new(&self.header.uuid, &self.key, secret, cost, label, random)?;
+        Ok((NewSlot { number, slot }, own))
     }
 
     /// Writes two headers, so that no place keeps the old slots. The change is atomic: it happens with the first.

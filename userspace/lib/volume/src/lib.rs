@@ -37,17 +37,17 @@ mod volume;
 mod waiting;
 
 pub use attempts::{set_wrong_keys, wrong_keys};
-pub use cipher::{CipherKind, choose};
+pub use cipher::{Cipher, CipherKind, NONCE, TAG, choose};
 pub use copy::SlotCopy;
 pub use disk::{BLOCK, Disk, DiskError, Run};
 pub use error::{Error, Fault, Operation};
 pub use header::{Header, HeaderFault};
-pub use keys::wipe;
+pub use keys::{NewSlot, wipe};
 pub use layout::{Geometry, MAX_LEVELS};
 pub use open::{Access, Format, Key, Locked, Options};
 pub use recovery::{CodeError, RecoveryCode};
-pub use secret::{Cost, KEY, MIN_KEY_FILE, Secret, calibrate};
-pub use slot::{KeySlot, LABEL, SLOTS, SlotKind};
+pub use secret::{Cost, KEY, MIN_KEY_FILE, Secret, calibrate, derive};
+pub use slot::{KeySlot, LABEL, SLOT_ID, SLOTS, SlotKind, SlotSecret};
 pub use volume::{Head, Volume};
 
 /// Fills bytes with random ones that no one can predict.

@@ -16,7 +16,7 @@ use crate::header::{Header, HeaderFault};
 use crate::keys::erase_headers;
 use crate::layout::Geometry;
 use crate::secret::{Cost, KEY, Secret};
-use crate::slot::{KeySlot, SLOTS};
+use crate::slot::{KeySlot, SLOTS, SlotSecret};
 use crate::volume::{Keys, Volume};
 
 /// What a volume is opened for.
@@ -51,12 +51,18 @@ pub struct Format<'a> {
 pub struct Key {
     key: Zeroizing<[u8; KEY]>,
     slot: Option<usize>,
+    own: Option<SlotSecret>,
 }
 
 impl Key {
     /// The volume key, for [`Locked::resume`]. Its holder can read and change the volume.
     pub fn bytes(&self) -> Zeroizing<[u8; KEY]> {
         self.key.clone()
+    }
+
+    /// What else the secret gives; nothing of a key that was kept.
+    pub fn own(&self) -> Option<&SlotSecret> {
+        self.own.as_ref()
     }
 
     /// The number of the slot that the secret opened; none of a key that was kept.
@@ -156,8 +162,8 @@ impl<D: Disk> Locked<D> {
                     continue;
                 }
                 tried.push((number, used));
-                let key = match used.unwrap_key(&header.uuid, secret, memory) {
-                    Ok(Some(key)) => key,
+                let (key, own) = match used.unwrap_key(&header.uuid, secret, memory) {
+                    Ok(Some(found)) => found,
                     Ok(None) => continue,
                     Err(error) => {
                         outcome = error;
@@ -167,7 +173,7 @@ impl<D: Disk> Locked<D> {
                 // The slot must be in the newest header: an older one may hold a slot that was removed since.
                 match self.newest(&key) {
                     Some(newest) if newest.header.slots.get(number) == Some(&Some(used.clone())) => {
-                        return Ok(Key { key, slot: Some(number) });
+                        return Ok(Key { key, slot: Some(number), own: Some(own) });
                     }
                     Some(_) => {}
                     None => outcome = Error::AlteredHeader,
@@ -183,7 +189,7 @@ impl<D: Disk> Locked<D> {
     /// No header was written with this key.
     pub fn resume(&self, key: &[u8; KEY]) -> Result<Key, Error> {
         self.newest(key).ok_or(Error::AlteredHeader)?;
-        Ok(Key { key: Zeroizing::new(*key), slot: None })
+        Ok(Key { key: Zeroizing::new(*key), slot: None, own: None })
     }
 
     /// The disk. Writing to it damages the volume.
@@ -239,7 +245,20 @@ impl<D: Disk> Volume<D> {
     ///
     /// # Errors
     /// The disk is too small or fails, or the secret is too short.
-    pub fn format(mut disk: D, format: Format<'_>, secret: &Secret<'_>, random: Random<'_>) -> Result<Self, Error> {
+    pub fn format(disk: D, format: Format<'_>, secret: &Secret<'_>, random: Random<'_>) -> Result<Self, Error> {
+        Self::format_own(disk, format, secret, random).map(|(volume, _)| volume)
+    }
+
+    /// The same, with what else the secret gives.
+    ///
+    /// # Errors
+    /// As for [`format`](Self::format).
+    pub fn format_own(
+        mut disk: D,
+        format: Format<'_>,
+        secret: &Secret<'_>,
+        random: Random<'_>,
+    ) -> Result<(Self, SlotSecret), Error> {
         let blocks = disk.blocks();
         let geometry = Geometry::largest(blocks.saturating_sub(COUNTERS))
             .map_err(|_| Error::TooSmall { blocks, needed: Geometry::LEAST.saturating_add(COUNTERS) })?;
@@ -248,7 +267,8 @@ impl<D: Disk> Volume<D> {
         random(&mut *key);
         random(&mut uuid);
         let mut slots = [const { None }; SLOTS];
-        slots[0] = Some(KeySlot::new(&uuid, &key, secret, format.cost, format.label, random)?);
+        let (slot, own) = KeySlot::new(&uuid, &key, secret, format.cost, format.label, random)?;
+        slots[0] = Some(slot);
         let header = Header { cipher: format.cipher, uuid, epoch: 0, geometry, mount: 0, root: Entry::EMPTY, slots };
         erase_headers(&mut disk, geometry.physical(), &[0; BLOCK])?;
         let keys = Keys::new(&key, &uuid);
@@ -257,6 +277,6 @@ impl<D: Disk> Volume<D> {
         random(&mut sequence);
         volume.begin_mount(u64::from_le_bytes(sequence))?;
         volume.next_header(|_| {})?;
-        Ok(volume)
+        Ok((volume, own))
     }
 }

@@ -40,6 +40,21 @@ impl SlotKind {
     }
 }
 
+/// What the secret of a slot gives besides the volume key: a key of its owner's own, which follows from the secret alone. Whoever
+/// has the volume key, and no more, does not have it.
+#[derive(Clone)]
+pub struct SlotSecret {
+    /// Tells the slots of all times apart. It says nothing about the key.
+    pub id: [u8; SLOT_ID],
+    pub key: Zeroizing<[u8; KEY]>,
+}
+
+/// What a secret opens: the volume key, and what is its owner's own.
+pub(crate) type Opened = (Zeroizing<[u8; KEY]>, SlotSecret);
+
+/// Bytes of a slot's identity.
+pub const SLOT_ID: usize = 16;
+
 /// A key slot in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySlot {
@@ -55,7 +70,12 @@ pub struct KeySlot {
 }
 
 impl KeySlot {
-    /// Wraps the volume key.
+    /// What tells the slot apart from all others, earlier ones of the same label included: it changes with the secret.
+    pub fn id(&self) -> [u8; SLOT_ID] {
+        take(&*secret::derive(&self.salt, &[b"capos-volume slot"]), 0)
+    }
+
+    /// Wraps the volume key. Returns what else the secret gives, too.
     pub(crate) fn new(
         uuid: &[u8; 16],
         key: &[u8; KEY],
@@ -63,7 +83,7 @@ impl KeySlot {
         cost: Cost,
         label: &str,
         random: Random<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, SlotSecret), Error> {
         secret::check(secret)?;
         if label.len() > LABEL || label.contains('\0') {
             return Err(Error::LongLabel { most: LABEL });
@@ -77,17 +97,24 @@ impl KeySlot {
             Self { kind, cost, label: label.into(), salt: [0; 32], nonce: [0; 24], wrapped: [0; KEY], tag: [0; 16] };
         random(&mut slot.salt);
         random(&mut slot.nonce);
-        let cipher = slot.cipher(secret, u64::MAX)?;
+        let (cipher, own) = slot.cipher(uuid, secret, u64::MAX)?;
         slot.wrapped = *key;
         let bound = slot.bound(uuid);
         let sealed = cipher.encrypt_inout_detached((&slot.nonce).into(), &bound, slot.wrapped.as_mut_slice().into());
         slot.tag = sealed.map_err(|_| Error::Cost)?.into();
-        Ok(slot)
+        Ok((slot, own))
     }
 
-    fn cipher(&self, secret: &Secret<'_>, limit: u64) -> Result<XChaCha20Poly1305, Error> {
+    /// What the key of the slot is for: the volume key, and what is its owner's own.
+    fn cipher(
+        &self,
+        uuid: &[u8; 16],
+        secret: &Secret<'_>,
+        limit: u64,
+    ) -> Result<(XChaCha20Poly1305, SlotSecret), Error> {
         let key = secret::slot_key(secret, self.cost, &self.salt, limit)?;
-        Ok(XChaCha20Poly1305::new((&*key).into()))
+        let own = SlotSecret { id: self.id(), key: secret::derive(&*key, &[b"capos-volume own", uuid]) };
+        Ok((XChaCha20Poly1305::new((&*key).into()), own))
     }
 
     /// What the wrapped key is bound to: the volume, the kind, the cost and the salt.
@@ -98,22 +125,17 @@ impl KeySlot {
         bound
     }
 
-    /// The volume key; `None` if the secret does not open the slot.
-    pub(crate) fn unwrap_key(
-        &self,
-        uuid: &[u8; 16],
-        secret: &Secret<'_>,
-        limit: u64,
-    ) -> Result<Option<Zeroizing<[u8; KEY]>>, Error> {
+    /// The volume key, and what else the secret gives; `None` if it does not open the slot.
+    pub(crate) fn unwrap_key(&self, uuid: &[u8; 16], secret: &Secret<'_>, limit: u64) -> Result<Option<Opened>, Error> {
         if self.kind != SlotKind::of(secret) {
             return Ok(None);
         }
-        let cipher = self.cipher(secret, limit)?;
+        let (cipher, own) = self.cipher(uuid, secret, limit)?;
         let mut key = Zeroizing::new(self.wrapped);
         let bound = self.bound(uuid);
         let opened =
             cipher.decrypt_inout_detached((&self.nonce).into(), &bound, key.as_mut_slice().into(), (&self.tag).into());
-        Ok(opened.is_ok().then_some(key))
+        Ok(opened.is_ok().then_some((key, own)))
     }
 
     pub(crate) fn encode(&self) -> [u8; SLOT] {

@@ -1,5 +1,6 @@
 //! Issuing sessions.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -30,7 +31,7 @@ use capos_schema::store::{BackupState, KeyKind, NamespaceClient, VolumeInfo, Vol
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
-use crate::session::Session;
+use crate::session::{InUse, Session};
 
 /// The longest name of a principal.
 const MAX_PRINCIPAL: usize = 64;
@@ -88,7 +89,9 @@ pub struct Broker {
     /// Wrong passphrases count for the whole system, not for one session.
     pub attempts: RefCell<Attempts>,
     /// The data volume, where the system has a store.
-    volume: Option<DataVolume<NamespaceClient>>,
+    pub volume: Option<DataVolume<NamespaceClient>>,
+    /// Logins and sessions by principal.
+    pub in_use: RefCell<BTreeMap<String, u32>>,
 }
 
 impl Broker {
@@ -118,6 +121,7 @@ impl Broker {
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),
             volume,
+            in_use: RefCell::default(),
         })
     }
 
@@ -326,6 +330,8 @@ impl AuthorityBrokerServer for BrokerObject {
         let open = Permit::acquire(&broker.open, SESSIONS)
             .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
         let id = hex::encode(broker.random().await?);
+        // The home that the passphrase opens stays open until the session is there.
+        let _in_use = InUse::new(broker, &principal);
         broker.apply_settings().await?;
         let login = if broker.needs_key(profile, &principal).await? {
             broker.user(principal, &passphrase).await

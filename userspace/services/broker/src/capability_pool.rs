@@ -200,9 +200,9 @@ impl CapabilityPool {
         }
     }
 
-    /// What a session of this profile is built of. What cannot be had now is left out.
-    pub async fn parts(&self, profile: Profile, principal: &str, quota: &str) -> Vec<Part> {
-        let mut parts = Vec::new();
+    /// What a session of this profile is built of. What cannot be had now is left out; of a home the reason is returned.
+    pub async fn parts(&self, profile: Profile, principal: &str, quota: &str) -> (Vec<Part>, String) {
+        let (mut parts, mut notice) = (Vec::new(), String::new());
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
             let patience = if grant.of_principal { HOME_PATIENCE } else { PATIENCE };
@@ -211,6 +211,9 @@ impl CapabilityPool {
                 Ok(cap) => cap,
                 Err(why) => {
                     log::warning!("a session opens without `{}`: {why}", grant.name);
+                    if grant.of_principal {
+                        notice = format!("this session has no home: {why}");
+                    }
                     continue;
                 }
             };
@@ -224,7 +227,7 @@ impl CapabilityPool {
                 is_home: grant.of_principal,
             });
         }
-        parts
+        (parts, notice)
     }
 
     /// What a session of a principal is given for a grant.

@@ -65,6 +65,8 @@ pub struct Session {
     /// Of the room for all that is asked but of models.
     share: Rc<Share>,
     _open: Permit,
+    /// Until it has ended, and its end was observed.
+    in_use: RefCell<Option<InUse>>,
 }
 
 impl Session {
@@ -76,12 +78,14 @@ impl Session {
         (broker, open, share): (Rc<Broker>, Permit, Rc<Share>),
         info: SessionInfo,
     ) -> Result<Rc<Self>, CallError> {
+        let in_use = InUse::new(&broker, &info.principal);
         let profile = info.profile;
         let mut policy = SessionPolicy::new(&broker.config().policy, profile);
         let mut parts = Vec::new();
         let mut home: Option<(String, DirectoryClient)> = None;
         let quota = broker.quota_of(&info).await?;
-        for part in broker.blocks.parts(profile, &info.principal, &quota).await {
+        let (found, notice) = broker.blocks.parts(profile, &info.principal, &quota).await;
+        for part in found {
             grant_tools(&mut policy, part.interface, part.read_only);
             let given = match &home {
                 Some((from, directory)) if part.interface == LauncherClient::INTERFACE_ID => {
@@ -101,7 +105,7 @@ impl Session {
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
         let lock_seconds = if info.user { broker.config().lock_minutes.saturating_mul(60) } else { 0 };
-        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, lock_seconds, ..info };
+        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, lock_seconds, notice, ..info };
         // Without a data volume there are no users.
         let administration = if info.user && profile == Profile::Operator {
             grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
@@ -147,6 +151,7 @@ impl Session {
             ended,
             share,
             _open: open,
+            in_use: RefCell::new(Some(in_use)),
         }))
     }
 
@@ -224,6 +229,48 @@ impl Session {
     }
 }
 
+/// A principal's login or session. The key of a user's home is at hand as long as there is one.
+pub struct InUse {
+    broker: Rc<Broker>,
+    principal: String,
+}
+
+impl InUse {
+    pub fn new(broker: &Rc<Broker>, principal: &str) -> Self {
+        let mut count = broker.in_use.borrow_mut();
+        let sessions = count.entry(principal.into()).or_default();
+        *sessions = sessions.saturating_add(1);
+        Self { broker: broker.clone(), principal: principal.into() }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut in_use = self.broker.in_use.borrow_mut();
+        let left = in_use.get(&self.principal).copied().unwrap_or_default().saturating_sub(1);
+        if left > 0 {
+            in_use.insert(core::mem::take(&mut self.principal), left);
+            return;
+        }
+        in_use.remove(&self.principal);
+        drop(in_use);
+        let (broker, principal) = (self.broker.clone(), core::mem::take(&mut self.principal));
+        if broker.volume.is_none() {
+            return;
+        }
+        drop(capos_rt::spawn(async move {
+            // Another login may have begun.
+            if broker.in_use.borrow().contains_key(&principal) {
+                return;
+            }
+            let Ok(volume) = broker.volume() else { return };
+            if let Err(why) = volume.lock(&principal).await {
+                log::warning!("the home of a user who has left stays open: {why}");
+            }
+        }));
+    }
+}
+
 /// Revokes what a session was given.
 async fn revoke(broker: &Broker, session: &str, parts: Vec<Part>) {
     for part in &parts {
@@ -242,8 +289,10 @@ impl Drop for Session {
             return;
         }
         let (broker, info, parts) = (self.broker.clone(), self.info.clone(), self.parts.take());
+        let in_use = self.in_use.take();
         drop(capos_rt::spawn(async move {
             revoke(&broker, &info.id, parts).await;
+            drop(in_use);
             let subject = Subject { session: &info.id, principal: &info.principal };
             let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"its last holder ended")];
             // No caller is left to tell.
@@ -466,6 +515,7 @@ impl UserSessionServer for Session {
         }
         revoke(&self.broker, &self.info.id, self.parts.take()).await;
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
+        let in_use = self.in_use.take();
         if let Some(observer) = self.broker.blocks.observer.clone() {
             let (session, home) = (self.info.id.clone(), self.home.clone());
             // The session has ended whatever the observer does with it; no caller waits for that.
@@ -482,6 +532,7 @@ impl UserSessionServer for Session {
                     }
                     Err(error) => log::info!("the observer rejected the end of session {session}: {error}"),
                 }
+                drop(in_use);
             }));
         }
         recorded

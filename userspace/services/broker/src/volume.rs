@@ -542,6 +542,14 @@ impl<K: Keyspace> DataVolume<K> {
         self.vault.renew_recovery_code().await
     }
 
+    /// Forgets the key of a user's home until the user's next login.
+    ///
+    /// # Errors
+    /// The vault does not answer.
+    pub async fn lock(&self, name: &str) -> Result<(), CallError> {
+        self.vault.lock(name).await
+    }
+
     /// Whether a user is an operator now.
     ///
     /// # Errors

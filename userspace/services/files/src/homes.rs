@@ -4,11 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_async_lock::{AsyncMutex, Turns};
 use capos_file_server::{MAX_TREES, Volume, fill, tree_of};
-use capos_files::{APART, Files, QUOTAS};
+use capos_files::{APART, Files, QUOTAS, SEALED};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Within};
 use capos_plural::count;
 use capos_policy::Quota;
@@ -17,7 +18,7 @@ use capos_schema::cap::{CallContext, CallError, Dispatch};
 use capos_schema::kernel::{ResourceAccountClient, TimerClient};
 use capos_schema::models::{ModelFolderOpenResults, ModelFolderServer};
 use capos_schema::storage::{DirectoryClient, HomeUsage, HomesServer};
-use capos_schema::store::NamespaceClient;
+use capos_schema::store::{NamespaceClient, StoreFault};
 
 /// Whose home the folder of installed models is. No principal has such a name.
 const MODELS: &str = "\0models";
@@ -94,7 +95,7 @@ impl Homes {
         }
     }
 
-    /// Waits until the volume is open, and opens every home that there is, for those who hold one from an earlier instance of
+    /// Waits until the volume is open, and opens every home that is not locked, for those who hold one from an earlier instance of
     /// this service. A home that cannot be opened is left out.
     ///
     /// # Errors
@@ -105,8 +106,15 @@ impl Homes {
         let numbers = self.of.numbers().await.map_err(|fault| told(&fault))?;
         let used = |principal: &str| !principal.starts_with(APART) || principal == MODELS;
         for (principal, number) in numbers.iter().filter(|(principal, _)| used(principal)) {
-            if let Err(error) = self.open(principal, *number).await {
-                log::error!("the home of {principal:?} cannot be opened: {error}");
+            match self.is_sealed(principal, *number).await {
+                // It is opened at its user's login.
+                Ok(None) => {}
+                Ok(Some(is_sealed)) => {
+                    if let Err(error) = self.open(principal, *number, is_sealed).await {
+                        log::error!("the home of {principal:?} cannot be opened: {error}");
+                    }
+                }
+                Err(error) => log::error!("the home of {principal:?} cannot be opened: {error}"),
             }
         }
         if !lasting {
@@ -120,12 +128,51 @@ impl Homes {
         Ok(())
     }
 
+    /// Whether a home is kept under a key of its own from now on; none, with the reason in the log, if it is locked.
+    async fn is_sealed(&self, principal: &str, number: u16) -> Result<Option<bool>, CallError> {
+        match self.protect(principal, number).await? {
+            Ok(is_sealed) => Ok(Some(is_sealed)),
+            Err(why) => {
+                log::debug!("{why}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The same, with the reason.
+    async fn protect(&self, principal: &str, number: u16) -> Result<Result<bool, String>, CallError> {
+        if principal == MODELS {
+            return Ok(Ok(false));
+        }
+        let part = capos_files::Homes::<NamespaceClient>::prefix(number);
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (tables, named) = (texts(SEALED.tables), texts(SEALED.named));
+        let mut answer = self.space.protect(&part, principal, &tables, &named).await;
+        if answer.as_ref().is_err_and(CallError::is_disconnected) {
+            // It continues in another process.
+            answer = self.space.protect(&part, principal, &tables, &named).await;
+        }
+        let answer = answer?;
+        match answer.fault {
+            StoreFault::None => {
+                if !answer.why.is_empty() {
+                    log::warning!("the home of a user is not under a key of its own: {}", answer.why);
+                }
+                Ok(Ok(answer.sealed))
+            }
+            StoreFault::Locked => Ok(Err(answer.why)),
+            _ => Err(CallError::failed(answer.why)),
+        }
+    }
+
     /// The home of a number.
-    async fn open(&self, principal: &str, number: u16) -> Result<Rc<Volume<Home>>, CallError> {
+    async fn open(&self, principal: &str, number: u16, is_sealed: bool) -> Result<Rc<Volume<Home>>, CallError> {
         if let Some(open) = self.open.borrow().get(&number) {
             return Ok(open.clone());
         }
-        let files = Files::open(self.of.tree(number)).await.map_err(|error| CallError::failed(error.to_string()))?;
+        let tree = self.of.tree(number);
+        let tree = if is_sealed { tree.sealed(SEALED) } else { tree };
+        let files = Files::open(tree).await.map_err(|error| CallError::failed(error.to_string()))?;
         if principal != MODELS {
             self.begin(&files).await.map_err(|error| CallError::failed(error.to_string()))?;
             files.set_quota(self.quota(principal).await?);
@@ -242,7 +289,13 @@ impl HomesServer for HomesObject {
         if homes.of.numbers().await.map_err(|fault| told(&fault))?.get(&principal) != Some(&number) {
             return Err(CallError::failed("the home was removed meanwhile"));
         }
-        homes.open(&principal, number).await?.root(true)
+        let open = homes.open.borrow().get(&number).cloned();
+        // One that is open and not sealed stays so until the next start.
+        if let Some(open) = open.filter(|open| !open.tree().keyspace().is_sealed()) {
+            return open.root(true);
+        }
+        let is_sealed = homes.protect(&principal, number).await?.map_err(CallError::failed)?;
+        homes.open(&principal, number, is_sealed).await?.root(true)
     }
 
     async fn limit(&self, _cx: &CallContext, principal: String, quota: String) -> Result<(), CallError> {
@@ -260,12 +313,14 @@ impl HomesServer for HomesObject {
         let _turn = homes.turn.lock().await;
         let numbers = homes.of.numbers().await.map_err(|fault| told(&fault))?;
         let number = numbers.get(&principal).copied();
+        let used_bytes = match number {
+            Some(number) => homes.of.used(number).await.map_err(|fault| told(&fault))?,
+            None => 0,
+        };
         let open = number.and_then(|number| homes.open.borrow().get(&number).cloned());
-        let Some(open) = open else { return Ok(HomeUsage { used_bytes: 0, quota_bytes }) };
-        // A setting that changed since holds from the next login on.
-        let quota_bytes = open.tree().quota().unwrap_or_default();
-        let used = open.tree().used().await.map_err(|error| CallError::failed(error.to_string()))?;
-        Ok(HomeUsage { used_bytes: used, quota_bytes })
+        // A setting that changed since a home was opened holds from the next login on.
+        let quota_bytes = open.map_or(quota_bytes, |open| open.tree().quota().unwrap_or_default());
+        Ok(HomeUsage { used_bytes, quota_bytes })
     }
 
     async fn rename(&self, _cx: &CallContext, principal: String, to: String) -> Result<(), CallError> {
@@ -303,6 +358,6 @@ impl ModelFolderServer for ModelFolderObject {
         let lasting = homes.space.opened().await?;
         let _turn = homes.turn.lock().await;
         let number = homes.of.number(MODELS).await.map_err(|fault| told(&fault))?;
-        Ok(ModelFolderOpenResults { lasting, folder: homes.open(MODELS, number).await?.root(true)? })
+        Ok(ModelFolderOpenResults { lasting, folder: homes.open(MODELS, number, false).await?.root(true)? })
     }
 }

@@ -154,6 +154,9 @@ impl Session {
         };
         let text = format!("{}: {attempts} since the last login", name(&info.principal));
         self.runner.screen.wrapped(&[(style, &text)]).await;
+        if !info.notice.is_empty() {
+            self.runner.screen.wrapped(&[(Style::Warning, &info.notice)]).await;
+        }
         if let Some((records, hash)) = head {
             let text = format!("audit log: {} records, head {records}:{}", with_commas(records), hex::encode(hash));
             self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;

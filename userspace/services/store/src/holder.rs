@@ -147,8 +147,11 @@ impl Holder {
         *marks = at_risk;
     }
 
-    /// Keeps the key of an open volume for the next life of the process, and tells those who wait for a state.
+    /// Keeps the keys of an open volume for the next life of the process, and tells those who wait for a state.
     pub fn settle(&self) {
+        for warning in self.vault.borrow_mut().warnings() {
+            log::warning!("{warning}");
+        }
         let kept = self.vault.borrow_mut().kept();
         if let (Some(kept), Some(page)) = (kept, &self.page)
             && let Err(error) = page.write(0, &*kept.encode())

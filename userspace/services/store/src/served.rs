@@ -11,10 +11,11 @@ use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
     BackupState, Change, KeyKind, KeyValue, NamespaceCommitResults, NamespaceGetResults, NamespaceInfoResults,
-    NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, RestoreRequest, StoreFault, VaultOpenResults,
-    VaultRestoreResults, VaultServer, VaultVerifyResults, VolumeInfo, VolumeState,
+    NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, RestoreRequest, StoreFault,
+    VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults, VolumeInfo, VolumeState,
 };
 use capos_store_service::disks::{Seen, is_usable};
+use capos_store_service::sealed::Part;
 use capos_store_service::spaces::{Refusal, Spaces};
 use capos_store_service::vault::Tried;
 use capos_store_service::vault::backup::BackUp;
@@ -115,6 +116,29 @@ impl NamespaceServer for NamespaceObject {
         Ok(self.holder.changed.until(open).await)
     }
 
+    async fn protect(
+        &self,
+        _cx: &CallContext,
+        part: String,
+        owner: String,
+        tables: Vec<String>,
+        named: Vec<String>,
+    ) -> Result<NamespaceProtectResults, CallError> {
+        self.holder.searched().await;
+        let mut vault = self.holder.vault.borrow_mut();
+        let part = Part { name: &part, owner: &owner, tables: &tables, named: &named };
+        let done = vault.protect(&self.client, part);
+        if let Some(spaces) = vault.spaces() {
+            self.holder.keep(spaces);
+        }
+        let none = NamespaceProtectResults::default();
+        Ok(match done {
+            Ok((sealed, why)) => NamespaceProtectResults { sealed, why, ..none },
+            Err(Refusal::Fault(fault, why)) => NamespaceProtectResults { fault, why, ..none },
+            Err(Refusal::Invalid(why)) => return Err(CallError::invalid_argument(why)),
+        })
+    }
+
     async fn watch(&self, _cx: &CallContext) -> Result<(), CallError> {
         core::future::pending().await
     }
@@ -182,6 +206,7 @@ impl VaultServer for VaultObject {
 
     async fn verify(&self, _cx: &CallContext, name: String, secret: String) -> Result<VaultVerifyResults, CallError> {
         let tried = self.0.vault.borrow_mut().verify(&name, &secret);
+        self.0.settle();
         Ok(match tried.map_err(CallError::failed)? {
             Tried::Right => VaultVerifyResults { valid: true, why: String::new() },
             Tried::Wrong(why) => VaultVerifyResults { valid: false, why },
@@ -189,20 +214,33 @@ impl VaultServer for VaultObject {
     }
 
     async fn add(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<(), CallError> {
-        self.0.vault.borrow_mut().add(&name, &passphrase).map_err(CallError::failed)
+        let done = self.0.vault.borrow_mut().add(&name, &passphrase);
+        self.0.settle();
+        done.map_err(CallError::failed)
     }
 
     async fn replace(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<(), CallError> {
-        self.0.vault.borrow_mut().replace(&name, &passphrase).map_err(CallError::failed)
+        let done = self.0.vault.borrow_mut().replace(&name, &passphrase);
+        self.0.settle();
+        done.map_err(CallError::failed)
     }
 
     async fn remove(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
-        self.0.vault.borrow_mut().remove(&name).map_err(CallError::failed)
+        let done = self.0.vault.borrow_mut().remove(&name);
+        self.0.settle();
+        done.map_err(CallError::failed)
     }
 
     async fn renew_recovery_code(&self, _cx: &CallContext) -> Result<String, CallError> {
-        let code = self.0.vault.borrow_mut().renew_recovery_code().map_err(CallError::failed)?;
-        Ok(code.to_string())
+        let code = self.0.vault.borrow_mut().renew_recovery_code();
+        self.0.settle();
+        Ok(code.map_err(CallError::failed)?.to_string())
+    }
+
+    async fn lock(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
+        self.0.vault.borrow_mut().lock(&name);
+        self.0.settle();
+        Ok(())
     }
 
     async fn decline(&self, _cx: &CallContext) -> Result<(), CallError> {
@@ -247,8 +285,8 @@ impl VaultServer for VaultObject {
         let folder = Folder { directory: folder, name: shown };
         let failed = |error: capos_backup::Error| CallError::failed(error.to_string());
         let key = self.0.vault.borrow_mut().backup_key(&name, &secret, kind);
-        let repository = match key.open(&folder).await.map_err(CallError::failed)? {
-            Ok(repository) => repository,
+        let (repository, old) = match key.open(&folder).await.map_err(CallError::failed)? {
+            Ok(opened) => opened,
             Err(tried) => {
                 let why = if let Tried::Wrong(why) = tried { why } else { String::new() };
                 return Ok(VaultRestoreResults { why, ..VaultRestoreResults::default() });
@@ -261,7 +299,10 @@ impl VaultServer for VaultObject {
         let begun = self.0.vault.borrow_mut().begin_restore(place, &name, &passphrase);
         let mut restore = begun.map_err(CallError::failed)?;
         let progress = |bytes| copying.tell(|state| state.bytes = bytes);
-        let restored = capos_backup::store::restore(&repository, &folder, time, &mut restore.store, progress).await;
+        let secrets = restore.secrets();
+        let rekey = |store: &mut _| self.0.vault.borrow_mut().rekey(store, &old, &secrets);
+        let restored =
+            capos_backup::store::restore(&repository, &folder, time, &mut restore.store, progress, rekey).await;
         let ended = match restored {
             Ok(_) => self.0.vault.borrow_mut().end_restore(restore),
             Err(error) => {

@@ -13,7 +13,11 @@ use capos_store::{Namespace, Store, StoreError};
 
 use crate::base::{Base, DataDisk};
 use crate::marks::Marks;
+use crate::sealed::{Part, Sealed};
 use crate::shares::Shares;
+
+/// Bytes of the name of a part, and of its owner.
+const MAX_TEXT: usize = 64;
 
 /// Why a namespace did not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub struct Spaces<D: DataDisk> {
     told: Option<String>,
     /// Of a store that is read alone although the disk can be written.
     reading: Option<Reading<D>>,
+    /// What is kept under keys of users' homes.
+    sealed: Sealed,
 }
 
 /// How a store is read of which this version of capOS does not know all parts.
@@ -90,7 +96,24 @@ impl<D: DataDisk> Spaces<D> {
             lost: Marks::default(),
             told: None,
             reading: None,
+            sealed: Sealed::default(),
         }
+    }
+
+    /// Keeps homes under their users' keys.
+    #[must_use]
+    pub fn with_keys(self, sealed: Sealed) -> Self {
+        Self { sealed, ..self }
+    }
+
+    /// The keys that are at hand.
+    pub fn sealed(&mut self) -> &mut Sealed {
+        &mut self.sealed
+    }
+
+    /// The store, with the keys that are at hand.
+    pub fn parts(&mut self) -> (&mut Store<Base<D>>, &mut Sealed) {
+        (&mut self.store, &mut self.sealed)
     }
 
     /// Lets these clients read the store, which is open for reading alone. All others get a store in memory.
@@ -144,12 +167,13 @@ impl<D: DataDisk> Spaces<D> {
     }
 
     /// Notes whose commits an error has taken back.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.losses != self.store.losses() {
             self.lost.add(&core::mem::take(&mut self.unsynced));
             // Whether it can still be written is known when it is open again; if that fails, the next call says so.
             let _ = self.store.recover();
             self.losses = self.store.losses();
+            self.sealed.look_again();
         }
     }
 
@@ -285,7 +309,12 @@ impl<D: DataDisk> Spaces<D> {
             return others.get(client, table, key);
         }
         let namespace = self.namespace(client)?;
-        self.with(|store| local::get(store, namespace, table, key))
+        let Some(open) = self.sealed.open(&mut self.store, client, table)? else {
+            return self.with(|store| local::get(store, namespace, table, key));
+        };
+        let key = open.key(key);
+        let found = self.with(|store| local::get(store, namespace, table, &key))?;
+        found.map(|value| open.value(&key, &value)).transpose()
     }
 
     /// Entries of a table.
@@ -297,7 +326,10 @@ impl<D: DataDisk> Spaces<D> {
             return others.range(client, range);
         }
         let namespace = self.namespace(client)?;
-        self.with(|store| local::range(store, namespace, range))
+        match self.sealed.open(&mut self.store, client, range.table)? {
+            Some(open) => open.range(range, |range| self.with(|store| local::range(store, namespace, range))),
+            None => self.with(|store| local::range(store, namespace, range)),
+        }
     }
 
     /// Does all changes, or none. `based` is the version that they are based on, or 0. Returns the new version.
@@ -316,15 +348,62 @@ impl<D: DataDisk> Spaces<D> {
             return Err(Refusal::Fault(StoreFault::Changed, why));
         }
         let durability = if durable { Durability::Now } else { Durability::Later };
+        local::check(changes)?;
+        let sealed = self.sealed.changes(&mut self.store, client, changes)?;
+        let changes = sealed.as_deref().unwrap_or(changes);
         self.with(|store| local::commit(store, namespace, changes, durability))?;
         if durable {
             self.unsynced = Marks::default();
         } else {
             self.unsynced.insert(namespace);
         }
-        let next = version.saturating_add(1);
+        Ok(self.next_version(namespace))
+    }
+
+    fn next_version(&mut self, namespace: Namespace) -> u64 {
+        let next = self.version(namespace).saturating_add(1);
         self.versions.insert(namespace, next);
-        Ok(next)
+        next
+    }
+
+    /// Keeps a part of a client's namespace under the key of its owner's home. False if there is no such key, with the reason
+    /// where the owner could have one.
+    ///
+    /// # Errors
+    /// The part's key, or that of its owner, is not at hand; [`Refusal`].
+    pub fn protect(
+        &mut self,
+        client: &str,
+        part: Part<'_>,
+        why_not: Option<String>,
+    ) -> Result<(bool, String), Refusal> {
+        if self.others(client).is_some() || !self.is_lasting() {
+            return Ok((false, String::new()));
+        }
+        if part.name.is_empty() || part.name.len() > MAX_TEXT || part.owner.len() > MAX_TEXT {
+            return Err(Refusal::Invalid(format!("a part and its owner have names of 1 to {MAX_TEXT} bytes")));
+        }
+        if self.sealed.is_sealed(&mut self.store, client, part)? {
+            return Ok((true, String::new()));
+        }
+        if let Some(why) = why_not {
+            return Ok((false, why));
+        }
+        let namespace = self.begin(client)?;
+        let sealed = self.sealed.seal(&mut self.store, (client, namespace), part);
+        self.settle();
+        match sealed {
+            Ok(()) => {
+                self.unsynced = Marks::default();
+                self.next_version(namespace);
+                Ok((true, String::new()))
+            }
+            // It is no less readable than before.
+            Err(Refusal::Fault(fault @ (StoreFault::Full | StoreFault::Quota), why)) => {
+                Ok((false, format!("there is no room to seal it ({why}; {fault:?})")))
+            }
+            Err(other) => Err(other),
+        }
     }
 
     /// Makes all commits durable, of every client.

@@ -7,12 +7,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_home_keys::Pair;
 use capos_policy::Attempts;
 use capos_schema::store::{KeyInfo, KeyKind, StoreFault, VolumeInfo, VolumeState};
 use capos_store::{MemoryBlocks, OnVolume, Random, StoreError};
 use capos_volume::{
-    Access, Cost, Error, Format, Header, KeySlot, Locked, Operation, Options, RecoveryCode, Secret, SlotKind, Volume,
-    calibrate, choose, set_wrong_keys, wrong_keys,
+    Access, Cost, Error, Format, Header, KeySlot, Locked, Operation, Options, RecoveryCode, Secret, SlotKind,
+    SlotSecret, Volume, calibrate, choose, set_wrong_keys, wrong_keys,
 };
 use zeroize::Zeroizing;
 
@@ -20,11 +21,14 @@ use crate::base::{Base, DataDisk};
 use crate::disks::Decision;
 use crate::kept::Kept;
 use crate::names::{check_name, check_passphrase, check_secret};
+use crate::sealed::Sealed;
 use crate::shares::Shares;
 use crate::spaces::Spaces;
 use crate::waiting::Waiting;
+use keys::Entered;
 
 mod formats;
+mod keys;
 
 /// Nodes of the volume's tree that stay in memory, of 4 KiB each.
 const CACHE_NODES: usize = 256;
@@ -72,7 +76,20 @@ pub struct Vault<D: DataDisk> {
     shares: (Shares, Shares),
     /// The parts of the store, with what is known of them.
     formats: &'static [capos_formats::Format],
+    /// The secret that has opened the volume, until the store is open.
+    entered: Option<Entered>,
+    /// The recovery code was given since the machine was started.
+    code: Option<Pair>,
+    warnings: Vec<String>,
     means: Means,
+}
+
+/// A new volume, with what its first secret and its recovery code give.
+struct Made<D> {
+    volume: Volume<D>,
+    code: Zeroizing<String>,
+    first: SlotSecret,
+    recovery: SlotSecret,
 }
 
 /// How a secret did.
@@ -106,6 +123,9 @@ impl<D: DataDisk> Vault<D> {
             attempts: Attempts::default(),
             shares,
             formats,
+            entered: None,
+            code: None,
+            warnings: Vec::new(),
             means,
         }
     }
@@ -210,7 +230,12 @@ impl<D: DataDisk> Vault<D> {
         }
         let key = kept.filter(|kept| kept.uuid == header.uuid).and_then(|kept| locked.resume(&kept.key).ok());
         match key {
-            Some(key) => self.unlocked(locked, key, place.disk),
+            Some(key) => {
+                self.unlocked(locked, key, place.disk);
+                if let (Some(kept), VolumeState::Open) = (kept, self.state) {
+                    self.resume(&kept.homes);
+                }
+            }
             None => self.stage = Stage::Locked(Box::new(locked), place.disk),
         }
     }
@@ -224,9 +249,13 @@ impl<D: DataDisk> Vault<D> {
     fn opened(&mut self, opened: Result<Spaces<D>, StoreError>) {
         match opened {
             Ok(spaces) => {
-                self.stage = Stage::Open(Box::new(spaces));
+                let sealed = Sealed::new(&mut (self.means.random)());
+                self.stage = Stage::Open(Box::new(spaces.with_keys(sealed)));
                 self.state = VolumeState::Open;
                 self.details = format!("the data volume on {} is open", self.place);
+                if let Some(entered) = self.entered.take() {
+                    self.enter(&entered);
+                }
             }
             Err(error @ StoreError::Format(_)) => self.broken(VolumeState::OtherVersion, &error),
             Err(error) => self.broken(VolumeState::Damaged, &error),
@@ -235,7 +264,8 @@ impl<D: DataDisk> Vault<D> {
 
     /// The key of the open volume, to be kept for the next life of the process.
     pub fn kept(&mut self) -> Option<Kept> {
-        self.with_volume(|volume| Ok(Kept { uuid: volume.header().uuid, key: volume.key() })).ok()
+        let homes = self.at_hand();
+        self.with_volume(|volume| Ok(Kept { uuid: volume.header().uuid, key: volume.key(), homes })).ok()
     }
 
     fn with_volume<T>(&mut self, work: impl FnOnce(&mut Volume<D>) -> Result<T, Error>) -> Result<T, String> {
@@ -298,7 +328,7 @@ impl<D: DataDisk> Vault<D> {
         kind: KeyKind,
     ) -> Result<Zeroizing<String>, String> {
         self.may_create(name, secret, kind)?;
-        let (volume, code) = self.format(&place, name, secret, kind)?;
+        let Made { volume, code, first, recovery } = self.format(&place, name, secret, kind)?;
         let store = self.copied(volume, &place)?;
         (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
         self.attempts = Attempts::default();
@@ -307,17 +337,12 @@ impl<D: DataDisk> Vault<D> {
         if self.state != VolumeState::Open {
             return Err(self.details.clone());
         }
+        self.enter_new(name, &first, &recovery);
         Ok(code)
     }
 
     /// Makes a volume on a disk, with a key and a recovery code.
-    fn format(
-        &mut self,
-        place: &Place<D>,
-        name: &str,
-        secret: &str,
-        kind: KeyKind,
-    ) -> Result<(Volume<D>, Zeroizing<String>), String> {
+    fn format(&mut self, place: &Place<D>, name: &str, secret: &str, kind: KeyKind) -> Result<Made<D>, String> {
         let (secret, cost) = match kind {
             KeyKind::KeyFile => (Secret::KeyFile(secret.as_bytes()), Cost::LEAST),
             KeyKind::Passphrase | KeyKind::RecoveryCode => (Secret::Passphrase(secret.as_bytes()), self.cost()?),
@@ -325,12 +350,13 @@ impl<D: DataDisk> Vault<D> {
         let cipher = choose(&mut *self.means.clock);
         let format = Format { cipher, cost, label: name, cache_nodes: CACHE_NODES };
         let mut random = (self.means.random)();
-        let made = Volume::format(place.disk.clone(), format, &secret, &mut random);
-        let mut volume = made.map_err(|error| error.to_string())?;
+        let made = Volume::format_own(place.disk.clone(), format, &secret, &mut random);
+        let (mut volume, first) = made.map_err(|error| error.to_string())?;
         let code = RecoveryCode::new(&mut random);
-        let added = volume.add_slot(&Secret::Recovery(&code), Cost::LEAST, "", &mut random);
-        added.map_err(|error| error.to_string())?;
-        Ok((volume, code.text()))
+        let added = volume.new_slot(&Secret::Recovery(&code), Cost::LEAST, "", &mut random);
+        let added = added.and_then(|(slot, own)| volume.put_slot(slot).map(|()| own));
+        let recovery = added.map_err(|error| error.to_string())?;
+        Ok(Made { volume, code: code.text(), first, recovery })
     }
 
     /// Whether a volume can be made now, for this person.
@@ -445,7 +471,12 @@ impl<D: DataDisk> Vault<D> {
         let memory = (self.means.memory)();
         let secret = Secret::Passphrase(secret.as_bytes());
         for slot in slots {
-            if self.with_volume(|volume| volume.opens(slot, &secret, memory))? {
+            let opens = |volume: &mut Volume<D>| {
+                let label = volume.slots().find(|(number, _)| *number == slot).map(|(_, slot)| slot.label.clone());
+                Ok(volume.opens(slot, &secret, memory)?.zip(label))
+            };
+            if let Some((secret, label)) = self.with_volume(opens)? {
+                self.enter(&Entered { label, kind: SlotKind::Passphrase, secret });
                 self.right();
                 return Ok(Tried::Right);
             }
@@ -500,73 +531,6 @@ impl<D: DataDisk> Vault<D> {
             Ok(()) => format!("the {what} is wrong"),
             Err(error) => format!("the {what} is wrong; {error}"),
         }
-    }
-
-    /// Adds a passphrase for a name that has none.
-    ///
-    /// # Errors
-    /// The name has one, it is too short, or the volume does not allow it.
-    pub fn add(&mut self, name: &str, passphrase: &str) -> Result<(), String> {
-        check_name(name)?;
-        check_passphrase(passphrase)?;
-        if !self.with_volume(|volume| Ok(slots_of(volume.header(), name, SlotKind::Passphrase)))?.is_empty() {
-            return Err(format!("`{name}` has a passphrase already; replace it"));
-        }
-        let (cost, mut random) = (self.cost()?, (self.means.random)());
-        let secret = Secret::Passphrase(passphrase.as_bytes());
-        self.with_volume(|volume| volume.add_slot(&secret, cost, name, &mut random).map(drop))
-    }
-
-    /// Replaces the passphrase of a name.
-    ///
-    /// # Errors
-    /// The name has none, the new one is too short, or the volume does not allow it.
-    pub fn replace(&mut self, name: &str, passphrase: &str) -> Result<(), String> {
-        check_name(name)?;
-        check_passphrase(passphrase)?;
-        let slots = self.with_volume(|volume| Ok(slots_of(volume.header(), name, SlotKind::Passphrase)))?;
-        let slot = *slots.first().ok_or_else(|| no_key(name))?;
-        let (cost, mut random) = (self.cost()?, (self.means.random)());
-        let secret = Secret::Passphrase(passphrase.as_bytes());
-        self.with_volume(|volume| volume.change_slot(slot, &secret, cost, &mut random))
-    }
-
-    /// Removes all keys of a name.
-    ///
-    /// # Errors
-    /// The name has none, they include the last passphrase, or the volume does not allow it.
-    pub fn remove(&mut self, name: &str) -> Result<(), String> {
-        check_name(name)?;
-        let header = self.with_volume(|volume| Ok(volume.header().clone()))?;
-        let gone: Vec<usize> =
-            header.slots().filter(|(_, slot)| slot.label == name).map(|(number, _)| number).collect();
-        if gone.is_empty() {
-            return Err(no_key(name));
-        }
-        let is_left = |(number, slot): (usize, &KeySlot)| slot.kind == SlotKind::Passphrase && !gone.contains(&number);
-        if !header.slots().any(is_left) {
-            return Err(format!("`{name}` has the last passphrase of the volume; add another one first"));
-        }
-        gone.iter().try_for_each(|slot| self.with_volume(|volume| volume.remove_slot(*slot)))
-    }
-
-    /// Makes a new recovery code; the one before no longer opens the volume.
-    ///
-    /// # Errors
-    /// The volume does not allow it.
-    pub fn renew_recovery_code(&mut self) -> Result<Zeroizing<String>, String> {
-        let mut random = (self.means.random)();
-        let code = RecoveryCode::new(&mut random);
-        let secret = Secret::Recovery(&code);
-        self.with_volume(|volume| {
-            let mut slots = slots_of(volume.header(), "", SlotKind::Recovery).into_iter();
-            match slots.next() {
-                Some(slot) => volume.change_slot(slot, &secret, Cost::LEAST, &mut random)?,
-                None => drop(volume.add_slot(&secret, Cost::LEAST, "", &mut random)?),
-            }
-            slots.try_for_each(|slot| volume.remove_slot(slot))
-        })?;
-        Ok(code.text())
     }
 }
 

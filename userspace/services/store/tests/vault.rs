@@ -23,6 +23,8 @@ use capos_volume::{Disk, DiskError};
 
 #[path = "vault/declined.rs"]
 mod declined;
+#[path = "vault/homes.rs"]
+mod homes;
 #[path = "vault/migration.rs"]
 mod migration;
 
@@ -249,8 +251,8 @@ fn the_next_life_continues_with_the_kept_key_and_only_with_it() {
     let version = vault.spaces().unwrap().info("client").unwrap().version;
     let kept = vault.kept().unwrap();
     drop(vault);
-    let other = Kept { uuid: [9; 16], key: kept.key.clone() };
-    let false_key = Kept { uuid: kept.uuid, key: [7; 32].into() };
+    let other = Kept { uuid: [9; 16], key: kept.key.clone(), homes: Vec::new() };
+    let false_key = Kept { uuid: kept.uuid, key: [7; 32].into(), homes: Vec::new() };
     for not in [&other, &false_key] {
         assert_eq!(machine.start(Some(not), false).state(), VolumeState::Locked);
     }
@@ -462,12 +464,12 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         machine.seed.set(50_000);
         let mut vault = machine.start(None, false);
         let key = vault.backup_key("ada", secret, kind);
-        let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!("{kind:?} does not open it") };
+        let Ok((repository, _)) = run(key.open(&files)).unwrap().unwrap() else { panic!("{kind:?} does not open it") };
         let mut restore = vault.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
         // Nothing else begins meanwhile.
         let why = vault.create(machine.place(false), "bob", "battery staple", KeyKind::Passphrase).unwrap_err();
         assert!(why.contains("a backup is being restored onto the disk"), "{why}");
-        let restored = run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| ()));
+        let restored = run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| ()));
         restored.unwrap().unwrap();
         let new_code = vault.end_restore(restore).unwrap();
         assert_ne!(*new_code, code);
@@ -510,9 +512,9 @@ fn a_backup_of_another_version_is_restored_as_its_disk_would_open() {
     machine.formats = migration::OLD;
     let mut vault = machine.start(None, false);
     let key = vault.backup_key("ada", "correct horse", KeyKind::Passphrase);
-    let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
+    let Ok((repository, _)) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
     let mut restore = vault.begin_restore(machine.place(false), "ada", "correct horse").unwrap();
-    run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| ())).unwrap().unwrap();
+    run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| ())).unwrap().unwrap();
     vault.end_restore(restore).unwrap();
     assert_eq!(vault.state(), VolumeState::OtherVersion);
     vault.confirm(VolumeState::OtherVersion, MemoryBlocks::new(512)).unwrap();
@@ -539,11 +541,11 @@ fn a_restore_that_was_cut_off_leaves_a_blank_disk() {
     let machine = Machine::new();
     let mut vault = machine.start(None, false);
     let key = vault.backup_key("ada", "correct horse", KeyKind::Passphrase);
-    let Ok(repository) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
+    let Ok((repository, _)) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
     let mut restore = vault.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
     {
         let (slow, store) = (Hanging(&files), &mut restore.store);
-        let mut cut = std::pin::pin!(capos_backup::store::restore(&repository, &slow, 7, store, |_| ()));
+        let mut cut = std::pin::pin!(capos_backup::store::restore(&repository, &slow, 7, store, |_| (), |_| ()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(cut.as_mut().poll(&mut context).is_pending());
     }

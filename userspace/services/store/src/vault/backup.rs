@@ -8,12 +8,15 @@ use capos_backup::{Files, Repository};
 use capos_policy::Attempts;
 use capos_schema::store::{KeyKind, VolumeState};
 use capos_store::{Random, Store, StoreError};
-use capos_volume::{RecoveryCode, Secret, Volume, wipe};
+use capos_volume::{RecoveryCode, Secret, SlotKind, SlotSecret, Volume, wipe};
 use zeroize::Zeroizing;
 
-use super::{Place, Stage, Tried, Vault};
+use super::keys::Entered;
+use super::{Made, Place, Stage, Tried, Vault};
 use crate::base::{Base, DataDisk};
+use crate::homes::{self, Homes};
 use crate::names::check_secret;
+use crate::sealed::Sealed;
 use crate::spaces::Spaces;
 use crate::waiting::{Looked, look};
 
@@ -31,6 +34,23 @@ pub struct Restore<D: DataDisk> {
     pub store: Store<Base<D>>,
     place: Place<D>,
     code: Zeroizing<String>,
+    secrets: NewSecrets,
+}
+
+/// Whose a new volume is, and what the first secret and the recovery code give.
+#[derive(Clone)]
+pub struct NewSecrets {
+    name: String,
+    first: SlotSecret,
+    recovery: SlotSecret,
+}
+
+impl<D: DataDisk> Restore<D> {
+    /// For [`Vault::rekey`].
+    #[must_use]
+    pub fn secrets(&self) -> NewSecrets {
+        self.secrets.clone()
+    }
 }
 
 /// The secret of a backup, and what memory its key may take.
@@ -45,8 +65,8 @@ impl BackupKey {
     /// Opens a repository: with a passphrase the one of this name, or with the recovery code.
     ///
     /// # Errors
-    /// There is no repository, or the files fail. `Ok(Err)` is a secret that is not one of it.
-    pub async fn open(&self, files: &impl Files) -> Result<Result<Repository, Tried>, String> {
+    /// There is no repository, or the files fail. With it comes what else the secret gives. `Ok(Err)` is a secret that is not one of it.
+    pub async fn open(&self, files: &impl Files) -> Result<Result<(Repository, SlotSecret), Tried>, String> {
         check_secret(&self.secret)?;
         let opened = match self.kind {
             KeyKind::Passphrase => {
@@ -60,7 +80,7 @@ impl BackupKey {
             KeyKind::KeyFile => return Err("a backup is opened with a passphrase or the recovery code".into()),
         };
         match opened {
-            Ok(repository) if repository.has_user(&self.name) => Ok(Ok(repository)),
+            Ok((repository, own)) if repository.has_user(&self.name) => Ok(Ok((repository, own))),
             // With the recovery code any name can be given.
             Ok(_) => Ok(Err(Tried::Wrong(format!("the backup has no user `{}`", self.name)))),
             Err(capos_backup::Error::Key(capos_volume::Error::WrongKey)) => {
@@ -106,13 +126,13 @@ impl<D: DataDisk> Vault<D> {
         if self.state != VolumeState::Blank {
             return Err("a backup is restored at the start of the machine, before anything is kept in memory".into());
         }
-        let (volume, code) = self.format(&place, name, passphrase, KeyKind::Passphrase)?;
+        let Made { volume, code, first, recovery } = self.format(&place, name, passphrase, KeyKind::Passphrase)?;
         let base = self.blocks(volume, place.disk.clone());
         match Store::open(base) {
             Ok(store) => {
                 self.stage = Stage::Restoring;
                 self.details = format!("a backup is being restored onto {}", place.name);
-                Ok(Restore { store, place, code })
+                Ok(Restore { store, place, code, secrets: NewSecrets { name: name.into(), first, recovery } })
             }
             Err(error) => {
                 let why = error.to_string();
@@ -127,7 +147,8 @@ impl<D: DataDisk> Vault<D> {
     /// # Errors
     /// It cannot be opened.
     pub fn end_restore(&mut self, restore: Restore<D>) -> Result<Zeroizing<String>, String> {
-        let Restore { store, place, code } = restore;
+        let Restore { store, place, code, secrets: NewSecrets { name, first, .. } } = restore;
+        self.entered = Some(Entered { label: name, kind: SlotKind::Passphrase, secret: first });
         match store.close().and_then(|base| look(base, self.formats)).and_then(Looked::unwritten) {
             Ok(looked) => {
                 (self.place, self.bytes, self.read_only) = (place.name, place.bytes, false);
@@ -163,6 +184,23 @@ impl<D: DataDisk> Vault<D> {
         let wiped = wipe(&mut place.disk.clone(), &mut (self.means.random)());
         let left = wiped.map_or_else(|error| format!("it is not blank now: {error}"), |()| "it is blank again".into());
         Err(format!("{} could not take what is in memory: {error}; {left}", place.name))
+    }
+
+    /// Gives the homes of a backup the secrets of the new volume, before it counts as restored. `old` is what the backup's
+    /// secret gives: it opens homes.
+    pub fn rekey(&mut self, store: &mut Store<Base<D>>, old: &SlotSecret, new: &NewSecrets) {
+        let slots = |base: &mut Base<D>| match base {
+            Base::Volume(base) => base.volume().map(|volume| homes::slots(volume.header())).ok(),
+            Base::Memory(_) => None,
+        };
+        let Some((slots, cipher)) = store.with_blocks_mut(slots) else { return };
+        let mut sealed = Sealed::default();
+        let random = (self.means.random)();
+        let mut homes = Homes { store, sealed: &mut sealed, random, slots, cipher };
+        match homes.restored(&new.name, old, &new.first, &new.recovery) {
+            Ok((pair, by_code)) => self.code = by_code.then_some(pair),
+            Err(why) => self.warnings.push(format!("the homes of the backup stay closed: {why}")),
+        }
     }
 
     /// Gives up a restore: the disk is blank again.

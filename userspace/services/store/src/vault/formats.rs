@@ -8,6 +8,7 @@ use capos_schema::store::VolumeState;
 use capos_store::{MemoryBlocks, OnVolume};
 use capos_volume::{Access, Key, Locked, Options};
 
+use super::keys::Entered;
 use super::{CACHE_NODES, Stage, Vault};
 use crate::base::{Base, DataDisk};
 use crate::spaces::Spaces;
@@ -16,6 +17,9 @@ use crate::waiting::{Looked, READERS, Waiting, look, open_for_writing};
 impl<D: DataDisk> Vault<D> {
     /// Opens the volume with a key that is right. It is read first: one of another format is not written.
     pub(super) fn unlocked(&mut self, locked: Locked<D>, key: Key, disk: D) {
+        let slot = key.slot().and_then(|slot| locked.header()?.slots().find(|(number, _)| *number == slot));
+        let whose = slot.map(|(_, slot)| (slot.label.clone(), slot.kind));
+        self.entered = whose.zip(key.own().cloned()).map(|((label, kind), secret)| Entered { label, kind, secret });
         let options = Options { access: Access::Read, cache_nodes: CACHE_NODES };
         let again = disk.clone();
         let volume = match OnVolume::open(locked, key, disk, options, (self.means.random)()) {

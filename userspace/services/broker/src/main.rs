@@ -7,15 +7,12 @@
 
 extern crate alloc;
 
-mod backups_object;
+mod administration;
 mod broker;
 mod capability_pool;
 mod decision;
 mod metered;
 mod session;
-mod settings_object;
-mod setup_object;
-mod users_object;
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -28,14 +28,11 @@ use capos_schema::reflection;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
-use crate::backups_object::BackupsObject;
+use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
-use crate::settings_object::SettingsObject;
-use crate::setup_object::SetupObject;
-use crate::users_object::UsersObject;
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;

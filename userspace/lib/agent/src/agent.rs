@@ -97,8 +97,8 @@ pub struct Agent<W: World> {
     exhausted: Option<String>,
     /// Calls and results of turns up to this one are sent as text.
     plain_until: u32,
-    /// How many messages the model did not see when the person was last told so.
-    removed: usize,
+    /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
+    removed: (usize, usize),
     backlog: Rc<Backlog>,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
@@ -134,7 +134,7 @@ impl<W: World> Agent<W> {
             left: None,
             exhausted: None,
             plain_until: 0,
-            removed: 0,
+            removed: (0, 0),
             backlog,
             allowance: Rc::new(Allowance::of_person()),
         }
@@ -242,7 +242,7 @@ impl<W: World> Agent<W> {
             let (label, untrusted) = self.conversation.label();
             let nonce = self.world.random().to_vec();
             let (request, removed) = self.request(snapshot, &nonce);
-            self.tell_removed(removed, "to be sent").await;
+            self.tell_removed((removed, self.removed.1), "to be sent").await;
             self.world.show(Show::State(State::Inferring)).await;
             let response = match self.infer(&request, &mut interrupt).await {
                 Inferred::Whole(response) => response,
@@ -350,11 +350,12 @@ impl<W: World> Agent<W> {
     }
 
     /// Tells the person that the model does not see so many messages of the conversation, whenever that is another number.
-    async fn tell_removed(&mut self, messages: usize, why: &str) {
-        if messages == 0 || self.removed == messages {
+    async fn tell_removed(&mut self, (unsent, unread): (usize, usize), why: &str) {
+        let messages = unsent.saturating_add(unread);
+        if self.removed == (unsent, unread) || messages == 0 {
             return;
         }
-        self.removed = messages;
+        self.removed = (unsent, unread);
         let text = format!(
             "the conversation is too long {why}: the model does not see {} of it; /stop begins a new one",
             count(messages, "older message")
@@ -398,7 +399,7 @@ impl<W: World> Agent<W> {
                 }
                 StreamChunk::Removed(messages) => {
                     let messages = usize::try_from(*messages).unwrap_or(usize::MAX);
-                    self.tell_removed(messages, "for this model").await;
+                    self.tell_removed((self.removed.0, messages), "for this model").await;
                 }
                 StreamChunk::Loose(StreamChunkLoose { tool, why })
                     if request.tools.iter().any(|shown| shown.name == *tool) =>

@@ -15,14 +15,32 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Of a call by its records: whether one says that it began, and the outcome in the last one. The log has a record before
-    /// each effect, so a call without any record had none.
+    /// Of a call by its records: of each whether it began, and its outcome. The log has a record before each effect, so a call
+    /// without any record had none, if the log `covers` all of its time. Of several records, as of calls with one id, the one
+    /// that warns most counts.
     #[must_use]
-    pub fn of(began: bool, outcome: Option<&str>) -> Self {
-        match (began, outcome) {
-            (false, outcome) => Self::NotRun(outcome.map(ToString::to_string)),
-            (true, Some(outcome)) => Self::Ran(outcome.to_string()),
-            (true, None) => Self::Unknown,
+    pub fn of<'a>(records: impl IntoIterator<Item = (bool, Option<&'a str>)>, covers: bool) -> Self {
+        let mut fate = if covers { Self::NotRun(None) } else { Self::Unknown };
+        let mut is_first = true;
+        for (began, outcome) in records {
+            let found = match (began, outcome) {
+                (false, outcome) => Self::NotRun(outcome.map(ToString::to_string)),
+                (true, Some(outcome)) => Self::Ran(outcome.to_string()),
+                (true, None) => Self::Unknown,
+            };
+            if core::mem::take(&mut is_first) || found.rank() > fate.rank() {
+                fate = found;
+            }
+        }
+        fate
+    }
+
+    /// How much it warns of.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::NotRun(_) => 0,
+            Self::Ran(_) => 1,
+            Self::Unknown => 2,
         }
     }
 
@@ -30,7 +48,9 @@ impl Fate {
     #[must_use]
     pub fn text(&self) -> String {
         match self {
-            Self::NotRun(None) => "not run: the session ended before this call began".to_string(),
+            Self::NotRun(None) => {
+                "not run: the session ended, and the audit log has no record that this call began".to_string()
+            }
             Self::NotRun(Some(outcome)) => {
                 format!("not run ({outcome}): the session ended before its result was saved")
             }

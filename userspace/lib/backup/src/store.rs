@@ -91,7 +91,7 @@ pub async fn restore<B: Blocks>(
     time: u64,
     store: &mut Store<B>,
     mut progress: impl FnMut(u64),
-    finish: impl FnOnce(&mut Store<B>),
+    finish: impl FnOnce(&mut Store<B>) -> Result<(), String>,
 ) -> Result<Sum, Error> {
     if !store.usage().is_empty() {
         return Err(Error::Store("a backup is restored onto a blank disk alone, and this one holds something".into()));
@@ -114,9 +114,8 @@ pub async fn restore<B: Blocks>(
         let equal = source.sum()? == sum;
         equal.then_some(sum).ok_or_else(|| Error::Store("the disk did not keep what was restored onto it".into()))
     });
-    match compared {
+    match compared.and_then(|sum| finish(store).map(|()| sum).map_err(Error::Store)) {
         Ok(sum) => {
-            finish(store);
             store.remove_namespace(mark).map_err(failed)?;
             Ok(sum)
         }

@@ -174,8 +174,8 @@ fn what_is_there_is_not_written_again() {
     *files.writes.borrow_mut() = None;
     back_up(&Repository::of(&volume), &files, &records, 3).0.unwrap();
     let repository = done(Repository::open_as(&files, "bob", &bob, MEMORY)).unwrap();
-    assert!(repository.has_user("ada") && repository.has_user("bob") && !repository.has_user("eve"));
-    assert_eq!(restored(&repository, &files, 1).unwrap(), records);
+    assert!(repository.0.has_user("ada") && repository.0.has_user("bob") && !repository.0.has_user("eve"));
+    assert_eq!(restored(&repository.0, &files, 1).unwrap(), records);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_restored_store_has_the_same_sum() {
     let (files, mut store) = (MemoryFiles::default(), filled());
     let sum = back_up(&mut store, &files, 1);
     let mut other = blank();
-    assert_eq!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| ())).unwrap(), sum);
+    assert_eq!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| Ok(()))).unwrap(), sum);
     assert_eq!(back_up(&mut other, &MemoryFiles::default(), 2), sum);
     // It is on the medium, quotas and all.
     let mut crashed = Store::open(other.with_blocks(MemoryBlocks::after_crash)).unwrap();
@@ -67,7 +67,7 @@ fn a_restored_store_has_the_same_sum() {
         usages
     };
     assert_eq!(entries(&crashed), entries(&store));
-    assert!(matches!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| ())), Err(Error::Store(_))));
+    assert!(matches!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| Ok(()))), Err(Error::Store(_))));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_backup_that_is_damaged_leaves_a_blank_store() {
     let last = files.files.borrow().keys().rfind(|path| path.starts_with("chunks")).unwrap().clone();
     files.files.borrow_mut().remove(&last);
     let mut other = blank();
-    assert_eq!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| ())), Err(Error::Missing { file: last }));
+    assert_eq!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| Ok(()))), Err(Error::Missing { file: last }));
     assert!(other.usage().is_empty());
 }
 
@@ -89,7 +89,7 @@ fn a_store_that_is_being_restored_says_so() {
     // The power fails in the middle: what the medium then has is not taken for a whole store.
     let (repository, slow) = (repository(), Slow(&files));
     {
-        let mut cut = pin!(restore(&repository, &slow, 1, &mut other, |so_far| bytes = so_far, |_| ()));
+        let mut cut = pin!(restore(&repository, &slow, 1, &mut other, |so_far| bytes = so_far, |_| Ok(())));
         for _ in 0..4 {
             assert!(cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
@@ -98,9 +98,9 @@ fn a_store_that_is_being_restored_says_so() {
     let mut crashed = Store::open(other.with_blocks(MemoryBlocks::after_crash)).unwrap();
     assert!(is_unfinished(&crashed));
     let mut whole = blank();
-    done(restore(&repository, &files, 1, &mut whole, |_| (), |_| ())).unwrap();
+    done(restore(&repository, &files, 1, &mut whole, |_| (), |_| Ok(()))).unwrap();
     assert!(!is_unfinished(&whole) && !is_unfinished(&store));
-    assert!(matches!(done(restore(&repository, &files, 1, &mut crashed, |_| (), |_| ())), Err(Error::Store(_))));
+    assert!(matches!(done(restore(&repository, &files, 1, &mut crashed, |_| (), |_| Ok(()))), Err(Error::Store(_))));
 }
 
 /// Files that take their time.

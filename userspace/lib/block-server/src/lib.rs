@@ -66,7 +66,7 @@ pub trait Disk {
     ) -> impl Future<Output = Result<(), CallError>> {
         async move {
             let mut skip = skip;
-            for run in runs {
+            for run in runs.iter().filter(|run| run.count > 0) {
                 self.transfer(transfer, run.block, run.count, memory, skip).await?;
                 skip = skip.saturating_add(u64::from(run.count).saturating_mul(self.block_bytes().into()));
             }

@@ -123,8 +123,16 @@ impl Steps {
     /// The messages that are sent after so many steps.
     pub fn kept(&self, steps: usize) -> impl Iterator<Item = Kept> + '_ {
         let mut removed = 0_usize;
+        // Turns follow each other, and so do the calls of the last one: what goes is at most two ranges.
+        let mut gone: Vec<Range<usize>> = Vec::new();
+        for part in self.parts.iter().take(steps) {
+            match gone.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => gone.push(part.clone()),
+            }
+        }
         self.speakers.iter().enumerate().filter_map(move |(place, speaker)| {
-            let goes = self.parts.iter().take(steps).any(|part| part.contains(&place));
+            let goes = gone.iter().any(|range| range.contains(&place));
             match speaker {
                 Speaker::System => Some(Kept { place, removed: 0 }),
                 _ if goes => {

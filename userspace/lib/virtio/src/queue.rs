@@ -16,8 +16,10 @@ pub const QUEUE_BYTES: u64 = 8192;
 /// Where the parts of a queue of [`MAX_QUEUE`] descriptors lie in that memory, whatever its length.
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = DESCRIPTORS + 16 * MAX_QUEUE as u64;
-const USED: u64 = AVAILABLE + 1024;
+const USED: u64 = AVAILABLE + 512;
 const REQUESTS: u64 = 4096;
+// A ring has two words of 16 bits before its entries and one behind them.
+const _: () = assert!(AVAILABLE + 6 + 2 * MAX_QUEUE as u64 <= USED && USED + 6 + 8 * MAX_QUEUE as u64 <= REQUESTS);
 /// Bytes of a request's head and status, which lie at the number of its first descriptor.
 const REQUEST: u64 = 32;
 const HEAD: u64 = 16;

@@ -228,6 +228,8 @@ impl<D: Disk> Locked<D> {
         let mut volume = Volume::new(disk, key.key, keys, header, options.cache_nodes, writable);
         volume.check_root()?;
         if writable {
+            // The newest header may be in the disk's cache alone, and the next one takes the place of the one before it.
+            volume.disk_write(&[], &[], true)?;
             let mut sequence = [0; 8];
             random(&mut sequence);
             volume.begin_mount(u64::from_le_bytes(sequence))?;

@@ -485,7 +485,7 @@ impl<D: Disk> Volume<D> {
         self.disk.read_runs(runs, into).map_err(|error| Error::Disk { operation: Operation::Read, block, error })
     }
 
-    fn disk_write(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), Error> {
+    pub(crate) fn disk_write(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), Error> {
         self.disk.write_runs(runs, from, flush).map_err(|(operation, error)| {
             self.state = Writing::Failed;
             let first = runs.first().filter(|_| operation == Operation::Write);

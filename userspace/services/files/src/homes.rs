@@ -106,6 +106,8 @@ impl Homes {
         let numbers = self.of.numbers().await.map_err(|fault| told(&fault))?;
         let used = |principal: &str| !principal.starts_with(APART) || principal == MODELS;
         for (principal, number) in numbers.iter().filter(|(principal, _)| used(principal)) {
+            // Its user may be logging in.
+            let _turn = self.turns.lock(*number).await;
             match self.is_sealed(principal, *number).await {
                 // It is opened at its user's login.
                 Ok(None) => {}
@@ -182,6 +184,10 @@ impl Homes {
         let volume = Volume::new(tree, self.timer.clone(), server, start, Some(self.account.clone()));
         capos_rt::spawn(volume.clone().keep_synced());
         self.open.borrow_mut().insert(number, volume.clone());
+        if principal != MODELS {
+            // It may have changed while the home was filled.
+            volume.tree().set_quota(self.quota(principal).await?);
+        }
         Ok(volume)
     }
 

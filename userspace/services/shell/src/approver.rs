@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
 use capos_plural::count;
-use capos_policy::{category, matches, may_stand};
+use capos_policy::{category, matches, may_stand, normalise};
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
@@ -191,9 +191,11 @@ impl Runner {
     async fn directory(&self, tool: &str, path: &str) -> Result<ConsentReach, Reply> {
         let parent = path.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
         let mut told = format!(
-            "{tool} will not ask again in this session for paths in the directory that you type. The path of this call is in {}.",
+            "{tool} will not ask again in this session for paths in the directory that you type and below it, nor before it \
+             replaces files there. The path of this call is in {}.",
             quote(parent)
         );
+        let mut is_warned = false;
         loop {
             let held = self.screen.hold_for_question().await;
             let asked = held.ask(&[(Style::Plain, &format!("{LEAD}{told}\n"))], "Directory (Enter: reject): ").await;
@@ -201,6 +203,11 @@ impl Runner {
                 Ok((line, LineEnd::Entered)) if !line.trim().is_empty() => line.trim().to_string(),
                 asked => return Err(refused(asked)),
             };
+            let is_all = normalise(&pattern).is_ok_and(|parts| parts.is_empty());
+            if is_all && !core::mem::replace(&mut is_warned, true) {
+                told = "That is all of the home directory. Type it again to agree.".to_string();
+                continue;
+            }
             if matches(Pattern::Directory, &pattern, path) {
                 return Ok(ConsentReach { span: Span::Session, pattern });
             }

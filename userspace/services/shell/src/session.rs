@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use capos_agent::world::Host;
 use capos_agent::{Agent, Backlog, Conversation, Fate, Handles, Snapshot, TurnEnd};
-use capos_audit::Deed;
 use capos_plural::{count, noun};
 use capos_rt::{Error, log};
 use capos_schema::audit::GeneralEvent;
@@ -390,18 +389,16 @@ impl Session {
     ///
     /// # Errors
     /// The broker does not answer.
-    pub async fn resume(&mut self, mut kept: Kept, deeds: &[Deed]) -> Result<Vec<(ToolCall, Fate)>, Error> {
+    pub async fn resume(
+        &mut self,
+        mut kept: Kept,
+        fate: impl Fn(&ToolCall) -> Fate,
+    ) -> Result<Vec<(ToolCall, Fate)>, Error> {
         self.handles = Handles::default();
         self.refresh().await?;
         let tools = self.snapshot.tools();
         let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
         let now = self.runner.now();
-        let id = kept.conversation.id.clone();
-        let fate = |call: &ToolCall| {
-            let of_call = |deed: &&Deed| deed.conversation == id && deed.call_id == call.id;
-            let deed = deeds.iter().find(of_call);
-            Fate::of(deed.is_some_and(|deed| deed.ran), deed.and_then(|deed| deed.outcome.as_deref()))
-        };
         let handle = |name: &str| find(name).map(|tool| tool.descriptor.handle.clone());
         let open = kept.conversation.resume(now, handle, fate);
         self.continue_with(kept);

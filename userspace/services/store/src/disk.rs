@@ -194,7 +194,7 @@ impl Disk for GuestDisk {
         let first = runs.first().map_or(0, |run| run.first);
         let write = || disk.ask(disk.device.write_runs(&checked, &disk.memory, 0, flush));
         disk.mapping.write(0, from).and_then(|()| write()).map_err(|error| {
-            // A disk that still answers and cannot be flushed has failed at that.
+            // Which of both failed is not known. A disk that still answers and cannot be flushed has failed at that.
             if flush && !error.is_disconnected() && disk.ask(disk.device.flush()).is_err() {
                 return (Operation::Flush, disk.failed("flushing, after", first, &error));
             }

@@ -166,12 +166,21 @@ impl<D: DataDisk> Homes<'_, D> {
             return Err(no_pair());
         }
         let recoveries = self.recoveries()?;
-        record.keep(&self.slots, &self.live(&recoveries));
+        let live = self.live(&recoveries);
+        record.keep(&self.slots, &live);
+        let is_recoverable = live.iter().any(|public| record.is_recovered_by(public));
         if known.as_ref() != Some(&record) && !self.is_read_only() {
             self.write(&[(owner.into(), record)], None)?;
         }
         match home {
             Some(home) => self.sealed.enter(owner, home),
+            None if !is_recoverable => self.sealed.without(
+                owner,
+                format!(
+                    "the home of {owner} is locked, and nothing on this disk opens it; restore the backup again with its recovery \
+                     code, or remove {owner} and add them again"
+                ),
+            ),
             None => self.sealed.without(
                 owner,
                 format!(
@@ -235,11 +244,21 @@ impl<D: DataDisk> Homes<'_, D> {
     /// # Errors
     /// The store fails.
     pub fn set(&mut self, owner: &str, secret: &SlotSecret, code: Option<&Pair>) -> Result<(), String> {
-        let (mut record, home) = match self.record(owner)? {
+        let known = match self.record(owner)? {
             Some(record) => {
                 let home = self.home(owner, &record, code);
-                (record, home)
+                // A record whose user was not added to the end has a key that nobody knows, and nothing is sealed with it.
+                let used = home.is_some()
+                    || self
+                        .sealed
+                        .uses(self.store, &record.id)
+                        .map_err(|_| malformed("the list of the sealed homes"))?;
+                used.then_some((record, home))
             }
+            None => None,
+        };
+        let (mut record, home) = match known {
+            Some(known) => known,
             None => {
                 let home = HomeKey::new(self.cipher, &mut *self.random);
                 (Record::new(&home), Some(home))

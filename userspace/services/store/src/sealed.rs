@@ -302,10 +302,20 @@ impl Sealed {
         changes.iter().map(seal).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Whether a part is sealed with a key that is at hand; none if it is not sealed.
+    /// Whether something is sealed with the key of this home.
     ///
     /// # Errors
-    /// It is sealed with another.
+    /// The store fails.
+    pub fn uses<B: Blocks>(&mut self, store: &mut Store<B>, home: &[u8; ID]) -> Result<bool, Refusal> {
+        self.read(store)?;
+        let tables = self.tables.iter().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
+        Ok(tables.into_iter().any(|table| table.home == *home))
+    }
+
+    /// Whether a part is sealed with its owner's key, which is at hand.
+    ///
+    /// # Errors
+    /// It is sealed with another, or for another owner.
     pub fn is_sealed<B: Blocks>(
         &mut self,
         store: &mut Store<B>,
@@ -313,7 +323,15 @@ impl Sealed {
         part: Part<'_>,
     ) -> Result<bool, Refusal> {
         for table in part.tables.iter().chain(part.named) {
-            if self.open(store, client, &format!("{}{table}", part.name))?.is_some() {
+            let table = format!("{}{table}", part.name);
+            self.read(store)?;
+            if let Some(found) = self.of(client, &table)
+                && *found.owner != *part.owner
+            {
+                let why = format!("the home of {} is sealed as that of {}; restore a backup", part.owner, found.owner);
+                return Err(Refusal::Fault(StoreFault::Damaged, why));
+            }
+            if self.open(store, client, &table)?.is_some() {
                 return Ok(true);
             }
         }

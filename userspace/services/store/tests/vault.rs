@@ -469,7 +469,8 @@ fn a_backup_is_restored_onto_a_blank_disk() {
         // Nothing else begins meanwhile.
         let why = vault.create(machine.place(false), "bob", "battery staple", KeyKind::Passphrase).unwrap_err();
         assert!(why.contains("a backup is being restored onto the disk"), "{why}");
-        let restored = run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| ()));
+        let restored =
+            run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| Ok(())));
         restored.unwrap().unwrap();
         let new_code = vault.end_restore(restore).unwrap();
         assert_ne!(*new_code, code);
@@ -514,7 +515,7 @@ fn a_backup_of_another_version_is_restored_as_its_disk_would_open() {
     let key = vault.backup_key("ada", "correct horse", KeyKind::Passphrase);
     let Ok((repository, _)) = run(key.open(&files)).unwrap().unwrap() else { panic!() };
     let mut restore = vault.begin_restore(machine.place(false), "ada", "correct horse").unwrap();
-    run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| ())).unwrap().unwrap();
+    run(capos_backup::store::restore(&repository, &files, 7, &mut restore.store, |_| (), |_| Ok(()))).unwrap().unwrap();
     vault.end_restore(restore).unwrap();
     assert_eq!(vault.state(), VolumeState::OtherVersion);
     vault.confirm(VolumeState::OtherVersion, MemoryBlocks::new(512)).unwrap();
@@ -545,7 +546,7 @@ fn a_restore_that_was_cut_off_leaves_a_blank_disk() {
     let mut restore = vault.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
     {
         let (slow, store) = (Hanging(&files), &mut restore.store);
-        let mut cut = std::pin::pin!(capos_backup::store::restore(&repository, &slow, 7, store, |_| (), |_| ()));
+        let mut cut = std::pin::pin!(capos_backup::store::restore(&repository, &slow, 7, store, |_| (), |_| Ok(())));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(cut.as_mut().poll(&mut context).is_pending());
     }

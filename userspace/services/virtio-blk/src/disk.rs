@@ -243,26 +243,31 @@ impl Disk {
 
     /// Has the device work on all of these requests, and waits until it has answered each.
     async fn request(&self, command: Command, requests: &[Request]) -> Result<(), CallError> {
-        let mut sent = Vec::with_capacity(requests.len());
+        let sent = RefCell::new(Vec::with_capacity(requests.len()));
         let mut result = Ok(());
-        for request in requests {
-            match self.send(command, request).await {
-                Some(number) => sent.push((number, request.sector)),
-                None => result = Err(CallError::failed("the request does not fit into the disk's queue")),
-            }
-        }
-        self.notify();
-        let answered = core::future::poll_fn(|context| {
-            let mut requests = self.requests.borrow_mut();
-            let mut is_ready = true;
-            for (number, _) in &sent {
-                if let Some(Sent::Waiting(waker)) = requests.get_mut(number) {
-                    waker.clone_from(context.waker());
-                    is_ready = false;
+        // The limit holds for the wait for room, too: a disk that answers nothing makes none.
+        let end = self.clock.now().saturating_add(LIMIT);
+        let answered = async {
+            for request in requests {
+                match self.send(command, request).await {
+                    Some(number) => sent.borrow_mut().push((number, request.sector)),
+                    None => result = Err(CallError::failed("the request does not fit into the disk's queue")),
                 }
             }
-            if is_ready { Poll::Ready(()) } else { Poll::Pending }
-        });
+            self.notify();
+            core::future::poll_fn(|context| {
+                let mut requests = self.requests.borrow_mut();
+                let mut is_ready = true;
+                for (number, _) in sent.borrow().iter() {
+                    if let Some(Sent::Waiting(waker)) = requests.get_mut(number) {
+                        waker.clone_from(context.waker());
+                        is_ready = false;
+                    }
+                }
+                if is_ready { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        };
         let what = |sector: u64| {
             let block = sector.checked_div(self.block_sectors()).unwrap_or(0);
             match command {
@@ -271,8 +276,9 @@ impl Disk {
                 Command::Flush => "the disk cannot be flushed".into(),
             }
         };
-        let end = self.clock.now().saturating_add(LIMIT);
-        if let Either::Second(()) = select(answered, self.clock.sleep_until(end)).await {
+        let ended = select(answered, self.clock.sleep_until(end)).await;
+        let sent = sent.take();
+        if let Either::Second(()) = ended {
             // The device may still use the memory of these requests. It is reset before anybody else may use that, so
             // they end with the driver, and their caller learns that the driver is gone.
             let is_waiting = |number: &u64| matches!(self.requests.borrow().get(number), Some(Sent::Waiting(_)));

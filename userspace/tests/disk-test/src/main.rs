@@ -111,6 +111,8 @@ impl Disk {
         let runs = Self::runs();
         let written = self.device.write_runs(&runs, &self.memory, 0, true).await;
         written.with_context(|| format!("{}: writing runs", self.name))?;
+        // A call that is rejected writes none of its runs.
+        self.mapping.write(0, &self.pattern(seed.wrapping_add(1), 0))?;
         let mut beyond = runs;
         beyond[1].block = self.blocks;
         match self.device.write_runs(&beyond, &self.memory, 0, true).await {

@@ -40,7 +40,8 @@ fn resumed(world: &World) -> (Agent<World>, Vec<(ToolCall, Fate)>) {
     let fate = |call: &ToolCall| {
         let of_call = || events.iter().filter(|event| event.call_id == call.id);
         let ended = of_call().find(|event| event.phase != Phase::Before).map(|event| event.outcome.name());
-        Fate::of(of_call().any(|event| event.phase == Phase::Before), ended)
+        let began = of_call().any(|event| event.phase == Phase::Before);
+        Fate::of((began || ended.is_some()).then_some((began, ended)), true)
     };
     let open = conversation.resume(world.0.clock.get(), |name| Some(handle(name)), fate);
     let session = Session { id: "s2".into(), ..session(SessionLimits::default()) };
@@ -121,12 +122,21 @@ fn f11_a_turn_that_is_cut_off_anywhere_goes_on_without_doing_anything_twice() {
 /// What is not known is told so, and a call that ended is not to be repeated for its result.
 #[test]
 fn f11_each_fate_has_its_words() {
-    assert_eq!(Fate::of(false, None), Fate::NotRun(None));
-    assert_eq!(Fate::of(false, Some("deniedByUser")), Fate::NotRun(Some("deniedByUser".into())));
-    assert_eq!(Fate::of(true, None), Fate::Unknown);
+    let one = |began, outcome| Fate::of([(began, outcome)], true);
+    assert_eq!(Fate::of([], true), Fate::NotRun(None));
+    // Where the log does not reach back so far, as after an archive, nothing is known.
+    assert_eq!(Fate::of([], false), Fate::Unknown);
+    assert_eq!(one(false, Some("deniedByUser")), Fate::NotRun(Some("deniedByUser".into())));
+    assert_eq!(one(true, None), Fate::Unknown);
     assert!(Fate::Unknown.text().contains("It may have had its effect"));
-    assert!(Fate::of(true, Some("ok")).text().starts_with("it ran and ended as ok"));
+    assert!(one(true, Some("ok")).text().starts_with("it ran and ended as ok"));
     assert!(Fate::NotRun(None).text().starts_with("not run: the session ended"));
+    // Of two calls with one id, what warns most.
+    let (denied, ok, open) = ((false, Some("deniedByUser")), (true, Some("ok")), (true, None));
+    for records in [[denied, open], [open, ok], [open, denied]] {
+        assert_eq!(Fate::of(records, true), Fate::Unknown);
+    }
+    assert_eq!(Fate::of([denied, ok], false), Fate::Ran("ok".into()));
 }
 
 /// A turn that the person interrupted, or that came to a limit, goes on in the same session; one that was answered does not.

@@ -7,14 +7,12 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Host, Keeper};
 use capos_agent::{Conversation, Either, Entry, race};
-use capos_audit::{Deed, story};
 use capos_plural::count;
-use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient, MessagePart};
 use capos_schema::models::{ChatMessage, Role};
 use capos_schema::terminal::{LineEnd, Style};
 
-use super::audit::read_all;
+use super::cut_off::{Evidence, end_consents};
 use super::{Done, refreshed, rows};
 use crate::escape::{first_line, in_quotes, name};
 use crate::keeper::PURPOSE;
@@ -31,10 +29,8 @@ const ID: usize = 8;
 const NUMBER: usize = 3;
 /// Letters of a title and of a message.
 const TITLE: usize = 50;
-const MESSAGE: usize = 100;
+pub const MESSAGE: usize = 100;
 
-/// How far the clocks of two records may be apart, in milliseconds.
-const CLOCKS: u64 = 60_000;
 /// What is said of a conversation whose last turn was cut off.
 const UNANSWERED: &str = "the last request was not answered to its end; /continue goes on with it";
 
@@ -44,21 +40,22 @@ async fn store(session: &mut Session) -> Result<ConversationStoreClient, String>
 }
 
 /// The saved messages of a conversation, one after the other.
-struct Messages {
+pub struct Messages {
     store: ConversationStoreClient,
     id: String,
     parts: VecDeque<MessagePart>,
-    next: (u32, u32),
+    /// The message and its part that come next.
+    pub next: (u32, u32),
     more: bool,
 }
 
 impl Messages {
-    fn of(store: ConversationStoreClient, id: &str) -> Self {
+    pub fn of(store: ConversationStoreClient, id: &str) -> Self {
         Self { store, id: id.to_string(), parts: VecDeque::new(), next: (0, 0), more: true }
     }
 
     /// The next message as JSON.
-    async fn next(&mut self, runner: &Runner) -> Result<Option<String>, String> {
+    pub async fn next(&mut self, runner: &Runner) -> Result<Option<String>, String> {
         let mut message = String::new();
         loop {
             let Some(part) = self.parts.pop_front() else {
@@ -115,7 +112,7 @@ fn short(id: &str) -> &str {
     id.get(..ID).unwrap_or(id)
 }
 
-fn title(title: &str) -> String {
+pub fn title(title: &str) -> String {
     if title.is_empty() { "untitled".to_string() } else { in_quotes(title, TITLE) }
 }
 
@@ -197,10 +194,12 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     }
     let saved = conversation.entries().len();
     let running = session.agent.background();
-    let deeds =
-        if conversation.is_answered() { Vec::new() } else { deeds(session, &conversation, info.changed).await? };
+    let evidence = match conversation.is_answered() {
+        true => Evidence::default(),
+        false => Evidence::of(session, &conversation, &info).await?,
+    };
     let open = session
-        .resume(Kept { conversation, saved }, &deeds)
+        .resume(Kept { conversation, saved }, |call| evidence.fate(call))
         .await
         .map_err(|why| format!("the conversation cannot be continued: {why}"))?;
     let screen = session.runner.screen.clone();
@@ -213,6 +212,8 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         let text = format!("  {} {}: {}", name(&call.name), first_line(&call.arguments, MESSAGE), fate.text());
         screen.wrapped(&[(Style::Warning, &text)]).await;
     }
+    evidence.tell_unsaved(session).await;
+    end_consents(session).await;
     if !session.agent.conversation().is_answered() {
         screen.line(Style::Warning, UNANSWERED).await;
     }
@@ -223,46 +224,6 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     if running > 0 {
         screen.line(Style::Dim, &super::unfinished(running)).await;
     }
-    Ok(())
-}
-
-/// What the audit log has of the calls of a conversation's last turn. Each was recorded before it began, and the message that
-/// proposed it was saved before that, at `changed` (milliseconds since 1970) at the earliest.
-async fn deeds(session: &Session, conversation: &Conversation, changed: u64) -> Result<Vec<Deed>, String> {
-    let reader = session.runner.grants.find::<AuditReaderClient>("find out which calls have run")?;
-    let query = Query {
-        kind: "tool".to_string(),
-        turn: conversation.last_turn().into(),
-        since_nanoseconds: changed.saturating_sub(CLOCKS).saturating_mul(1_000_000),
-        ..Query::default()
-    };
-    let lines = read_all(session, &reader, query).await?;
-    Ok(story(lines.iter().map(String::as_str)))
-}
-
-/// Tells a person who begins a session that their last conversation was cut off.
-pub async fn tell_cut_off(session: &Session) {
-    let Ok(store) = session.runner.grants.find::<ConversationStoreClient>(PURPOSE) else { return };
-    let Ok(page) = session.runner.audited(store.list("", 1)).await else { return };
-    let Some(info) = page.conversations.first().filter(|info| info.messages > 0) else { return };
-    let mut messages = Messages::of(store, &info.id);
-    messages.next = (info.messages.saturating_sub(1), 0);
-    let mut last = Conversation::new(String::new());
-    // A message that cannot be read is told of when somebody reads it.
-    let read = messages.next(&session.runner).await;
-    if matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered() {
-        let text =
-            format!("your last conversation, {}, was cut off; /resume and /continue go on with it", title(&info.title));
-        session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
-    }
-}
-
-/// `/continue`.
-pub async fn go_on(session: &mut Session) -> Done {
-    if session.agent.conversation().is_answered() {
-        return Err("the last request was answered to its end; enter another one".to_string());
-    }
-    session.go_on().await;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod capabilities;
 mod conversations;
+mod cut_off;
 mod disks;
 mod inspect;
 mod model;
@@ -22,7 +23,7 @@ use alloc::vec::Vec;
 use capos_plural::count;
 use capos_schema::terminal::Style;
 
-pub use conversations::tell_cut_off;
+pub use cut_off::tell_cut_off;
 
 use crate::escape::escape;
 use crate::more::more;
@@ -139,7 +140,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
-        "continue" => conversations::go_on(session).await,
+        "continue" => cut_off::go_on(session).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,
         "search" => conversations::search(session, text.trim()).await,

@@ -188,19 +188,21 @@ impl<D: DataDisk> Vault<D> {
 
     /// Gives the homes of a backup the secrets of the new volume, before it counts as restored. `old` is what the backup's
     /// secret gives: it opens homes.
-    pub fn rekey(&mut self, store: &mut Store<Base<D>>, old: &SlotSecret, new: &NewSecrets) {
+    ///
+    /// # Errors
+    /// The records of the homes are malformed, or the disk fails. The disk holds no restored backup then.
+    pub fn rekey(&mut self, store: &mut Store<Base<D>>, old: &SlotSecret, new: &NewSecrets) -> Result<(), String> {
         let slots = |base: &mut Base<D>| match base {
             Base::Volume(base) => base.volume().map(|volume| homes::slots(volume.header())).ok(),
             Base::Memory(_) => None,
         };
-        let Some((slots, cipher)) = store.with_blocks_mut(slots) else { return };
+        let Some((slots, cipher)) = store.with_blocks_mut(slots) else { return Ok(()) };
         let mut sealed = Sealed::default();
         let random = (self.means.random)();
         let mut homes = Homes { store, sealed: &mut sealed, random, slots, cipher };
-        match homes.restored(&new.name, old, &new.first, &new.recovery) {
-            Ok((pair, by_code)) => self.code = by_code.then_some(pair),
-            Err(why) => self.warnings.push(format!("the homes of the backup stay closed: {why}")),
-        }
+        let (pair, by_code) = homes.restored(&new.name, old, &new.first, &new.recovery)?;
+        self.code = by_code.then_some(pair);
+        Ok(())
     }
 
     /// Gives up a restore: the disk is blank again.

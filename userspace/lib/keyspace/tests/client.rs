@@ -12,7 +12,8 @@ use capos_schema::cap::{CallContext, CallError};
 use capos_schema::local::{Local, run};
 use capos_schema::store::{
     Change, KeyValue, NamespaceClient, NamespaceCommitResults, NamespaceGetResults, NamespaceInfo,
-    NamespaceInfoResults, NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, StoreFault,
+    NamespaceInfoResults, NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSyncResults,
+    StoreFault,
 };
 use capos_store::{BlockError, MemoryBlocks, Store, StoreError};
 
@@ -51,6 +52,17 @@ impl Served {
 }
 
 impl NamespaceServer for Served {
+    async fn protect(
+        &self,
+        _cx: &CallContext,
+        _part: String,
+        _owner: String,
+        _tables: Vec<String>,
+        _named: Vec<String>,
+    ) -> Result<NamespaceProtectResults, CallError> {
+        Err(CallError::unimplemented("nothing is sealed here"))
+    }
+
     async fn info(&self, _: &CallContext) -> Result<NamespaceInfoResults, CallError> {
         let answer = self.answer(self.space.info().await);
         let none = NamespaceInfoResults::default();

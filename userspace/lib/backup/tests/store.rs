@@ -77,7 +77,10 @@ fn a_backup_that_is_damaged_leaves_a_blank_store() {
     let last = files.files.borrow().keys().rfind(|path| path.starts_with("chunks")).unwrap().clone();
     files.files.borrow_mut().remove(&last);
     let mut other = blank();
-    assert_eq!(done(restore(&repository(), &files, 1, &mut other, |_| (), |_| Ok(()))), Err(Error::Missing { file: last }));
+    assert_eq!(
+        done(restore(&repository(), &files, 1, &mut other, |_| (), |_| Ok(()))),
+        Err(Error::Missing { file: last })
+    );
     assert!(other.usage().is_empty());
 }
 

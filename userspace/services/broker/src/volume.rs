@@ -194,7 +194,7 @@ impl<K: Keyspace> DataVolume<K> {
             match info.state {
                 // The search ends soon, and so does an unattended set-up.
                 VolumeState::Searching => self.clock.sleep(PAUSE).await,
-                VolumeState::Locked | VolumeState::Open => return Ok(true),
+                VolumeState::Locked | VolumeState::Open | VolumeState::Older => return Ok(true),
                 _ => return Ok(has_plan(&info)),
             }
         }
@@ -439,7 +439,8 @@ impl<K: Keyspace> DataVolume<K> {
         if let Some(user) = users.iter().find(|user| user.name == name) {
             let has_key = |user: &&UserInfo| volume.keys.iter().any(|key| key.name == user.name);
             let is_operator = |user: &UserInfo| user.profile == Profile::Operator;
-            if users.iter().filter(has_key).any(is_operator) {
+            // A machine that was set up without an operator stays so.
+            if !users.iter().any(is_operator) || users.iter().filter(has_key).any(is_operator) {
                 return Ok(Identity { user: user.clone(), failed });
             }
             // A guest has restored a backup: there is a key of nobody else, and somebody has to manage the machine.

@@ -57,6 +57,7 @@ const COMMANDS: &[&str] = &[
     "/settings",
     "/settings reset ",
     "/settings set ",
+    "/setup ",
     "/status",
     "/stop",
     "/tools",

@@ -244,21 +244,11 @@ impl<D: DataDisk> Homes<'_, D> {
     /// # Errors
     /// The store fails.
     pub fn set(&mut self, owner: &str, secret: &SlotSecret, code: Option<&Pair>) -> Result<(), String> {
-        let known = match self.record(owner)? {
+        let (mut record, home) = match self.record(owner)? {
             Some(record) => {
                 let home = self.home(owner, &record, code);
-                // A record whose user was not added to the end has a key that nobody knows, and nothing is sealed with it.
-                let used = home.is_some()
-                    || self
-                        .sealed
-                        .uses(self.store, &record.id)
-                        .map_err(|_| malformed("the list of the sealed homes"))?;
-                used.then_some((record, home))
+                (record, home)
             }
-            None => None,
-        };
-        let (mut record, home) = match known {
-            Some(known) => known,
             None => {
                 let home = HomeKey::new(self.cipher, &mut *self.random);
                 (Record::new(&home), Some(home))

@@ -302,16 +302,6 @@ impl Sealed {
         changes.iter().map(seal).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Whether something is sealed with the key of this home.
-    ///
-    /// # Errors
-    /// The store fails.
-    pub fn uses<B: Blocks>(&mut self, store: &mut Store<B>, home: &[u8; ID]) -> Result<bool, Refusal> {
-        self.read(store)?;
-        let tables = self.tables.iter().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
-        Ok(tables.into_iter().any(|table| table.home == *home))
-    }
-
     /// Whether a part is sealed with its owner's key, which is at hand.
     ///
     /// # Errors

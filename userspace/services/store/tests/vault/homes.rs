@@ -458,31 +458,3 @@ fn a_sealed_home_is_that_of_its_owner_alone() {
     has_diary(&vault, "ada").unwrap();
     has_diary(&vault, "bob").unwrap();
 }
-
-/// A power cut while a user is added, at each operation of the disk: the second time the user gets a home with a key.
-#[test]
-fn a_user_who_was_added_twice_has_a_key() {
-    let (machine, _) = two();
-    let image = machine.disk.lock().image().clone();
-    let mut again = 0;
-    for fuse in 0..60 {
-        let machine = Machine::new();
-        *machine.disk.lock() = SimDisk::from_image(BLOCKS, image.clone(), Seed(fuse + 1));
-        let vault = by_name(&machine, "ada");
-        machine.disk.lock().set_fuse(Some(fuse));
-        let done = vault.borrow_mut().add("eve", "not to the end");
-        drop(vault);
-        let crashed = machine.disk.lock().clone().crash();
-        *machine.disk.lock() = crashed;
-        let vault = by_name(&machine, "ada");
-        if done.is_err() && vault.borrow_mut().add("eve", "the second time").is_ok() {
-            again += 1;
-            assert_eq!(vault.borrow_mut().verify("eve", "the second time"), Ok(Tried::Right));
-        } else {
-            assert_eq!(vault.borrow_mut().verify("eve", "not to the end"), Ok(Tried::Right), "fuse {fuse}");
-        }
-        let (is_sealed, why) = protect(&mut vault.borrow_mut(), 3, "eve").unwrap();
-        assert!(is_sealed, "fuse {fuse}: {why}");
-    }
-    assert!(again > 3, "{again}");
-}

@@ -1,14 +1,17 @@
 //! Takes what looks like a secret out of a result before a model sees it.
 
+mod forms;
+mod json;
+mod names;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use serde_json::Value;
 
-use crate::redact_forms::{element, option, shell_word};
-use crate::redact_json;
-use crate::redact_names::{is_harmless, is_secret_name, joined};
+use forms::{element, option, shell_word};
+use names::{is_harmless, is_secret_name, joined};
 
 pub(crate) const MASK: &str = "[redacted]";
 
@@ -48,7 +51,7 @@ const TOKENS: [(&str, usize); 22] = [
 #[must_use]
 pub fn redact(text: &str) -> (String, usize) {
     if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
-        return redact_json::redact(text);
+        return json::redact(text);
     }
     let found = secrets(text);
     (masked(text, &found, 0..text.len(), usize::MAX).0, found.len())

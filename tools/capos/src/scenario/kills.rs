@@ -20,8 +20,8 @@ use crate::scenario::log_since;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests before which the power is cut, at most: of one start in three, while it still opens the volume, and of the
 /// others.
-const EARLY: u64 = 150;
-const LATE: u64 = 700;
+const EARLY: u64 = 100;
+const LATE: u64 = 450;
 
 /// What the log of all starts has said.
 #[derive(Debug, Default)]

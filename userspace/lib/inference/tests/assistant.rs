@@ -239,7 +239,7 @@ fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
         kept[place].content = capos_compaction::marked(count, &kept[place].content);
         kept
     };
-    assert!(long.removed > 0 && long.removed % 2 == 0, "{}", long.removed);
+    assert!(long.removed > 0 && long.removed.is_multiple_of(2), "{}", long.removed);
     let same = answer(&model, Request { messages: without(&messages, 1, long.removed), ..request("") });
     assert_eq!((same.text, same.removed), (long.text, 0));
     // A long chain of calls in the last turn, too: what the person asked and the latest call stay.
@@ -249,7 +249,7 @@ fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
         messages.push(Message::new(Role::Tool, &format!("Part {number} was done.")));
     }
     let long = answer(&model, Request { messages: messages.clone(), ..request("") });
-    assert!(long.removed > 0 && long.removed % 2 == 0, "{}", long.removed);
+    assert!(long.removed > 0 && long.removed.is_multiple_of(2), "{}", long.removed);
     let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
     assert_eq!((same.text, same.removed), (long.text, 0));
     // What has to stay fits, or nothing does.

@@ -74,8 +74,8 @@ interface Namespace {
       -> (fault :StoreFault, why :Text, sealed :Bool);
   # Keeps tables under the key of this user's home from now on: those whose names are `part` and one of `tables` or `named`.
   # What they hold is sealed in the same commit. Values are sealed, and in `named` also what follows the first 8 bytes of a
-  # key: such keys are in the order of their sealed forms, a range ends at 8 bytes, and begins at 8, at a key, or behind a key,
-  # which is that key with a zero byte. Before the user has logged in, calls of these tables answer `locked`; whole tables can
+  # key. Such keys are in the order of their sealed forms. A range of them ends at 8 bytes. It begins at 8 bytes, at a key, or
+  # behind a key, which is that key with a zero byte. Before the user has logged in, calls of these tables answer `locked`; whole tables can
   # be removed all the same. The same call again changes nothing. `sealed` is false if the owner has no such key, and nothing
   # else happens then: `why` tells the reason, where there is one.
 }

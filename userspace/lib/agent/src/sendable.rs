@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_compaction::{Kept, Speaker, Steps, marked};
+use capos_compaction::{Speaker, Steps};
 use capos_schema::models::{ChatMessage, Role};
 
 /// Bytes that a message takes besides its texts, about: its places, labels and lengths.
@@ -26,18 +26,7 @@ pub fn sendable(messages: Vec<ChatMessage>, most: usize) -> (Vec<ChatMessage>, u
         Err(never) => match never {},
     };
     let before = messages.len();
-    let mut kept = steps.kept(count).peekable();
-    let messages: Vec<ChatMessage> = messages
-        .into_iter()
-        .enumerate()
-        .filter_map(|(place, mut message)| {
-            let Kept { removed, .. } = kept.next_if(|kept| kept.place == place)?;
-            if removed > 0 {
-                message.content = marked(removed, &message.content);
-            }
-            Some(message)
-        })
-        .collect();
+    let messages = steps.shorten(messages, count, |message| &mut message.content);
     let removed = before.saturating_sub(messages.len());
     (messages, removed)
 }

@@ -58,7 +58,7 @@ pub struct Steps {
 pub struct Kept {
     /// Its place in the conversation.
     pub place: usize,
-    /// How many messages were left out before it: they are to be [`marked`] in its text. 0 where none were.
+    /// How many messages were left out before it, which its text is to say. 0 where none were.
     pub removed: usize,
 }
 
@@ -120,7 +120,26 @@ impl Steps {
         Ok(Some(rounded.unwrap_or(enough).max(enough)))
     }
 
-    /// The messages that are sent after so many steps.
+    /// The messages that are sent after so many steps, of the same ones as the steps. `text` is where a message takes its marker.
+    pub fn shorten<M>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+        steps: usize,
+        text: impl Fn(&mut M) -> &mut String,
+    ) -> Vec<M> {
+        let mut kept = self.kept(steps).peekable();
+        let messages = messages.into_iter().enumerate().filter_map(|(place, mut message)| {
+            let Kept { removed, .. } = kept.next_if(|kept| kept.place == place)?;
+            if removed > 0 {
+                let text = text(&mut message);
+                *text = marked(removed, text);
+            }
+            Some(message)
+        });
+        messages.collect()
+    }
+
+    /// Which messages are sent after so many steps.
     pub fn kept(&self, steps: usize) -> impl Iterator<Item = Kept> + '_ {
         let mut removed = 0_usize;
         // Turns follow each other, and so do the calls of the last one: what goes is at most two ranges.

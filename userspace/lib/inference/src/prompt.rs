@@ -1,7 +1,7 @@
 //! The part of a conversation that a model reads: as much of it as fits.
 
 use capos_chat::{Conversation, Message, Prompt, Role};
-use capos_compaction::{Kept, Speaker, Steps, marked};
+use capos_compaction::{Speaker, Steps};
 
 use crate::{InferenceError, LanguageModel, Request};
 
@@ -72,14 +72,7 @@ fn length(message: &Message) -> usize {
 
 /// The messages that stay, with markers in the places of the others.
 fn without(messages: &[Message], steps: &Steps, count: usize) -> Vec<Message> {
-    let kept = |Kept { place, removed }: Kept| {
-        let mut message = messages.get(place)?.clone();
-        if removed > 0 {
-            message.content = marked(removed, &message.content);
-        }
-        Some(message)
-    };
-    steps.kept(count).filter_map(kept).collect()
+    steps.shorten(messages.iter().cloned(), count, |message| &mut message.content)
 }
 
 #[cfg(test)]

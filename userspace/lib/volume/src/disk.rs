@@ -6,6 +6,8 @@ use crate::error::Operation;
 
 /// Bytes of one block, of the disk and of the volume.
 pub const BLOCK: usize = 4096;
+/// Blocks that a volume reads or writes in one request at most: what a driver takes.
+pub const MOST_BLOCKS: usize = 63;
 
 /// Blocks that follow each other on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,22 +54,15 @@ pub trait Disk {
     /// The disk does not confirm it; any write since the last flush may be lost.
     fn flush(&mut self) -> Result<(), DiskError>;
 
-    /// Reads runs of blocks; `into` has their bytes, run after run.
+    /// Reads runs of blocks, at most [`MOST_BLOCKS`] in all; `into` has their bytes, run after run.
     ///
     /// # Errors
     /// The disk does not deliver one of the blocks.
     fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
-        let mut rest = into;
-        for run in runs {
-            let parts = core::mem::take(&mut rest).split_at_mut_checked(run.bytes());
-            let (now, later) = parts.ok_or(DiskError::OutOfRange)?;
-            self.read(run.first, now)?;
-            rest = later;
-        }
-        Ok(())
+        read_each(self, runs, into)
     }
 
-    /// Writes runs of blocks in any order; `from` has their bytes, run after run, and no block twice. With `flush` it then makes
+    /// Writes runs of blocks in any order, at most [`MOST_BLOCKS`] in all; `from` has their bytes, run after run, and no block twice. With `flush` it then makes
     /// them and all earlier writes durable.
     ///
     /// # Errors
@@ -82,6 +77,18 @@ pub trait Disk {
         }
         if flush { self.flush().map_err(|error| (Operation::Flush, error)) } else { Ok(()) }
     }
+}
+
+/// Reads runs of blocks one after the other.
+pub(crate) fn read_each<D: Disk + ?Sized>(disk: &mut D, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
+    let mut rest = into;
+    for run in runs {
+        let parts = core::mem::take(&mut rest).split_at_mut_checked(run.bytes());
+        let (now, later) = parts.ok_or(DiskError::OutOfRange)?;
+        disk.read(run.first, now)?;
+        rest = later;
+    }
+    Ok(())
 }
 
 impl<D: Disk + ?Sized> Disk for &mut D {

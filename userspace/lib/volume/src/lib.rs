@@ -39,7 +39,7 @@ mod waiting;
 pub use attempts::{set_wrong_keys, wrong_keys};
 pub use cipher::{Cipher, CipherKind, NONCE, TAG, choose};
 pub use copy::SlotCopy;
-pub use disk::{BLOCK, Disk, DiskError, Run};
+pub use disk::{BLOCK, Disk, DiskError, MOST_BLOCKS, Run};
 pub use error::{Error, Fault, Operation};
 pub use header::{Header, HeaderFault};
 pub use keys::{NewSlot, wipe};

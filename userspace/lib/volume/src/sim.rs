@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{BLOCK, Disk, DiskError, Run};
+use crate::disk::{BLOCK, Disk, DiskError, Run, read_each};
 use crate::error::Operation;
 
 /// Bytes that a disk writes as one.
@@ -224,14 +224,7 @@ impl Disk for SimDisk {
 
     fn read_runs(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), DiskError> {
         self.requests = self.requests.saturating_add(1);
-        let mut rest = into;
-        for run in runs {
-            let parts = core::mem::take(&mut rest).split_at_mut_checked(run.bytes());
-            let (now, later) = parts.ok_or(DiskError::OutOfRange)?;
-            self.read(run.first, now)?;
-            rest = later;
-        }
-        Ok(())
+        read_each(self, runs, into)
     }
 
     /// In an order that the seed decides. Runs that share a block are rejected: which of them is last would be unknown.

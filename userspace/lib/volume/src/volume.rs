@@ -8,13 +8,13 @@ use zeroize::Zeroizing;
 
 use crate::cache::{Cache, Place};
 use crate::cipher::Cipher;
-use crate::disk::{BLOCK, Disk, Run};
+use crate::disk::{BLOCK, Disk, MOST_BLOCKS, Run};
 use crate::entry::{Entry, FANOUT, Node, Pen, State, put};
 use crate::error::{Error, Fault, Operation};
 use crate::header::Header;
 use crate::layout::Geometry;
 use crate::secret::KEY;
-use crate::waiting::{MOST_PLAIN, MOST_SEALED, Waiting, extend};
+use crate::waiting::{MOST_PLAIN, Waiting, extend};
 
 /// Blocks of a write that is sealed at once: they are not soon written again.
 const LARGE: usize = 4;
@@ -147,7 +147,7 @@ impl<D: Disk> Volume<D> {
         while !rest.is_empty() {
             entries.clear();
             runs.clear();
-            while entries.len() < MOST_SEALED && bytes(entries.len()) < rest.len() {
+            while entries.len() < MOST_BLOCKS && bytes(entries.len()) < rest.len() {
                 let next = index.saturating_add(entries.len() as u64);
                 let Some(entry) = self.stored(next)? else { break };
                 extend(&mut runs, self.header.geometry.block(0, next, entry.slot));

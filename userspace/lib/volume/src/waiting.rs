@@ -7,12 +7,10 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::disk::{BLOCK, Run};
+use crate::disk::{BLOCK, MOST_BLOCKS, Run};
 
 /// Blocks that wait in the clear at most.
 pub const MOST_PLAIN: usize = 48;
-/// Sealed blocks that wait at most, and blocks that are read at once at most.
-pub const MOST_SEALED: usize = 63;
 
 #[derive(Default)]
 pub struct Waiting {
@@ -26,7 +24,7 @@ pub struct Waiting {
 impl Waiting {
     /// Whether there is no room for another sealed block.
     pub fn is_full(&self) -> bool {
-        self.sealed.len() >= MOST_SEALED.saturating_mul(BLOCK)
+        self.sealed.len() >= MOST_BLOCKS.saturating_mul(BLOCK)
     }
 
     /// Whether a block of the disk is one that waits.

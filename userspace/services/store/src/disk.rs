@@ -11,12 +11,10 @@ use capos_rt::{log, now, sleep, spawn, wait_for};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::MemoryObjectClient;
 use capos_schema::storage::{BlockDeviceClient, BlockRun};
-use capos_volume::{BLOCK, Disk, DiskError, Operation, Run};
+use capos_volume::{BLOCK, Disk, DiskError, MOST_BLOCKS, Operation, Run};
 
 use crate::here::Here;
 
-/// Blocks that are read or written in one request: those of one batch of the volume, and what a driver takes.
-const BOUNCE: usize = 63;
 /// How often a read is tried again when the driver has ended meanwhile.
 const RETRIES: u32 = 3;
 /// A request that takes so long, in nanoseconds, is told in the log. A driver ends with one that takes 30 seconds.
@@ -56,7 +54,7 @@ impl GuestDisk {
             let why = format!("{place} has blocks of {} bytes, which do not fit into {BLOCK}", info.block_bytes);
             return Err(CallError::failed(why));
         };
-        let bytes = BLOCK.saturating_mul(BOUNCE) as u64;
+        let bytes = BLOCK.saturating_mul(MOST_BLOCKS) as u64;
         let memory = memory::create(bytes)?;
         let mapping = memory::map(&memory, 0, bytes, Access::ReadWrite)?;
         let blocks = info.blocks.checked_div(factor.into()).unwrap_or(0);
@@ -165,7 +163,7 @@ impl Disk for GuestDisk {
     }
 
     fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        for (part, first) in into.chunks_mut(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
+        for (part, first) in into.chunks_mut(BLOCK.saturating_mul(MOST_BLOCKS)).zip((block..).step_by(MOST_BLOCKS)) {
             let blocks = part.len().div_euclid(BLOCK);
             self.read_runs(&[Run { first, blocks }], part)?;
         }
@@ -173,7 +171,7 @@ impl Disk for GuestDisk {
     }
 
     fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        for (part, first) in from.chunks(BLOCK.saturating_mul(BOUNCE)).zip((block..).step_by(BOUNCE)) {
+        for (part, first) in from.chunks(BLOCK.saturating_mul(MOST_BLOCKS)).zip((block..).step_by(MOST_BLOCKS)) {
             let blocks = part.len().div_euclid(BLOCK);
             self.write_runs(&[Run { first, blocks }], part, false).map_err(|(_, error)| error)?;
         }

@@ -23,5 +23,5 @@ mod surface;
 pub mod table;
 
 pub use runner::{Capabilities, Runner};
-pub use session::{Kept, Session};
+pub use session::{Kept, OPENED, Session};
 pub use surface::{Form, Surface};

@@ -22,6 +22,9 @@ use crate::table;
 /// What the model is told first. Only text of this program stands there; data has its place in the messages.
 const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 
+/// The kind of a session's first record, which says by which surface it came.
+pub const OPENED: &str = "session.opened";
+
 /// A conversation, and how many of its messages are saved.
 pub struct Kept {
     /// The conversation.
@@ -192,16 +195,20 @@ impl<S: Surface> Session<S> {
         let model = self.runner.model.info().map(|info| info.id).unwrap_or_default();
         let tools: Vec<String> = self.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect();
         let grants: Vec<String> = self.runner.grants.all().into_iter().map(|grant| grant.name).collect();
+        let mut fields = Vec::from([
+            field("conversation", conversation.to_string()),
+            field("model", model),
+            field("tools", tools.join(" ")),
+            field("capabilities", grants.join(" ")),
+        ]);
+        if kind == OPENED {
+            fields.push(field("surface", self.runner.surface.name()));
+        }
         let event = GeneralEvent {
             kind: kind.to_string(),
             session: self.runner.info.id.clone(),
             principal: self.runner.info.principal.clone(),
-            fields: Vec::from([
-                field("conversation", conversation.to_string()),
-                field("model", model),
-                field("tools", tools.join(" ")),
-                field("capabilities", grants.join(" ")),
-            ]),
+            fields,
         };
         let written = match self.runner.grants.writer() {
             Ok(writer) => self.runner.audited(writer.general(&event)).await,

@@ -19,7 +19,7 @@ pub trait Surface: Sized + 'static {
     type Form: Form;
 
     /// Its name, as the audit log has it.
-    const NAME: &'static str;
+    fn name(&self) -> String;
 
     /// Interfaces whose tools the model is not offered, until the person offers them.
     const WITHHELD: &'static [u64];

@@ -46,9 +46,11 @@ impl Console {
 impl Surface for Console {
     type Form = SetUp;
 
-    const NAME: &'static str = "console";
-
     const WITHHELD: &'static [u64] = &MANAGEMENT;
+
+    fn name(&self) -> String {
+        String::from("console")
+    }
 
     async fn tell(&self, style: Style, text: &str) {
         self.screen.wrapped(&[(style, text)]).await;

@@ -121,8 +121,8 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
             }
             held.fresh_line().await;
         }
-        Show::Proposed { name, arguments } if runner.progress.widget.borrow_mut().take(name, arguments) => {}
-        Show::Proposed { name, arguments } => {
+        Show::Proposed { name, arguments, .. } if runner.progress.widget.borrow_mut().take(name, arguments) => {}
+        Show::Proposed { name, arguments, .. } => {
             let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
             screen.wrapped(&[(Style::Tool, &text)]).await;
         }

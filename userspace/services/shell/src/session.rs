@@ -8,7 +8,7 @@ use core::ops::{Deref, DerefMut};
 use capos_agent::TurnEnd;
 use capos_plural::{count, noun};
 use capos_rt::{Error, log};
-use capos_runner::Kept;
+use capos_runner::{Kept, OPENED};
 use capos_schema::authority::UserSessionClient;
 use capos_schema::system::LauncherClient;
 use capos_schema::terminal::{LineEnd, Style};
@@ -62,7 +62,7 @@ impl Session {
         let mut session =
             Self { session, jobs: Jobs::default(), programs: Vec::new(), models: Vec::new(), listed: Vec::new() };
         session.programs = session.names_of_programs().await;
-        let head = session.record("session.opened", &session.agent.conversation().id).await;
+        let head = session.record(OPENED, &session.agent.conversation().id).await;
         session.welcome(head).await;
         session.greet().await;
         command::tell_cut_off(&session).await;

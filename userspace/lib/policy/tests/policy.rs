@@ -449,15 +449,35 @@ fn d11_a_lease_is_good_for_one_call_once() {
     let asked = question("destructive", Category::Destructive, "{\"path\":\"a\"}");
     let lease = Lease::until("s1", &asked, 100);
     for (changed, session, now, error) in [
-        (asked.clone(), "s1", 100, LeaseError::Expired),
-        (asked.clone(), "s2", 99, LeaseError::OtherSession),
-        (ToolQuestion { tool: "x".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
-        (ToolQuestion { method_name: "x".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
-        (ToolQuestion { interface_id: 8, ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
-        (ToolQuestion { arguments: "{\"path\":\"b\"}".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherArguments),
-        (ToolQuestion { conversation: "c2".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherConversation),
-        (ToolQuestion { turn: 4, ..asked.clone() }, "s1", 99, LeaseError::OtherTurn),
-        (ToolQuestion { call_id: "call-2".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherCall),
+        (asked.clone(), "s1", 100, LeaseError::Bound(BindingError::Expired)),
+        (asked.clone(), "s2", 99, LeaseError::Bound(BindingError::OtherSession)),
+        (ToolQuestion { tool: "x".into(), ..asked.clone() }, "s1", 99, LeaseError::Bound(BindingError::OtherTool)),
+        (
+            ToolQuestion { method_name: "x".into(), ..asked.clone() },
+            "s1",
+            99,
+            LeaseError::Bound(BindingError::OtherTool),
+        ),
+        (ToolQuestion { interface_id: 8, ..asked.clone() }, "s1", 99, LeaseError::Bound(BindingError::OtherTool)),
+        (
+            ToolQuestion { arguments: "{\"path\":\"b\"}".into(), ..asked.clone() },
+            "s1",
+            99,
+            LeaseError::Bound(BindingError::OtherArguments),
+        ),
+        (
+            ToolQuestion { conversation: "c2".into(), ..asked.clone() },
+            "s1",
+            99,
+            LeaseError::Bound(BindingError::OtherConversation),
+        ),
+        (ToolQuestion { turn: 4, ..asked.clone() }, "s1", 99, LeaseError::Bound(BindingError::OtherTurn)),
+        (
+            ToolQuestion { call_id: "call-2".into(), ..asked.clone() },
+            "s1",
+            99,
+            LeaseError::Bound(BindingError::OtherCall),
+        ),
     ] {
         let mut lease = lease.clone();
         assert_eq!(lease.redeem(session, &changed, now), Err(error));
@@ -466,7 +486,7 @@ fn d11_a_lease_is_good_for_one_call_once() {
     }
     let mut standard = Lease::new("s1", &asked, 5);
     assert_eq!(standard.clone().redeem("s1", &asked, 5 + 60 * SECOND - 1), Ok(()));
-    assert_eq!(standard.redeem("s1", &asked, 5 + 60 * SECOND), Err(LeaseError::Expired));
+    assert_eq!(standard.redeem("s1", &asked, 5 + 60 * SECOND), Err(LeaseError::Bound(BindingError::Expired)));
 }
 
 #[test]

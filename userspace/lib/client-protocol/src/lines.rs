@@ -1,0 +1,65 @@
+//! Bytes that arrive, as lines.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::limits;
+
+/// What stood between two line ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line that is not empty, without its end.
+    Whole(Vec<u8>),
+    /// A line of more than [`LINE`](limits::LINE) bytes. It was skipped.
+    TooLong,
+}
+
+/// Puts lines together from bytes that arrive in any pieces. Holds at most one line.
+///
+/// A line ends with `\n`, or `\r\n`. Empty lines are skipped, so that a client can end with `\n` what another left
+/// unfinished.
+#[derive(Debug, Default)]
+pub struct Lines {
+    line: Vec<u8>,
+    is_skipping: bool,
+}
+
+impl Lines {
+    /// Takes bytes until a line ends: how many it took, and the line. Call again with the rest.
+    pub fn take(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = end.map_or(bytes, |end| bytes.get(..end).unwrap_or_default());
+        let taken = end.map_or(bytes.len(), |end| end.saturating_add(1));
+        // A byte more, for the end's `\r`.
+        if self.line.len().saturating_add(part.len()) > limits::LINE.saturating_add(1) {
+            self.is_skipping = true;
+        }
+        if self.is_skipping {
+            self.line = Vec::new();
+        } else {
+            self.line.extend_from_slice(part);
+        }
+        (taken, end.and_then(|_| self.end()))
+    }
+
+    fn end(&mut self) -> Option<Line> {
+        if mem::take(&mut self.is_skipping) {
+            return Some(Line::TooLong);
+        }
+        let mut line = mem::take(&mut self.line);
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        match line.len() {
+            0 => None,
+            length if length > limits::LINE => Some(Line::TooLong),
+            _ => Some(Line::Whole(line)),
+        }
+    }
+
+    /// Bytes of the unfinished line.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.line.capacity()
+    }
+}

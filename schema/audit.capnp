@@ -23,7 +23,7 @@ struct ToolEvent {
   modelId @6 :Text;                # Empty, like backend and nonce, if the person made the call and not a model.
   backend @7 :Text;
   nonce @8 :Data;
-  runner @9 :Text;                 # The runner: `capos-side`, the shell of this system, is the only one so far.
+  runner @9 :Text;                 # The runner: `capos-side`, that of this system, is the only one so far.
   gatewaySession @10 :Text;        # Empty: there is no gateway yet.
   descriptor @11 :Models.ToolDescriptor;
   arguments @12 :Text;

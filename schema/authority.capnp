@@ -39,6 +39,7 @@ enum Reply {
   interrupted @3;    # Ctrl-C.
   late @4;           # There was no reply in time.
   lost @5;           # The terminal with the question has ended.
+  elsewhere @6;      # The surface does not ask this, but the console does.
 }
 
 enum Span {

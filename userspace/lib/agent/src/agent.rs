@@ -527,7 +527,8 @@ async fn execute<W: World>(
             let quiet = lanes.quiet();
             let checking = async {
                 let Proposal { call, .. } = proposal;
-                context.world.show(Show::Proposed { name: &call.name, arguments: &call.arguments }).await;
+                let (call_id, name, arguments) = (&call.id, &call.name, &call.arguments);
+                context.world.show(Show::Proposed { call_id, name, arguments }).await;
                 context.check(snapshot, proposal, &quiet).await
             };
             let mut checking = pin!(checking);

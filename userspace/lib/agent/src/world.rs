@@ -187,6 +187,8 @@ pub enum Secret {
     Interrupted,
     /// The terminal is gone, and the question with it.
     Lost,
+    /// This surface does not ask for it.
+    Elsewhere,
 }
 
 impl Secret {
@@ -197,6 +199,7 @@ impl Secret {
             Self::Declined => Err(Reply::Declined),
             Self::Interrupted => Err(Reply::Interrupted),
             Self::Lost => Err(Reply::Lost),
+            Self::Elsewhere => Err(Reply::Elsewhere),
         }
     }
 }
@@ -328,6 +331,8 @@ pub enum Show<'a> {
     AnswerDropped,
     /// The model proposes a call.
     Proposed {
+        /// The call.
+        call_id: &'a str,
         /// What it calls the tool.
         name: &'a str,
         /// With which arguments.

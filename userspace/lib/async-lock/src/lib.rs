@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod happenings;
 #[cfg(any(test, feature = "testing"))]
 mod woken;
 
@@ -14,6 +15,7 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
 
+pub use happenings::Happenings;
 #[cfg(any(test, feature = "testing"))]
 pub use woken::Woken;
 

@@ -37,6 +37,7 @@ pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
         Reply::Lost => "the terminal was lost before anybody answered",
         Reply::Interrupted => "the person pressed Ctrl-C",
         Reply::NotAsked => "nobody was asked",
+        Reply::Elsewhere => "a client takes no passphrase for a call; make it at the console of the machine",
         Reply::Agreed | Reply::Declined if mode == PermissionMode::StepUp => "no passphrase was entered",
         Reply::Agreed | Reply::Declined => "the person said no",
     }

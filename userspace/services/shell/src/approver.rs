@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::{Answer, Approver, Ask, Secret};
+use capos_agent::world::{Answer, Ask, Secret};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
 use capos_schema::annotations::Pattern;
@@ -15,9 +15,9 @@ use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
 use crate::command::setup;
+use crate::console::Runner;
 use crate::escape::one_line;
 use crate::loss;
-use crate::runner::Runner;
 use crate::screen::Held;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
@@ -74,16 +74,20 @@ enum Last<'a> {
     Secret(&'a str),
 }
 
-impl Runner {
+/// Questions about calls, at the screen of a session.
+struct Questions<'a>(&'a Runner);
+
+impl Questions<'_> {
     /// Asks about a call, as [`tell`](Self::tell) does. If the window gets another size meanwhile, the terminal cancels what was laid
     /// out for the old one, and it is asked again from its beginning.
     async fn ask_about(&self, ask: &Ask<'_>, what: &str, style: Style, last: &Last<'_>) -> Asked {
-        let held = self.screen.hold_for_question().await;
+        let screen = &self.0.screen;
+        let held = screen.hold_for_question().await;
         loop {
-            let size = self.screen.size().await;
+            let size = screen.size().await;
             let asked = self.tell(&held, ask, (what, style), size, last).await;
             let cancelled = matches!(asked, Ok((_, LineEnd::Cancelled)));
-            if !cancelled || self.screen.size().await == size {
+            if !cancelled || screen.size().await == size {
                 return asked;
             }
         }
@@ -133,7 +137,7 @@ impl Runner {
             Last::Secret(question) => held.secret(&page.spans(), question).await,
         };
         if !matches!(asked, Ok((_, LineEnd::Cancelled))) {
-            self.told_of.set(ask.untrusted);
+            self.0.told_of.set(ask.untrusted);
         }
         asked
     }
@@ -147,13 +151,13 @@ impl Runner {
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
         }
-        if let Some(note) = setup::note(self, ask.tool).await {
+        if let Some(note) = setup::note(self.0, ask.tool).await {
             page.line(Style::Plain, &note, columns);
         }
-        if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
+        if let Some(note) = loss::note(self.0, ask.tool, ask.arguments).await {
             page.line(Style::Warning, &note, columns);
         }
-        if let Some(note) = foreign(self.told_of.get(), ask.untrusted) {
+        if let Some(note) = foreign(self.0.told_of.get(), ask.untrusted) {
             page.line(Style::Warning, note, columns);
         }
         if let Some(note) = labelled(&ask.label.classes) {
@@ -186,7 +190,7 @@ fn labelled(classes: &[String]) -> Option<String> {
     }
 }
 
-impl Runner {
+impl Questions<'_> {
     /// Asks for the directory in which calls of a tool are agreed to. It has to hold the path of the call that is asked about.
     async fn directory(&self, tool: &str, path: &str) -> Result<ConsentReach, Reply> {
         let parent = path.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
@@ -197,7 +201,7 @@ impl Runner {
         );
         let mut is_warned = false;
         loop {
-            let held = self.screen.hold_for_question().await;
+            let held = self.0.screen.hold_for_question().await;
             let asked = held.ask(&[(Style::Plain, &format!("{LEAD}{told}\n"))], "Directory (Enter: reject): ").await;
             let pattern = match asked {
                 Ok((line, LineEnd::Entered)) if !line.trim().is_empty() => line.trim().to_string(),
@@ -246,46 +250,49 @@ impl Choice {
     }
 }
 
-impl Approver for Runner {
-    async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
-        let selector = selector(ask);
-        let pattern = match &selector {
-            Some((Pattern::Directory, _)) => ", p: a whole directory".to_string(),
-            Some((Pattern::Same, argument)) => format!(", p: all of {}", quote(argument)),
-            None => String::new(),
-        };
-        let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
-        let last = Last::Question(&answers, "Allow this call? [y/t/s/N] ");
-        let asked = self.ask_about(ask, "asks for your consent", Style::Plain, &last).await;
-        let choice = match &asked {
-            Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
-            _ => Choice::No,
-        };
-        match (choice, selector) {
-            (Choice::Reach(span), _) => Ok(ConsentReach { span, pattern: String::new() }),
-            (Choice::Pattern, Some((Pattern::Directory, path))) => {
-                self.directory(&ask.tool.descriptor.name, &path).await
-            }
-            (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
-            (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
+/// Asks whether a call may run, and how far that consent reaches.
+///
+/// # Errors
+/// What the person replied instead.
+pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+    let selector = selector(ask);
+    let pattern = match &selector {
+        Some((Pattern::Directory, _)) => ", p: a whole directory".to_string(),
+        Some((Pattern::Same, argument)) => format!(", p: all of {}", quote(argument)),
+        None => String::new(),
+    };
+    let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
+    let last = Last::Question(&answers, "Allow this call? [y/t/s/N] ");
+    let asked = Questions(runner).ask_about(ask, "asks for your consent", Style::Plain, &last).await;
+    let choice = match &asked {
+        Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
+        _ => Choice::No,
+    };
+    match (choice, selector) {
+        (Choice::Reach(span), _) => Ok(ConsentReach { span, pattern: String::new() }),
+        (Choice::Pattern, Some((Pattern::Directory, path))) => {
+            Questions(runner).directory(&ask.tool.descriptor.name, &path).await
         }
+        (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
+        (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
     }
+}
 
-    async fn go_on(&self, calls: u32, more: u32) -> Answer {
-        let held = self.screen.hold_for_question().await;
-        let question =
-            format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));
-        answer(held.ask(&[], &question).await)
-    }
+/// Asks whether a turn goes on.
+pub async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
+    let held = runner.screen.hold_for_question().await;
+    let question = format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));
+    answer(held.ask(&[], &question).await)
+}
 
-    async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        let last = Last::Secret("Passphrase to allow this call once (Enter: reject): ");
-        match self.ask_about(ask, "needs your passphrase", Style::Warning, &last).await {
-            Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
-            Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
-            Ok(_) => Secret::Declined,
-            Err(_) => Secret::Lost,
-        }
+/// Asks for the passphrase for one call.
+pub async fn passphrase(runner: &Runner, ask: &Ask<'_>) -> Secret {
+    let last = Last::Secret("Passphrase to allow this call once (Enter: reject): ");
+    match Questions(runner).ask_about(ask, "needs your passphrase", Style::Warning, &last).await {
+        Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
+        Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
+        Ok(_) => Secret::Declined,
+        Err(_) => Secret::Lost,
     }
 }
 

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::pin::pin;
 
-use capos_rt::{Clock, Either, log, select};
-use capos_schema::authority::{AuthorityBrokerClient, FoundBackup, Profile, UserSessionClient};
+use capos_rt::{Either, log, select};
+use capos_runner::Capabilities;
+use capos_schema::authority::{FoundBackup, Profile, UserSessionClient};
 use capos_schema::cap::CallError;
-use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::store::{VolumeInfo, VolumeState};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
@@ -33,14 +33,8 @@ const KEY: &str = "checking the key; this takes some seconds";
 pub struct Login {
     /// The terminal.
     pub screen: Rc<Screen>,
-    /// Issues sessions.
-    pub broker: AuthorityBrokerClient,
-    /// Time.
-    pub clock: Clock,
-    /// Chance.
-    pub entropy: EntropyClient,
-    /// The process's capabilities, to serve objects of its own.
-    pub table: CapabilityTableClient,
+    /// What sessions are made of.
+    pub held: Capabilities,
 }
 
 /// What the machine is like.
@@ -71,7 +65,7 @@ impl Login {
             let came = self.take(next).await;
             let step = match &came {
                 Came::Facts(Ok(Found { volume, profiles, initial, backups })) => {
-                    let now = self.clock.wall_clock().unwrap_or_default();
+                    let now = self.held.clock.wall_clock().unwrap_or_default();
                     dialog.next(Event::Facts(Facts { volume, profiles, initial: *initial, backups, now }))
                 }
                 Came::Facts(Err(why)) => dialog.next(Event::Silent(&why.to_string())),
@@ -93,7 +87,7 @@ impl Login {
         match next {
             Next::Look => self.look().await,
             Next::Wait => {
-                self.clock.sleep(PAUSE).await;
+                self.held.clock.sleep(PAUSE).await;
                 self.look().await
             }
             Next::Ask { prompt, secret: false, completions } => match self.screen.read(&prompt, completions).await {
@@ -122,10 +116,10 @@ impl Login {
         if !passphrase.is_empty() {
             self.screen.status(Style::Dim, KEY).await;
         }
-        let mut call = pin!(self.broker.login(profile, name, passphrase));
+        let mut call = pin!(self.held.broker.login(profile, name, passphrase));
         let mut waited = 0_u64;
         loop {
-            match select(call.as_mut(), self.clock.sleep(LONG)).await {
+            match select(call.as_mut(), self.held.clock.sleep(LONG)).await {
                 Either::First(answer) => return answer,
                 Either::Second(()) => waited = waited.saturating_add(LONG),
             }
@@ -152,7 +146,7 @@ impl Login {
 
     /// Says before a session that nothing of it is kept, if the disk cannot be written.
     async fn warn(&self) {
-        if let Ok(volume) = self.broker.volume().await
+        if let Ok(volume) = self.held.broker.volume().await
             && volume.read_only
             && volume.state == VolumeState::Open
         {
@@ -166,10 +160,10 @@ impl Login {
     }
 
     async fn find(&self) -> Result<Found, CallError> {
-        let (known, volume) = (self.broker.profiles().await?, self.broker.volume().await?);
+        let (known, volume) = (self.held.broker.profiles().await?, self.held.broker.volume().await?);
         let mut backups = Vec::new();
         if volume.state == VolumeState::Blank {
-            match self.broker.backups().await {
+            match self.held.broker.backups().await {
                 Ok(found) => backups = found,
                 // The disk can be set up without.
                 Err(why) => log::warning!("backups cannot be looked for: {why}"),
@@ -190,21 +184,23 @@ impl Login {
     /// A call of the broker: its text, or why it was rejected.
     async fn call(&self, call: Call) -> Result<Result<String, String>, CallError> {
         match call {
-            Call::SetUp { name, passphrase } => Ok(Ok(self.broker.set_up(&name, &passphrase).await?)),
-            Call::Decline => self.broker.decline().await.map(|()| Ok(String::new())),
-            Call::Confirm(state) => self.broker.confirm(state).await.map(|()| Ok(String::new())),
-            Call::Renew { name, passphrase } => self.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new())),
+            Call::SetUp { name, passphrase } => Ok(Ok(self.held.broker.set_up(&name, &passphrase).await?)),
+            Call::Decline => self.held.broker.decline().await.map(|()| Ok(String::new())),
+            Call::Confirm(state) => self.held.broker.confirm(state).await.map(|()| Ok(String::new())),
+            Call::Renew { name, passphrase } => {
+                self.held.broker.renew(&name, &passphrase).await.map(|()| Ok(String::new()))
+            }
             Call::Restore { backup, name, secret, kind, passphrase } => {
-                let call = self.broker.restore(&backup, &name, &secret, kind, &passphrase);
-                let watched = watch(&self.screen, &self.clock, call, async || {
-                    let state = self.broker.progress().await?;
+                let call = self.held.broker.restore(&backup, &name, &secret, kind, &passphrase);
+                let watched = watch(&self.screen, &self.held.clock, call, async || {
+                    let state = self.held.broker.progress().await?;
                     Ok((state.bytes, state.total))
                 });
                 let done = watched.await?;
                 Ok(if done.why.is_empty() { Ok(done.recovery_code) } else { Err(done.why) })
             }
             Call::Unlock { name, secret, kind } => {
-                let tried = self.broker.unlock(&name, &secret, kind).await?;
+                let tried = self.held.broker.unlock(&name, &secret, kind).await?;
                 Ok(if tried.opened { Ok(String::new()) } else { Err(tried.why) })
             }
         }
@@ -237,7 +233,7 @@ impl Login {
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // continues in a new session with the same conversation.
-                    match self.broker.login(profile, &name, "").await {
+                    match self.held.broker.login(profile, &name, "").await {
                         Ok(again) => {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";

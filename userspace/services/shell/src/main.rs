@@ -1,9 +1,9 @@
 //! The shell: login, slash commands, and agent mode.
 //!
 //! A line that begins with `/` is a command of the shell and never reaches a model; everything else is a turn of the
-//! conversation with the model. The shell is the runner of spec 1: it holds the session's capabilities, builds the tool
-//! table from them, and drives the loop of `capos-agent`. It holds a terminal, the broker, a timer and entropy; all else
-//! comes with the session.
+//! conversation with the model. The shell is the runner of spec 1: by `capos-runner` it holds the session's capabilities,
+//! builds the tool table from them, and drives the loop of `capos-agent`; what it adds is the console. It holds a terminal,
+//! the broker, a timer and entropy; all else comes with the session.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -11,33 +11,26 @@ extern crate alloc;
 mod approver;
 mod command;
 mod completions;
+mod console;
 mod copying;
-mod escape;
-mod gate;
-mod grants;
 mod interrupts;
-mod invoke;
-mod keeper;
 mod link;
 mod login;
-mod loss;
 mod meter;
-mod model;
 mod more;
 mod readable;
 mod render;
 mod run;
-mod runner;
 mod screen;
 #[cfg(test)]
 mod screen_tests;
 mod session;
-mod table;
 mod widget;
 
 use alloc::rc::Rc;
 
 use capos_rt::{Env, Error};
+use capos_runner::{Capabilities, escape, grants, history, invoke, keeper, loss, table};
 use capos_schema::authority::AuthorityBrokerClient;
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::terminal::TerminalClient;
@@ -50,10 +43,12 @@ async fn start(env: Env) -> Result<(), Error> {
     let link = Link::open(env.cap::<TerminalClient>("terminal")?, clock.clone()).await;
     let login = Login {
         screen: Rc::new(Screen::new(link)),
-        broker: env.cap::<AuthorityBrokerClient>("broker")?,
-        clock,
-        entropy: env.cap::<EntropyClient>("entropy")?,
-        table: env.cap::<CapabilityTableClient>("table")?,
+        held: Capabilities {
+            broker: env.cap::<AuthorityBrokerClient>("broker")?,
+            clock,
+            entropy: env.cap::<EntropyClient>("entropy")?,
+            table: env.cap::<CapabilityTableClient>("table")?,
+        },
     };
     match login.serve().await {}
 }

@@ -5,17 +5,17 @@ use alloc::format;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
-use capos_agent::world::{Host, Model, Renderer, Show, State};
+use capos_agent::world::{Host, Model, Show, State};
 use capos_audit::words::told;
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 use capos_terminal::{CONTINUED, Wrap, count_spaces};
 
+use crate::console::Runner;
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
 use crate::readable::readable;
-use crate::runner::Runner;
 use crate::widget::Widget;
 
 /// Characters of arguments and results that a widget shows.
@@ -45,109 +45,108 @@ fn loose(tool: &str, why: &str) -> String {
     )
 }
 
-impl Renderer for Runner {
-    async fn show(&self, show: Show<'_>) {
-        let screen = &self.screen;
-        match show {
-            Show::State(State::Inferring) => {
-                self.progress.meter.borrow_mut().begin(self.now());
-                self.progress.widget.take();
+/// Shows something of a turn.
+pub async fn show(runner: &Runner, show: Show<'_>) {
+    let screen = &runner.screen;
+    match show {
+        Show::State(State::Inferring) => {
+            runner.progress.meter.borrow_mut().begin(runner.now());
+            runner.progress.widget.take();
+        }
+        Show::Progress { done, total } => {
+            let told = runner.progress.meter.borrow_mut().read(runner.now(), done, total);
+            if let Some(text) = told {
+                screen.status(Style::Dim, &text).await;
             }
-            Show::Progress { done, total } => {
-                let told = self.progress.meter.borrow_mut().read(self.now(), done, total);
-                if let Some(text) = told {
-                    screen.status(Style::Dim, &text).await;
-                }
-                if done >= total && !self.progress.was_read.replace(true) {
-                    self.tell_start("the first token").await;
-                }
+            if done >= total && !runner.progress.was_read.replace(true) {
+                runner.tell_start("the first token").await;
             }
-            Show::Text(text) => {
-                self.progress.meter.borrow_mut().spoke(self.now());
-                let held = screen.hold().await;
-                if !self.progress.speaking.replace(true) {
-                    held.fresh_line().await;
-                }
-                self.progress.wrap.replace(None);
-                held.show(&[(Style::Model, text)]).await;
-            }
-            Show::CallPiece { index, name, arguments } => {
-                self.progress.meter.borrow_mut().spoke(self.now());
-                let (new, text) = self.progress.widget.borrow_mut().push(index, name, arguments);
-                let held = screen.hold().await;
-                if new {
-                    self.progress.speaking.set(true);
-                    held.fresh_line().await;
-                    let columns = screen.size().await.0;
-                    *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
-                }
-                // A piece that brings nothing to show, such as one before the call's name, begins no row.
-                if text.is_empty() {
-                    return;
-                }
-                // If anything else was shown since, it begins in a row that continues the call's.
-                let known = self.progress.wrap.borrow_mut().is_some();
-                if !known || (!new && held.is_fresh()) {
-                    held.fresh_line().await;
-                    held.show(&[(Style::Tool, CONTINUED)]).await;
-                    let columns = screen.size().await.0;
-                    *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, CONTINUED.chars().count()));
-                }
-                let text = self.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
-                held.show(&[(Style::Tool, &text)]).await;
-            }
-            Show::Loose { tool, why } => {
-                if self.progress.loose.borrow_mut().insert(tool.into()) {
-                    screen.wrapped(&[(Style::Dim, &loose(tool, why))]).await;
-                }
-            }
-            Show::AnswerEnd { usage } => {
-                self.progress.speaking.set(false);
-                screen.fresh_line().await;
-                let context = self.info().context_tokens;
-                let told = self.progress.meter.borrow_mut().end(self.now(), usage, context);
-                if let Some(text) = told {
-                    screen.line(Style::Dim, &text).await;
-                }
-            }
-            Show::State(State::Idle) => {
-                self.progress.speaking.set(false);
-                screen.fresh_line().await;
-            }
-            Show::AnswerDropped => {
-                let held = screen.hold().await;
-                if self.progress.speaking.replace(false) {
-                    held.show(&[(Style::Dim, " […]")]).await;
-                }
+        }
+        Show::Text(text) => {
+            runner.progress.meter.borrow_mut().spoke(runner.now());
+            let held = screen.hold().await;
+            if !runner.progress.speaking.replace(true) {
                 held.fresh_line().await;
             }
-            Show::Proposed { name, arguments } if self.progress.widget.borrow_mut().take(name, arguments) => {}
-            Show::Proposed { name, arguments } => {
-                let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
-                screen.wrapped(&[(Style::Tool, &text)]).await;
+            runner.progress.wrap.replace(None);
+            held.show(&[(Style::Model, text)]).await;
+        }
+        Show::CallPiece { index, name, arguments } => {
+            runner.progress.meter.borrow_mut().spoke(runner.now());
+            let (new, text) = runner.progress.widget.borrow_mut().push(index, name, arguments);
+            let held = screen.hold().await;
+            if new {
+                runner.progress.speaking.set(true);
+                held.fresh_line().await;
+                let columns = screen.size().await.0;
+                *runner.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
             }
-            Show::Finished { name, outcome, text, .. } => {
-                let name = escape(name);
-                let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
-                let line = first_line(&line, WIDTH);
-                let line = count_spaces(&line);
-                let more = if line.ends_with('…') { " (/more shows all)" } else { "" };
-                let (style, mark, of_line) = if outcome == Outcome::Ok {
-                    (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
-                } else {
-                    (Style::Error, format!("  ✗ {name} "), Style::Plain)
-                };
-                screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
+            // A piece that brings nothing to show, such as one before the call's name, begins no row.
+            if text.is_empty() {
+                return;
             }
-            Show::Notice(text) => screen.line(Style::Warning, text).await,
-            // What runs without asking is mostly over before it could be read that it runs.
-            Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
-                let what = if tool.descriptor.abortable { "stops it" } else { "leaves it running in the background" };
-                let text = format!("  … {} is running; Ctrl-C {what}", tool.descriptor.name);
+            // If anything else was shown since, it begins in a row that continues the call's.
+            let known = runner.progress.wrap.borrow_mut().is_some();
+            if !known || (!new && held.is_fresh()) {
+                held.fresh_line().await;
+                held.show(&[(Style::Tool, CONTINUED)]).await;
+                let columns = screen.size().await.0;
+                *runner.progress.wrap.borrow_mut() = Some(Wrap::new(columns, CONTINUED.chars().count()));
+            }
+            let text = runner.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
+            held.show(&[(Style::Tool, &text)]).await;
+        }
+        Show::Loose { tool, why } => {
+            if runner.progress.loose.borrow_mut().insert(tool.into()) {
+                screen.wrapped(&[(Style::Dim, &loose(tool, why))]).await;
+            }
+        }
+        Show::AnswerEnd { usage } => {
+            runner.progress.speaking.set(false);
+            screen.fresh_line().await;
+            let context = runner.info().context_tokens;
+            let told = runner.progress.meter.borrow_mut().end(runner.now(), usage, context);
+            if let Some(text) = told {
                 screen.line(Style::Dim, &text).await;
             }
-            Show::Started { .. } | Show::State(_) => {}
         }
+        Show::State(State::Idle) => {
+            runner.progress.speaking.set(false);
+            screen.fresh_line().await;
+        }
+        Show::AnswerDropped => {
+            let held = screen.hold().await;
+            if runner.progress.speaking.replace(false) {
+                held.show(&[(Style::Dim, " […]")]).await;
+            }
+            held.fresh_line().await;
+        }
+        Show::Proposed { name, arguments, .. } if runner.progress.widget.borrow_mut().take(name, arguments) => {}
+        Show::Proposed { name, arguments, .. } => {
+            let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
+            screen.wrapped(&[(Style::Tool, &text)]).await;
+        }
+        Show::Finished { name, outcome, text, .. } => {
+            let name = escape(name);
+            let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
+            let line = first_line(&line, WIDTH);
+            let line = count_spaces(&line);
+            let more = if line.ends_with('…') { " (/more shows all)" } else { "" };
+            let (style, mark, of_line) = if outcome == Outcome::Ok {
+                (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
+            } else {
+                (Style::Error, format!("  ✗ {name} "), Style::Plain)
+            };
+            screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
+        }
+        Show::Notice(text) => screen.line(Style::Warning, text).await,
+        // What runs without asking is mostly over before it could be read that it runs.
+        Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
+            let what = if tool.descriptor.abortable { "stops it" } else { "leaves it running in the background" };
+            let text = format!("  … {} is running; Ctrl-C {what}", tool.descriptor.name);
+            screen.line(Style::Dim, &text).await;
+        }
+        Show::Started { .. } | Show::State(_) => {}
     }
 }
 

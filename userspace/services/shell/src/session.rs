@@ -1,31 +1,24 @@
 //! One session: its capabilities, its conversation, its prompt.
 
 use alloc::format;
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
-use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Conversation, Fate, Handles, Snapshot, TurnEnd};
+use capos_agent::TurnEnd;
 use capos_plural::{count, noun};
 use capos_rt::{Error, log};
-use capos_schema::audit::GeneralEvent;
-use capos_schema::authority::{Profile, UserSessionClient};
-use capos_schema::models::ToolCall;
+use capos_runner::{Kept, OPENED};
+use capos_schema::authority::UserSessionClient;
 use capos_schema::system::LauncherClient;
 use capos_schema::terminal::{LineEnd, Style};
 
 use crate::command::{self, Flow, setup};
 use crate::completions::completions;
+use crate::console::Console;
 use crate::escape::{name, plain};
-use crate::gate::PATIENCE;
 use crate::login::Login;
 use crate::run::jobs::Jobs;
-use crate::runner::Runner;
-use crate::table;
-
-/// What the model is told first. Only text of this program stands there; data has its place in the messages.
-const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 
 /// What a person can do where a model does not take the conversation.
 const TELL_PLAINLY: &str = "/plain sends its tool calls and results as text, which any chat template accepts; ";
@@ -33,19 +26,9 @@ const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses anothe
 
 const PROMPT: &str = "capos> ";
 
-/// A conversation, and how many of its messages are saved.
-pub struct Kept {
-    pub conversation: Conversation,
-    pub saved: usize,
-}
-
-/// A session at its prompt.
+/// A session at its prompt. It gives the members of the session as its own.
 pub struct Session {
-    pub runner: Rc<Runner>,
-    pub agent: Agent<Runner>,
-    backlog: Rc<Backlog>,
-    handles: Handles,
-    pub snapshot: Snapshot,
+    session: capos_runner::Session<Console>,
     pub jobs: Jobs,
     /// Names of the programs that there are, where the session may run any.
     pub programs: Vec<String>,
@@ -55,80 +38,40 @@ pub struct Session {
     pub listed: Vec<String>,
 }
 
+impl Deref for Session {
+    type Target = capos_runner::Session<Console>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.session
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.session
+    }
+}
+
 impl Session {
     /// Opens what the broker issued, with the conversation of an earlier session where there is one.
     ///
     /// # Errors
     /// The broker or the kernel's entropy does not answer.
     pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Kept>) -> Result<Self, Error> {
-        let info = user.info().await?;
-        let runner = Runner::new(login, user, info);
-        let new = || Kept { conversation: Conversation::new(hex::encode(runner.random())), saved: 0 };
-        let Kept { conversation, saved } = kept.unwrap_or_else(new);
-        runner.saving.begin(&conversation.id, saved);
-        let backlog = Rc::<Backlog>::default();
-        let agent = agent(&runner, conversation, backlog.clone());
-        let mut session = Self {
-            runner,
-            agent,
-            backlog,
-            handles: Handles::default(),
-            snapshot: Snapshot::default(),
-            jobs: Jobs::default(),
-            programs: Vec::new(),
-            models: Vec::new(),
-            listed: Vec::new(),
-        };
-        session.refresh().await?;
-        if session.runner.info.model_allowed {
-            session.runner.begin_with_model().await;
-        }
+        let session = capos_runner::Session::open(&login.held, Console::new(login.screen.clone()), user, kept).await?;
+        let mut session =
+            Self { session, jobs: Jobs::default(), programs: Vec::new(), models: Vec::new(), listed: Vec::new() };
         session.programs = session.names_of_programs().await;
-        let head = session.record("session.opened", &session.agent.conversation().id).await;
+        let head = session.record(OPENED, &session.agent.conversation().id).await;
         session.welcome(head).await;
         session.greet().await;
         command::tell_cut_off(&session).await;
         Ok(session)
     }
 
-    /// The session's profile.
-    pub fn profile(&self) -> Profile {
-        self.runner.info.profile
-    }
-
-    /// The conversation, for another session. This one's pending records are written with its own writer: no other may
-    /// record them.
+    /// The conversation, for another session.
     pub async fn into_conversation(self) -> Kept {
-        self.flush_pending().await;
-        Kept { conversation: self.agent.conversation().clone(), saved: self.runner.saving.saved() }
-    }
-
-    /// Writes the pending records; if the audit log does not take them, the person is told.
-    async fn flush_pending(&self) {
-        let Err(why) = self.agent.flush_pending().await else { return };
-        let text = {
-            let (waiting, verb) = (self.backlog.waiting(), if self.backlog.waiting() == 1 { "is" } else { "are" });
-            format!("{} of this session {verb} not in the audit log ({why})", count(waiting, "record"))
-        };
-        log::error!("{text}");
-        self.runner.screen.line(Style::Warning, &text).await;
-    }
-
-    /// Rebuilds the tool table from the capabilities that the session has now.
-    ///
-    /// # Errors
-    /// The broker does not answer.
-    pub async fn refresh(&mut self) -> Result<(), Error> {
-        self.runner.refresh().await?;
-        let runner = self.runner.clone();
-        let grants = runner.grants.all();
-        let offered = table::offered(&grants, |interface| runner.grants.is_withheld(interface));
-        let questions = table::questions(&offered);
-        let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
-        self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
-        self.snapshot =
-            table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
-        Ok(())
+        self.session.into_conversation().await
     }
 
     /// The manifest's programs, which do not change. Without them only Tab knows less.
@@ -300,10 +243,10 @@ impl Session {
         }
         screen.others_speak();
         let end = match line {
-            Some(line) => self.agent.turn(line, &self.snapshot).await,
+            Some(line) => self.session.turn(line).await,
             None => {
                 self.record("conversation.continued", &self.agent.conversation().id).await;
-                self.agent.go_on(&self.snapshot).await
+                self.session.go_on().await
             }
         };
         let (style, text) = match end {
@@ -358,108 +301,9 @@ impl Session {
         }
     }
 
-    /// Begins a new conversation.
-    pub fn forget(&mut self) {
-        let id = hex::encode(self.runner.random());
-        self.continue_with(Kept { conversation: Conversation::new(id), saved: 0 });
-    }
-
-    /// Takes the id of the fork below which the conversation is saved, after another session has continued it.
-    async fn follow_fork(&mut self) {
-        let (id, saved) = (self.runner.saving.id(), self.runner.saving.saved());
-        let conversation = self.agent.conversation();
-        if conversation.id == id {
-            return;
-        }
-        let messages = conversation.entries().len();
-        let kept = Kept { conversation: conversation.fork(id.clone(), messages), saved };
-        self.continue_with(kept);
-        self.record("conversation.forked", &id).await;
-    }
-
-    /// Continues another conversation.
-    pub fn continue_with(&mut self, kept: Kept) {
-        let Kept { conversation, saved } = kept;
-        self.runner.saving.begin(&conversation.id, saved);
-        self.agent = agent(&self.runner, conversation, self.backlog.clone());
-        self.runner.told_of.set(0);
-    }
-
-    /// Continues a conversation of an earlier session: no handle of that one names anything here.
-    ///
-    /// # Errors
-    /// The broker does not answer.
-    pub async fn resume(
-        &mut self,
-        mut kept: Kept,
-        fate: impl Fn(&ToolCall) -> Fate,
-    ) -> Result<Vec<(ToolCall, Fate)>, Error> {
-        self.handles = Handles::default();
-        self.refresh().await?;
-        let tools = self.snapshot.tools();
-        let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
-        let now = self.runner.now();
-        let handle = |name: &str| find(name).map(|tool| tool.descriptor.handle.clone());
-        let open = kept.conversation.resume(now, handle, fate);
-        self.continue_with(kept);
-        self.record("conversation.resumed", &self.agent.conversation().id).await;
-        Ok(open)
-    }
-
     /// Goes on with the last turn, which was cut off.
     pub async fn go_on(&mut self) {
         self.turn(None).await;
-    }
-
-    /// Waits for calls that still run, and tells the broker that the session is over.
-    pub async fn end(&self) {
-        let limit = self.runner.now().saturating_add(PATIENCE);
-        while self.backlog.running() > 0 && self.runner.now() < limit {
-            self.runner.sleep_until(self.runner.now().saturating_add(PATIENCE / 100)).await;
-        }
-        if self.backlog.waiting() > 0 {
-            // The log may have been restarted since the last turn; then it has a writer of its own.
-            if let Err(why) = self.runner.refresh().await {
-                log::warning!("the session's capabilities could not be fetched again: {why}");
-            }
-            self.flush_pending().await;
-        }
-        self.record("session.closed", &self.agent.conversation().id).await;
-        if let Err(why) = self.runner.within(self.runner.user.end()).await {
-            log::warning!("the session could not be ended: {why}");
-        }
-    }
-
-    /// Records what the session has now, and which conversation something was done with, in the audit log. Returns the
-    /// log's head after it.
-    pub async fn record(&self, kind: &str, conversation: &str) -> Option<(u64, Vec<u8>)> {
-        let field = |name: &str, value: String| capos_schema::audit::GeneralEventField { name: name.into(), value };
-        let model = self.runner.model.info().map(|info| info.id).unwrap_or_default();
-        let tools: Vec<String> = self.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect();
-        let grants: Vec<String> = self.runner.grants.all().into_iter().map(|grant| grant.name).collect();
-        let event = GeneralEvent {
-            kind: kind.to_string(),
-            session: self.runner.info.id.clone(),
-            principal: self.runner.info.principal.clone(),
-            fields: Vec::from([
-                field("conversation", conversation.to_string()),
-                field("model", model),
-                field("tools", tools.join(" ")),
-                field("capabilities", grants.join(" ")),
-            ]),
-        };
-        let written = match self.runner.grants.writer() {
-            Ok(writer) => self.runner.audited(writer.general(&event)).await,
-            Err(why) => Err(why),
-        };
-        match written {
-            Ok(written) => Some((written.sequence, written.hash)),
-            Err(why) => {
-                let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-                self.runner.screen.line(Style::Warning, &text).await;
-                None
-            }
-        }
     }
 }
 
@@ -484,17 +328,6 @@ fn hint(line: &str) -> Option<&'static str> {
         "bye" | "exit" | "logout" | "quit" => Some("/exit ends the session; this line was not sent to the model"),
         _ => None,
     }
-}
-
-fn agent(runner: &Rc<Runner>, conversation: Conversation, backlog: Rc<Backlog>) -> Agent<Runner> {
-    let info = &runner.info;
-    let session = capos_agent::Session {
-        id: info.id.clone(),
-        principal: info.principal.clone(),
-        limits: info.limits.clone(),
-        started: runner.started,
-    };
-    Agent::new(runner.clone(), session, SYSTEM.to_string(), conversation, backlog)
 }
 
 #[cfg(test)]

@@ -6,20 +6,18 @@
 
 extern crate alloc;
 
-mod event;
 mod screen;
 #[cfg(test)]
 mod screen_tests;
 mod session;
-mod uart;
 
 use alloc::rc::Rc;
 use capos_rt::{Either, Env, Error, ServeOptions};
 use capos_schema::kernel::{InterruptClient, IoPortsClient, ResourceAccountClient};
 use capos_schema::terminal::TerminalService;
+use capos_uart::Uart;
 use screen::Screen;
 use session::TerminalObject;
-use uart::Uart;
 
 /// Model text and tool results come in pieces; a whole screen fits into one.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 128 << 10, concurrent: 32 };

@@ -1,13 +1,13 @@
 //! The console on the wire: keyboard in, screen out, one reader at a time.
 
-use crate::event::Happenings;
-use crate::uart::{FIFO, Uart};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use capos_async_lock::Happenings;
 use capos_rt::{Clock, Error};
 use capos_terminal::{Clean, Console, Event, Question, Read, Settings, Style};
+use capos_uart::{FIFO, Uart};
 use core::cell::{Cell, RefCell};
 
 /// Output that may wait for the wire before writers wait, in bytes.

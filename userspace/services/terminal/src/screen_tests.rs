@@ -14,7 +14,7 @@ use capos_schema::local::Local;
 use capos_terminal::Read;
 
 use crate::screen::{Answer, Screen};
-use crate::uart::Uart;
+use capos_uart::Uart;
 
 const MS: u64 = 1_000_000;
 

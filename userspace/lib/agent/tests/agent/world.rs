@@ -633,7 +633,7 @@ impl Renderer for World {
         let text = match show {
             Show::State(state) => format!("state {state:?}"),
             Show::Text(text) => format!("text {text}"),
-            Show::Proposed { name, arguments } => format!("proposed {name} {arguments}"),
+            Show::Proposed { name, arguments, .. } => format!("proposed {name} {arguments}"),
             Show::Started { tool, call_id } => format!("started {} {call_id}", tool.descriptor.name),
             Show::Finished { name, call_id, outcome, text } => format!("finished {name} {call_id} {outcome} {text}"),
             Show::Notice(text) => format!("notice {text}"),

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::own::attend;
 use super::{Done, rows};
 use crate::escape::{first_line, one_line, plain};
+use crate::history::read_all;
 use crate::session::Session;
 
 const USAGE: &str = "usage: /audit [all] [since TIME], /audit verify [RECORD:HASH], /audit export VOLUME[:FILE] or /audit archive \
@@ -76,7 +77,7 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
         }
     };
     let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
-    let lines = read_all(session, &reader, query).await?;
+    let lines = read_all(&session.runner, &reader, query).await?;
     let mut deeds = capos_audit::story(lines.iter().map(String::as_str));
     if deeds.is_empty() {
         screen.line(Style::Plain, "no tool calls recorded").await;
@@ -151,19 +152,6 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
 /// The proposer of a call: a model, or the person, who calls without one.
 fn proposer(model: &str) -> &str {
     if model.is_empty() { "you" } else { model }
-}
-
-/// All records of a query.
-pub async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
-    let mut lines = Vec::new();
-    loop {
-        let page = session.runner.audited(reader.query(&query)).await?;
-        lines.extend(page.records);
-        if page.next == 0 || page.next <= query.from {
-            return Ok(lines);
-        }
-        query.from = page.next;
-    }
 }
 
 pub async fn approvals(session: &Session, rest: &[&str]) -> Done {

@@ -1,6 +1,5 @@
 //! The commands on saved conversations: list, continue, fork, compare, search, rename, delete.
 
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,22 +7,21 @@ use alloc::vec::Vec;
 use capos_agent::world::{Host, Keeper};
 use capos_agent::{Conversation, Either, Entry, race};
 use capos_plural::count;
-use capos_schema::conversations::{ConversationInfo, ConversationStoreClient, MessagePart};
+use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
 use capos_schema::models::{ChatMessage, Role};
 use capos_schema::terminal::{LineEnd, Style};
 
-use super::cut_off::{Evidence, end_consents};
+use super::cut_off::{end_consents, tell_unsaved};
 use super::{Done, refreshed, rows};
 use crate::escape::{first_line, in_quotes, name};
+use crate::history::{self, Evidence, Messages, PAGE};
 use crate::keeper::PURPOSE;
 use crate::readable::date_of;
-use crate::runner::Runner;
-use crate::session::{Kept, Session};
+use crate::session::Session;
+use capos_runner::Kept;
 
 /// Rows of a list that is not asked for whole.
 const ROWS: usize = 20;
-/// Conversations, or parts of messages, in one answer.
-const PAGE: u32 = 100;
 /// Letters of an id that are shown, and the most digits of a number in a list.
 const ID: usize = 8;
 const NUMBER: usize = 3;
@@ -37,48 +35,6 @@ const UNANSWERED: &str = "the last request was not answered to its end; /continu
 async fn store(session: &mut Session) -> Result<ConversationStoreClient, String> {
     refreshed(session).await?;
     session.runner.grants.find(PURPOSE)
-}
-
-/// The saved messages of a conversation, one after the other.
-pub struct Messages {
-    store: ConversationStoreClient,
-    id: String,
-    parts: VecDeque<MessagePart>,
-    /// The message and its part that come next.
-    pub next: (u32, u32),
-    more: bool,
-}
-
-impl Messages {
-    pub fn of(store: ConversationStoreClient, id: &str) -> Self {
-        Self { store, id: id.to_string(), parts: VecDeque::new(), next: (0, 0), more: true }
-    }
-
-    /// The next message as JSON.
-    pub async fn next(&mut self, runner: &Runner) -> Result<Option<String>, String> {
-        let mut message = String::new();
-        loop {
-            let Some(part) = self.parts.pop_front() else {
-                if !self.more {
-                    let whole = message.is_empty();
-                    return if whole { Ok(None) } else { Err("its last message is not whole".to_string()) };
-                }
-                let (from, part) = self.next;
-                let page = runner.audited(self.store.read(&self.id, from, part, PAGE)).await?;
-                self.more = page.more && !page.parts.is_empty();
-                self.parts.extend(page.parts);
-                continue;
-            };
-            message.push_str(&part.json);
-            self.next = match part.last {
-                true => (part.index.saturating_add(1), 0),
-                false => (part.index, part.part.saturating_add(1)),
-            };
-            if part.last {
-                return Ok(Some(message));
-            }
-        }
-    }
 }
 
 /// Saves what is not saved of the conversation at the prompt. Returns its id.
@@ -187,17 +143,10 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     if info.id == current {
         return Err("this conversation is at the prompt already".to_string());
     }
-    let mut conversation = Conversation::new(info.id.clone());
-    let mut messages = Messages::of(store, &info.id);
-    while let Some(text) = messages.next(&session.runner).await? {
-        conversation.load_message(&text).map_err(|why| format!("the conversation cannot be continued: {why}"))?;
-    }
+    let conversation = history::load(&session.runner, store, &info.id).await?;
     let saved = conversation.entries().len();
     let running = session.agent.background();
-    let evidence = match conversation.is_answered() {
-        true => Evidence::default(),
-        false => Evidence::of(session, &conversation, &info).await?,
-    };
+    let evidence = Evidence::of(&session.runner, &conversation, &info).await?;
     let open = session
         .resume(Kept { conversation, saved }, |call| evidence.fate(call))
         .await
@@ -212,7 +161,7 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         let text = format!("  {} {}: {}", name(&call.name), first_line(&call.arguments, MESSAGE), fate.text());
         screen.wrapped(&[(Style::Warning, &text)]).await;
     }
-    evidence.tell_unsaved(session).await;
+    tell_unsaved(session, &evidence).await;
     end_consents(session).await;
     if !session.agent.conversation().is_answered() {
         screen.line(Style::Warning, UNANSWERED).await;

@@ -2,76 +2,29 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
-use capos_agent::{Conversation, Fate};
-use capos_audit::{Deed, story};
+use capos_agent::Conversation;
 use capos_plural::count;
-use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::ApprovalClientClient;
-use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
-use capos_schema::models::ToolCall;
+use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::terminal::Style;
 
 use super::Done;
-use super::audit::read_all;
-use super::conversations::{MESSAGE, Messages, title};
+use super::conversations::{MESSAGE, title};
 use crate::escape::{first_line, name};
+use crate::history::{Evidence, Messages};
 use crate::keeper::PURPOSE;
 use crate::session::Session;
 
-/// How far the clocks of two records may be apart, in milliseconds.
-const CLOCKS: u64 = 60_000;
-/// What the audit log has of the calls of a conversation's last turn.
-#[derive(Default)]
-pub struct Evidence {
-    conversation: String,
-    deeds: Vec<Deed>,
-    /// Whether it reaches back to before the conversation: what it does not have did not begin.
-    covers: bool,
-}
-
-impl Evidence {
-    pub async fn of(session: &Session, conversation: &Conversation, info: &ConversationInfo) -> Result<Self, String> {
-        let reader = session.runner.grants.find::<AuditReaderClient>("find out which calls have run")?;
-        let first = session.runner.audited(reader.query(&Query { max: 1, ..Query::default() })).await?;
-        let time = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok()?.get("time")?.as_u64();
-        let covers = first.records.first().and_then(time).is_some_and(|time| time / 1_000_000 <= info.created);
-        let query = Query {
-            kind: "tool".to_string(),
-            turn: conversation.last_turn().into(),
-            since_nanoseconds: info.created.saturating_sub(CLOCKS).saturating_mul(1_000_000),
-            ..Query::default()
-        };
-        let lines = read_all(session, &reader, query).await?;
-        // A session that continued a fork recorded its calls below the other's id until the turn ended.
-        let here =
-            |deed: &Deed| deed.conversation == info.id || (!info.parent.is_empty() && deed.conversation == info.parent);
-        let deeds = story(lines.iter().map(String::as_str)).into_iter().filter(here).collect();
-        Ok(Self { conversation: info.id.clone(), deeds, covers })
-    }
-
-    pub fn fate(&self, call: &ToolCall) -> Fate {
-        let of_call = self.deeds.iter().filter(|deed| deed.call_id == call.id);
-        Fate::of(of_call.map(|deed| (deed.ran, deed.outcome.as_deref())), self.covers)
-    }
-
-    /// Tells of calls of a model that began and that the conversation does not hold: the message that proposed them was not saved.
-    pub async fn tell_unsaved(&self, session: &Session) {
-        let conversation = session.agent.conversation();
-        let calls = || conversation.entries().iter().flat_map(|entry| &entry.message.tool_calls);
-        let is_unsaved = |deed: &&Deed| {
-            let here = deed.conversation == self.conversation && deed.ran && !deed.model.is_empty();
-            here && !calls().any(|call| call.id == deed.call_id)
-        };
-        for deed in self.deeds.iter().filter(is_unsaved) {
-            let text = format!(
-                "  {} {}: it began, and the conversation does not hold it; the model may propose it again",
-                name(&deed.tool),
-                first_line(&deed.arguments, MESSAGE)
-            );
-            session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
-        }
+/// Tells of calls of a model that began and that the conversation does not hold.
+pub async fn tell_unsaved(session: &Session, evidence: &Evidence) {
+    for deed in evidence.unsaved(session.agent.conversation()) {
+        let text = format!(
+            "  {} {}: it began, and the conversation does not hold it; the model may propose it again",
+            name(&deed.tool),
+            first_line(&deed.arguments, MESSAGE)
+        );
+        session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
     }
 }
 

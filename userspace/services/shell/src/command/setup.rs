@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use core::cell::RefCell;
 
 use capos_agent::Tool;
+use capos_runner::Form;
 use capos_schema::authority::{AuthorityBrokerClient, MachineSetupClient, Profile, UserSessionClient};
 use capos_schema::cap::Message;
 use capos_schema::reflection::MethodInfo;
@@ -20,8 +21,9 @@ use serde_json::{Map, Value, json};
 
 use super::Done;
 use super::own::call;
+use crate::console::Runner;
 use crate::escape::{first_line, name};
-use crate::runner::Runner;
+use crate::invoke::encode;
 use crate::screen::Screen;
 use crate::session::Session;
 
@@ -45,19 +47,11 @@ fn sets_up(tool: &Tool) -> bool {
     tool.descriptor.interface_id == MachineSetupClient::INTERFACE_ID && tool.descriptor.name == TOOL
 }
 
-/// The call with these parameters.
-///
-/// # Errors
-/// They are not those of the method.
-pub fn encode(found: &MethodInfo, members: Map<String, Value>) -> Result<Message, String> {
-    capos_reflect::encode((found.params_type)(), &Value::Object(members)).map_err(|bad| bad.to_string())
-}
-
 /// The call as it is before the person was asked for the passphrase, which a model never gives.
 ///
 /// # Errors
 /// The arguments are not those of the method.
-pub fn unanswered(found: &MethodInfo, given: &Value) -> Result<Message, String> {
+fn unanswered(found: &MethodInfo, given: &Value) -> Result<Message, String> {
     let mut members = given.as_object().cloned().unwrap_or_default();
     if members.insert(PASSPHRASE.into(), "".into()).is_some() {
         return Err(format!("$.{PASSPHRASE}: there is no field of this name"));
@@ -70,6 +64,8 @@ pub struct SetUp {
     screen: Rc<Screen>,
     broker: AuthorityBrokerClient,
     successor: Successor,
+    /// The first user, once the person has named them.
+    user: String,
 }
 
 impl SetUp {
@@ -79,14 +75,24 @@ impl SetUp {
             screen: runner.screen.clone(),
             broker: runner.broker.clone(),
             successor: runner.successor.clone(),
+            user: String::new(),
         })
     }
 
-    /// Asks the person for what the call does not say.
-    ///
-    /// # Errors
-    /// They gave none.
-    pub async fn ask(&self, given: &mut Map<String, Value>) -> Result<String, String> {
+    async fn secret(&self, prompt: &str) -> Result<String, String> {
+        match self.screen.hold_for_question().await.secret(&[], prompt).await {
+            Ok((secret, LineEnd::Entered)) if !secret.is_empty() => Ok(secret),
+            _ => Err(NONE.into()),
+        }
+    }
+}
+
+impl Form for SetUp {
+    fn unfilled(&self, method: &MethodInfo, given: &Value) -> Result<Message, String> {
+        unanswered(method, given)
+    }
+
+    async fn fill(&mut self, given: &mut Map<String, Value>) -> Result<(), String> {
         let named = given.get(USER).and_then(Value::as_str).unwrap_or_default().trim().to_string();
         let mut user = named;
         loop {
@@ -116,24 +122,19 @@ impl SetUp {
         given.insert(USER.into(), user.clone().into());
         given.insert(PASSPHRASE.into(), passphrase.into());
         self.screen.status(Style::Dim, "the disk is being set up; this takes some seconds").await;
-        Ok(user)
-    }
-
-    async fn secret(&self, prompt: &str) -> Result<String, String> {
-        match self.screen.hold_for_question().await.secret(&[], prompt).await {
-            Ok((secret, LineEnd::Entered)) if !secret.is_empty() => Ok(secret),
-            _ => Err(NONE.into()),
-        }
+        self.user = user;
+        Ok(())
     }
 
     /// Logs the first user in, whom the broker knows by the passphrase.
-    pub async fn done(&self, user: String) {
-        self.screen.wrapped(&[(Style::Plain, KEEP_THE_CODE)]).await;
-        match self.broker.login(Profile::Operator, &user, "").await {
-            Ok(session) => *self.successor.borrow_mut() = Some((user, session)),
+    async fn done(self) {
+        let Self { screen, broker, successor, user } = self;
+        screen.wrapped(&[(Style::Plain, KEEP_THE_CODE)]).await;
+        match broker.login(Profile::Operator, &user, "").await {
+            Ok(session) => *successor.borrow_mut() = Some((user, session)),
             Err(why) => {
                 let text = format!("{} could not be logged in: {why}; /exit, and log in", name(&user));
-                self.screen.error(&text).await;
+                screen.error(&text).await;
             }
         }
     }

@@ -13,6 +13,7 @@ use capos_schema::system::{Grant, ProgramInfo};
 
 use super::command_line::Stage;
 use crate::escape::escape;
+use crate::grants::may_take_back;
 
 /// Names that the launcher or the shell fills itself.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
@@ -190,11 +191,6 @@ impl Plan {
         }
         Ok(grants)
     }
-}
-
-/// What a person has put away and may take back, where something is lacking; none where they have put away nothing.
-pub fn may_take_back(put_away: &[String]) -> Option<String> {
-    (!put_away.is_empty()).then(|| format!("dropped: {}; /cap take NAME restores one", put_away.join(", ")))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputC
 
 use super::pipe::Pipe;
 use super::streams::{Output, PipeWriter, Printer, Reader};
-use crate::runner::Runner;
+use crate::console::Runner;
 use crate::screen::Screen;
 
 /// A write of 32 KiB and what stands around it. Each program has one call under way, or three in a poll.

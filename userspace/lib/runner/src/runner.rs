@@ -5,6 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::cell::Cell;
 use core::future::Future;
+use core::ops::Deref;
 
 use capos_agent::world::Host;
 use capos_agent::{Either, race};
@@ -14,72 +15,86 @@ use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
 
-use crate::command::setup::Successor;
 use crate::gate::PATIENCE;
 use crate::grants::Grants;
 use crate::keeper::Saving;
-use crate::login::Login;
 use crate::model::ModelSlot;
-use crate::render::Progress;
-use crate::screen::Screen;
+use crate::surface::Surface;
 
-/// What one session's loop runs on: its screen, its capabilities, its model, time and entropy.
-pub struct Runner {
-    pub screen: Rc<Screen>,
+/// What a program that runs sessions holds without one.
+pub struct Capabilities {
+    /// Issues sessions.
+    pub broker: AuthorityBrokerClient,
+    /// Time.
+    pub clock: Clock,
+    /// Chance.
+    pub entropy: EntropyClient,
+    /// The process's capabilities, to serve objects of its own.
+    pub table: CapabilityTableClient,
+}
+
+/// What one session's loop runs on: its surface, its capabilities, its model, time and entropy.
+///
+/// It gives the members of its surface as its own.
+pub struct Runner<S> {
+    /// What shows the session and asks its person.
+    pub surface: S,
+    /// Time.
     pub clock: Clock,
     entropy: EntropyClient,
+    /// The process's capabilities.
     pub table: CapabilityTableClient,
+    /// The session, as the broker serves it.
     pub user: UserSessionClient,
     /// For what a user changes of their own.
     pub broker: AuthorityBrokerClient,
+    /// What the broker says of the session.
     pub info: SessionInfo,
     /// When the session began, in nanoseconds since boot.
     pub started: u64,
+    /// The session's capabilities.
     pub grants: Grants,
+    /// Its model.
     pub model: ModelSlot,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
-    pub progress: Progress,
+    /// How far the conversation is saved.
     pub saving: Saving,
     /// Of how many results that others wrote the person was told when they were last asked.
     pub told_of: Cell<usize>,
-    /// Ctrl-C presses when the line was entered; any more are about what it began.
-    interrupts: Cell<u64>,
-    /// The session that takes the place of this one.
-    pub successor: Successor,
 }
 
-impl Runner {
+impl<S> Deref for Runner<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.surface
+    }
+}
+
+impl<S: Surface> Runner<S> {
     /// For a session that the broker has issued and that begins now.
-    pub fn new(login: &Login, user: UserSessionClient, info: SessionInfo) -> Rc<Self> {
+    pub fn new(held: &Capabilities, surface: S, user: UserSessionClient, info: SessionInfo) -> Rc<Self> {
         Rc::new(Self {
-            screen: login.screen.clone(),
-            clock: login.clock.clone(),
-            entropy: login.entropy.clone(),
-            table: login.table.clone(),
-            started: login.clock.now(),
-            grants: Grants::new(info.profile),
+            surface,
+            clock: held.clock.clone(),
+            entropy: held.entropy.clone(),
+            table: held.table.clone(),
+            started: held.clock.now(),
+            grants: Grants::new(info.profile, S::WITHHELD),
             user,
-            broker: login.broker.clone(),
+            broker: held.broker.clone(),
             info,
             model: ModelSlot::default(),
             lost: Cell::new(false),
-            progress: Progress::default(),
             saving: Saving::default(),
             told_of: Cell::new(0),
-            interrupts: Cell::new(0),
-            successor: Successor::default(),
         })
     }
 
     /// Whether the broker has forgotten the session.
     pub fn is_lost(&self) -> bool {
         self.lost.get()
-    }
-
-    /// A line was entered: Ctrl-C from now on is about what it begins.
-    pub fn begin_line(&self) {
-        self.interrupts.set(self.screen.interrupts().count());
     }
 
     /// A call to the broker, with a limit on its time.
@@ -136,7 +151,7 @@ impl Runner {
     }
 }
 
-impl Host for Runner {
+impl<S: Surface> Host for Runner<S> {
     fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -155,8 +170,7 @@ impl Host for Runner {
     }
 
     fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
-        let (interrupts, known) = (self.screen.interrupts().clone(), self.interrupts.get());
-        Box::pin(async move { interrupts.after(known).await })
+        self.surface.interrupt()
     }
 }
 

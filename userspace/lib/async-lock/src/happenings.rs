@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::task::Poll;
 
-use capos_async_lock::Waiters;
+use crate::Waiters;
 
 /// Counts happenings; tasks wait until one has happened since a count that they know.
 #[derive(Default)]

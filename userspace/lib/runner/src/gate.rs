@@ -9,11 +9,12 @@ use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::models::PermissionMode;
 
 use crate::runner::Runner;
+use crate::surface::Surface;
 
 /// How long the audit log and the broker may take to answer, in nanoseconds.
 pub const PATIENCE: u64 = 10_000_000_000;
 
-impl Gate for Runner {
+impl<S: Surface> Gate for Runner<S> {
     type Lease = LeaseClient;
 
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
@@ -52,7 +53,7 @@ impl Gate for Runner {
     }
 }
 
-impl Audit for Runner {
+impl<S: Surface> Audit for Runner<S> {
     async fn tool(&self, event: &ToolEvent) -> Result<u64, AuditError> {
         let writer = self.grants.writer().map_err(AuditError::Unavailable)?;
         writer.tool(event).await.map(|written| written.sequence).map_err(|error| not_taken(&error))

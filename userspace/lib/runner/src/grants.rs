@@ -11,11 +11,9 @@ use capos_schema::authority::{NamedGrant, Profile, SettingsClient, UsersClient};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
 
-use crate::run::grant_plan::may_take_back;
-
 /// Interfaces that manage the machine. Their tools are the person's until the person offers them to the model: few requests
 /// need them, and each tool more makes a small model choose worse.
-const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID];
+pub const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID];
 
 /// The grants of one session.
 pub struct Grants {
@@ -29,9 +27,9 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// None yet, for a session of this profile.
-    pub fn new(profile: Profile) -> Self {
-        let withheld = RefCell::new(MANAGEMENT.into());
+    /// None yet, for a session of this profile; the tools of the `withheld` interfaces are not offered to a model.
+    pub fn new(profile: Profile, withheld: &[u64]) -> Self {
+        let withheld = RefCell::new(withheld.iter().copied().collect());
         Self { profile, held: RefCell::default(), dropped: RefCell::default(), withheld, writer: RefCell::default() }
     }
 
@@ -113,6 +111,11 @@ fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
         Some(how) => format!("{why}; {how}"),
         None => why,
     }
+}
+
+/// What a person has put away and may take back, where something is lacking; none where they have put away nothing.
+pub fn may_take_back(put_away: &[String]) -> Option<String> {
+    (!put_away.is_empty()).then(|| format!("dropped: {}; /cap take NAME restores one", put_away.join(", ")))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use capos_terminal::quote;
 
 use crate::escape::in_quotes;
 use crate::runner::Runner;
+use crate::surface::Surface;
 
 /// How long a person waits for a model before they are told that they do, and how long at most, in nanoseconds.
 const UNTOLD: u64 = 2_000_000_000;
@@ -55,7 +56,7 @@ impl ModelSlot {
     }
 }
 
-impl Runner {
+impl<S: Surface> Runner<S> {
     /// Opens the profile's own model where the session has none yet and may have one; the prompt does not wait long for it.
     pub async fn begin_with_model(&self) {
         self.model.keep(self.within(self.user.model("")).await.map_err(|error| error.to_string()));
@@ -85,7 +86,7 @@ impl Runner {
         let opened = match race(&mut call, self.clock.sleep(UNTOLD)).await {
             Either::Left(opened) => opened,
             Either::Right(()) => {
-                self.screen.line(Style::Dim, "opening the model; Ctrl-C cancels").await;
+                self.tell(Style::Dim, "opening the model; Ctrl-C cancels").await;
                 match race(call, race(self.interrupt(), self.clock.sleep(LOADING))).await {
                     Either::Left(opened) => opened,
                     Either::Right(Either::Left(())) => return Err("interrupted".to_string()),
@@ -104,7 +105,7 @@ impl Runner {
             (!description.is_empty()).then(said)
         });
         if let Some(text) = of_itself {
-            self.screen.wrapped(&[(Style::Dim, &text)]).await;
+            self.tell(Style::Dim, &text).await;
         }
     }
 }
@@ -114,7 +115,7 @@ pub struct Stream {
     stream: TokenStreamClient,
 }
 
-impl Model for Runner {
+impl<S: Surface> Model for Runner<S> {
     type Stream = Stream;
 
     fn info(&self) -> ModelInfo {

@@ -10,11 +10,10 @@ use capos_agent::{Brought, Piece, Tool};
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
 use capos_schema::reflection::{self, MethodInfo};
-use capos_schema::terminal::Style;
 use serde_json::{Map, Value, json};
 
-use crate::command::setup::{self, SetUp};
 use crate::runner::Runner;
+use crate::surface::{Form, Surface};
 
 /// Bytes of results that one call may bring: the most that a message holds.
 const RESULTS: u32 = 1 << 20;
@@ -36,17 +35,14 @@ pub struct Prepared {
     given: Value,
 }
 
-impl Tools for Runner {
+impl<S: Surface> Tools for Runner<S> {
     type Prepared = Prepared;
 
     fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Prepared, String), String> {
         let value = capos_reflect::parse(arguments).map_err(|bad| bad.to_string())?;
         let found = method(tool)?;
-        if SetUp::of(self, tool).is_some() {
-            return Ok((
-                Prepared { message: setup::unanswered(found, &value)?, given: value.clone() },
-                value.to_string(),
-            ));
+        if let Some(form) = S::form(self, tool) {
+            return Ok((Prepared { message: form.unfilled(found, &value)?, given: value.clone() }, value.to_string()));
         }
         let encoded = capos_reflect::encode_call(found, &value, |given| {
             if let Some(piece) = Piece::asked(tool, given) {
@@ -63,30 +59,38 @@ impl Tools for Runner {
     fn invoke(&self, tool: &Tool, prepared: Prepared) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let cap = self.grants.capability(tool.capability);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
-        let (screen, setup) = (self.screen.clone(), SetUp::of(self, tool));
+        let (form, tell) = (S::form(self, tool), self.surface.teller());
         Box::pin(async move {
             let (cap, found) = (cap?, found?);
             let Prepared { message, given } = prepared;
-            let (message, user) = match &setup {
+            let (message, form) = match form {
                 None => (message, None),
-                Some(setup) => {
-                    let mut answers = given.as_object().cloned().unwrap_or_default();
-                    let user = setup.ask(&mut answers).await?;
-                    (setup::encode(found, answers)?, Some(user))
+                Some(mut form) => {
+                    let mut members = given.as_object().cloned().unwrap_or_default();
+                    form.fill(&mut members).await?;
+                    (encode(found, members)?, Some(form))
                 }
             };
             let wide = capos_rt::with_results(&cap, RESULTS);
             let results = wide.as_cap().call(interface, ordinal, message).await.map_err(|error| error.to_string())?;
             let value = capos_reflect::decode_results(found, &results).map_err(|bad| bad.to_string())?;
             for secret in secrets(found, &value) {
-                screen.spans(&[(Style::Bold, &secret), (Style::Dim, "  (shown to you, and not to the model)")]).await;
+                tell(secret).await;
             }
-            if let (Some(setup), Some(user)) = (setup, user) {
-                setup.done(user).await;
+            if let Some(form) = form {
+                form.done().await;
             }
             Ok(brought(found, value))
         })
     }
+}
+
+/// The call with these parameters.
+///
+/// # Errors
+/// They are not those of the method.
+pub fn encode(found: &MethodInfo, members: Map<String, Value>) -> Result<Message, String> {
+    capos_reflect::encode((found.params_type)(), &Value::Object(members)).map_err(|bad| bad.to_string())
 }
 
 /// Texts among the runner's results are for the person alone: a first passphrase, a recovery code.

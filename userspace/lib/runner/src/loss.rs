@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::escape::{one_line, plain};
 use crate::runner::Runner;
+use crate::surface::Surface;
 
 /// How long a person's question waits for this at most, in nanoseconds.
 const PATIENCE: u64 = 2_000_000_000;
@@ -63,7 +64,7 @@ fn appends(arguments: &str) -> bool {
 }
 
 /// What the person is told of the loss that a call means, where it means one.
-pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<String> {
+pub async fn note<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) -> Option<String> {
     let loss = Loss::of(tool.descriptor.interface_id, &tool.descriptor.method_name)?;
     if loss == Loss::Replaced && appends(arguments) {
         return None;

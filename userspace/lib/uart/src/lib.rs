@@ -1,4 +1,9 @@
 //! A 16550 serial port, interrupt driven both ways.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
 
 use alloc::vec::Vec;
 use capos_rt::{Context, Error};
@@ -17,6 +22,11 @@ const LINE_STATUS: u16 = 5;
 /// Holds a byte for its driver, and means nothing to the port. It is 0 when the machine starts.
 const SCRATCH: u16 = 7;
 
+/// Ports of a serial port.
+const COUNT: u32 = 8;
+const NOT_ENOUGH: &str = "the grant `ports` must hold the 8 ports of a serial port";
+/// In the scratch register: somebody looks whether it keeps it.
+const PROBE: u32 = 0x5a;
 /// Interrupt identification: none is pending.
 const NONE_PENDING: u32 = 0x01;
 /// Line status: a byte has come.
@@ -46,6 +56,20 @@ pub struct Uart {
 }
 
 impl Uart {
+    /// Whether the machine has such a port: one keeps what is written to its scratch register. It has to hold 8 ports.
+    ///
+    /// # Errors
+    /// The capability does not cover a serial port.
+    pub async fn is_there(ports: &IoPortsClient) -> Result<bool, Error> {
+        let range = ports.info().await?;
+        if range.count < COUNT {
+            return Err(Error::new(NOT_ENOUGH));
+        }
+        let scratch = range.first.saturating_add(SCRATCH);
+        ports.write(scratch, 1, PROBE).await?;
+        Ok(ports.read(scratch, 1).await? == PROBE)
+    }
+
     /// Sets the port up: 115,200 baud, 8N1, FIFOs, interrupts.
     ///
     /// # Errors
@@ -56,8 +80,8 @@ impl Uart {
         notification: NotificationClient,
     ) -> Result<Self, Error> {
         let range = ports.info().await?;
-        if range.count < 8 {
-            return Err(Error::new("the grant `ports` must hold the 8 ports of a serial port"));
+        if range.count < COUNT {
+            return Err(Error::new(NOT_ENOUGH));
         }
         let mut uart = Self { ports, interrupt, notification, first: range.first, was_used: false };
         uart.was_used = uart.get(SCRATCH).await? == USED;
@@ -79,7 +103,8 @@ impl Uart {
     }
 
     /// A port that is set up.
-    #[cfg(test)]
+    #[cfg(feature = "testing")]
+    #[must_use]
     pub fn on(ports: IoPortsClient, interrupt: InterruptClient, notification: NotificationClient) -> Self {
         Self { ports, interrupt, notification, first: 0, was_used: false }
     }

@@ -13,6 +13,7 @@ use capos_schema::terminal::Style;
 
 use crate::escape::plain;
 use crate::runner::Runner;
+use crate::surface::Surface;
 
 /// Bytes of a part of a message.
 const PART: usize = 64 << 10;
@@ -64,7 +65,7 @@ fn parts(index: u32, json: &str) -> Vec<MessagePart> {
     parts
 }
 
-impl Runner {
+impl<S: Surface> Runner<S> {
     /// Whether the conversation has messages of another session in place of those that are not saved.
     async fn is_taken(&self, store: &ConversationStoreClient, id: &str) -> bool {
         let saved = self.saving.saved();
@@ -80,7 +81,7 @@ impl Runner {
         *self.saving.id.borrow_mut() = fork;
         let text =
             "another session has continued this conversation; here it goes on as a fork, and /conversations lists both";
-        self.screen.wrapped(&[(Style::Warning, text)]).await;
+        self.tell(Style::Warning, text).await;
         Ok(())
     }
 
@@ -124,7 +125,7 @@ impl Runner {
     }
 }
 
-impl Keeper for Runner {
+impl<S: Surface> Keeper for Runner<S> {
     async fn save(&self, conversation: &Conversation) {
         // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
         let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
@@ -139,13 +140,13 @@ impl Keeper for Runner {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => {
                 self.saving.failed.set(None);
-                self.screen.line(Style::Dim, "the conversation is saved again").await;
+                self.tell(Style::Dim, "the conversation is saved again").await;
             }
             (Err(why), earlier) => {
                 self.saving.failed.set(Some(turn));
                 if earlier.is_none() {
                     let text = format!("this conversation is not saved: {}; the session continues", plain(&why));
-                    self.screen.wrapped(&[(Style::Warning, &text)]).await;
+                    self.tell(Style::Warning, &text).await;
                 }
             }
         }

@@ -1,0 +1,92 @@
+//! What shows a session and asks its person.
+
+use alloc::string::String;
+
+use capos_agent::Tool;
+use capos_agent::world::{Answer, Approver, Ask, Renderer, Secret, Show};
+use capos_schema::authority::{ConsentReach, Reply};
+use capos_schema::cap::{LocalBoxFuture, Message};
+use capos_schema::reflection::MethodInfo;
+use capos_schema::terminal::Style;
+use serde_json::{Map, Value};
+
+use crate::runner::Runner;
+
+/// A surface of a session: the console, or a client of the agent host.
+#[allow(async_fn_in_trait)]
+pub trait Surface: Sized + 'static {
+    /// What it has the person fill in for a call, unseen by the model.
+    type Form: Form;
+
+    /// Its name, as the audit log has it.
+    fn name(&self) -> String;
+
+    /// Interfaces whose tools the model is not offered, until the person offers them.
+    const WITHHELD: &'static [u64];
+
+    /// Tells the person something of the runner's own, as a line of its own.
+    async fn tell(&self, style: Style, text: &str);
+
+    /// What tells results that are for the person alone.
+    fn teller(&self) -> impl Fn(String) -> LocalBoxFuture<'static, ()> + 'static;
+
+    /// Ends at the next interrupt that no question takes.
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()>;
+
+    /// The form of a call that has one.
+    fn form(runner: &Runner<Self>, tool: &Tool) -> Option<Self::Form>;
+
+    /// Asks whether a call may run, and how far that consent reaches.
+    ///
+    /// # Errors
+    /// What the person replied instead.
+    async fn consent(runner: &Runner<Self>, ask: &Ask<'_>) -> Result<ConsentReach, Reply>;
+
+    /// Asks for the passphrase for one call.
+    async fn passphrase(runner: &Runner<Self>, ask: &Ask<'_>) -> Secret;
+
+    /// Asks whether a turn in which the model was asked `calls` times continues for `more`.
+    async fn go_on(runner: &Runner<Self>, calls: u32, more: u32) -> Answer;
+
+    /// Shows something of a turn.
+    async fn show(runner: &Runner<Self>, show: Show<'_>);
+}
+
+/// What a person fills in for a call.
+#[allow(async_fn_in_trait)]
+pub trait Form: 'static {
+    /// The call as it is before, which says whether the given arguments are right.
+    ///
+    /// # Errors
+    /// They are not those of the method.
+    fn unfilled(&self, method: &MethodInfo, given: &Value) -> Result<Message, String>;
+
+    /// Asks the person for what the call does not say.
+    ///
+    /// # Errors
+    /// They gave none.
+    async fn fill(&mut self, members: &mut Map<String, Value>) -> Result<(), String>;
+
+    /// The call has been made.
+    async fn done(self);
+}
+
+impl<S: Surface> Approver for Runner<S> {
+    async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+        S::consent(self, ask).await
+    }
+
+    async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
+        S::passphrase(self, ask).await
+    }
+
+    async fn go_on(&self, calls: u32, more: u32) -> Answer {
+        S::go_on(self, calls, more).await
+    }
+}
+
+impl<S: Surface> Renderer for Runner<S> {
+    async fn show(&self, show: Show<'_>) {
+        S::show(self, show).await;
+    }
+}

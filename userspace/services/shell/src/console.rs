@@ -1,0 +1,93 @@
+//! The console as a session's surface.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::Cell;
+
+use capos_agent::Tool;
+use capos_agent::world::{Answer, Ask, Secret, Show};
+use capos_runner::Surface;
+use capos_runner::grants::MANAGEMENT;
+use capos_schema::authority::{ConsentReach, Reply};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::terminal::Style;
+
+use crate::approver;
+use crate::command::setup::{SetUp, Successor};
+use crate::render::{self, Progress};
+use crate::screen::Screen;
+
+/// What one session's loop runs on, at the console.
+pub type Runner = capos_runner::Runner<Console>;
+
+/// The console.
+pub struct Console {
+    pub screen: Rc<Screen>,
+    pub progress: Progress,
+    /// Ctrl-C presses when the line was entered; any more are about what it began.
+    interrupts: Cell<u64>,
+    /// The session that takes the place of this one.
+    pub successor: Successor,
+}
+
+impl Console {
+    /// On this screen, for a session that begins.
+    pub fn new(screen: Rc<Screen>) -> Self {
+        Self { screen, progress: Progress::default(), interrupts: Cell::new(0), successor: Successor::default() }
+    }
+
+    /// A line was entered: Ctrl-C from now on is about what it begins.
+    pub fn begin_line(&self) {
+        self.interrupts.set(self.screen.interrupts().count());
+    }
+}
+
+impl Surface for Console {
+    type Form = SetUp;
+
+    const WITHHELD: &'static [u64] = &MANAGEMENT;
+
+    fn name(&self) -> String {
+        String::from("console")
+    }
+
+    async fn tell(&self, style: Style, text: &str) {
+        self.screen.wrapped(&[(style, text)]).await;
+    }
+
+    fn teller(&self) -> impl Fn(String) -> LocalBoxFuture<'static, ()> + 'static {
+        let screen = self.screen.clone();
+        move |secret| {
+            let screen = screen.clone();
+            Box::pin(async move {
+                screen.spans(&[(Style::Bold, &secret), (Style::Dim, "  (shown to you, and not to the model)")]).await;
+            })
+        }
+    }
+
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
+        let (interrupts, known) = (self.screen.interrupts().clone(), self.interrupts.get());
+        Box::pin(async move { interrupts.after(known).await })
+    }
+
+    fn form(runner: &Runner, tool: &Tool) -> Option<SetUp> {
+        SetUp::of(runner, tool)
+    }
+
+    async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+        approver::consent(runner, ask).await
+    }
+
+    async fn passphrase(runner: &Runner, ask: &Ask<'_>) -> Secret {
+        approver::passphrase(runner, ask).await
+    }
+
+    async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
+        approver::go_on(runner, calls, more).await
+    }
+
+    async fn show(runner: &Runner, show: Show<'_>) {
+        render::show(runner, show).await;
+    }
+}

@@ -49,6 +49,7 @@ impl<W: World> Agent<W> {
             allowance: Rc::new(Allowance::of_person()),
             unexamined: Unexamined::default(),
             curtain: Curtain::default(),
+            course: self.course().clone(),
         });
         // A model cannot have used the id, nor guess it.
         let id = format!("direct-{}", hex(&self.world().random()));
@@ -93,8 +94,8 @@ impl<W: World> Context<W> {
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
-                let ask =
-                    Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note, by_hand: true };
+                let (label, approval) = (&question.labels, &self.approval(tool, question, u64::MAX));
+                let ask = Ask { tool, arguments, call_id, label, untrusted: 0, note: &note, by_hand: true, approval };
                 return match self.world.passphrase(&ask).await.given() {
                     Ok(passphrase) => {
                         judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))

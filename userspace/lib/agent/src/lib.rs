@@ -26,6 +26,7 @@ mod asking;
 mod backlog;
 mod call;
 mod conversation;
+mod course;
 mod curtain;
 mod direct;
 mod evidence;
@@ -49,7 +50,9 @@ pub mod world;
 
 pub use agent::{Agent, Session, TurnEnd};
 pub use backlog::Backlog;
+pub use call::time_limit;
 pub use conversation::{Conversation, ConversationError, Entry};
+pub use course::Course;
 pub use direct::DirectCall;
 pub use fate::Fate;
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};

@@ -34,6 +34,8 @@ pub struct Config {
     pub lock_minutes: u32,
     /// What the home of a user may take of whom nothing else is said.
     pub home_quota: Quota,
+    /// Whether the events of runs go to the system log.
+    pub telemetry: bool,
     /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
     pub data_disk: bool,
     /// What opens a step-up.
@@ -47,6 +49,7 @@ pub struct Config {
 struct File {
     session: Session,
     limits: Limits,
+    telemetry: Telemetry,
     permissions: BTreeMap<String, String>,
     rule: Vec<Rule>,
     profiles: BTreeMap<String, ProfileSection>,
@@ -69,11 +72,19 @@ struct Session {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct Telemetry {
+    log: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Limits {
     max_iterations: Option<u32>,
     max_tokens: Option<u64>,
     max_seconds: Option<u64>,
     tool_timeout_ms: Option<u32>,
+    program_timeout_ms: Option<u32>,
+    outbound_timeout_ms: Option<u32>,
     approval_timeout_ms: Option<u32>,
     max_tokens_per_call: Option<u32>,
     max_requests_per_minute: Option<u32>,
@@ -117,6 +128,7 @@ impl Config {
             model: String::new(),
             lock_minutes: LOCK_MINUTES,
             home_quota: Quota::DEFAULT,
+            telemetry: false,
             data_disk: true,
             passphrase: None,
             policy: Policy::default(),
@@ -144,6 +156,7 @@ impl Config {
     }
 
     fn add(&mut self, file: File, salt: [u8; 16]) -> Result<(), String> {
+        put(&mut self.telemetry, &file.telemetry.log);
         if let Some(name) = &file.session.profile {
             self.initial = profile("session.profile", name)?;
         }
@@ -197,6 +210,8 @@ impl Limits {
             max_tokens,
             max_seconds,
             tool_timeout_ms,
+            program_timeout_ms,
+            outbound_timeout_ms,
             approval_timeout_ms,
             max_tokens_per_call,
             max_requests_per_minute,
@@ -208,6 +223,8 @@ impl Limits {
         put(&mut limits.max_tokens, max_tokens);
         put(&mut limits.max_seconds, max_seconds);
         put(&mut limits.tool_timeout_ms, tool_timeout_ms);
+        put(&mut limits.program_timeout_ms, program_timeout_ms);
+        put(&mut limits.outbound_timeout_ms, outbound_timeout_ms);
         put(&mut limits.approval_timeout_ms, approval_timeout_ms);
         put(&mut limits.max_tokens_per_call, max_tokens_per_call);
         put(&mut limits.max_requests_per_minute, max_requests_per_minute);

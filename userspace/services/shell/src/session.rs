@@ -259,6 +259,21 @@ impl Session {
                     count(most, "model call")
                 ),
             ),
+            TurnEnd::Unanswered(most) => (
+                Style::Warning,
+                format!(
+                    "paused: this turn has made {}, and nobody answered whether it goes on; /continue goes on",
+                    count(most, "model call")
+                ),
+            ),
+            TurnEnd::Scheduled(calls) => (
+                Style::Warning,
+                format!(
+                    "paused: {} of this turn still {}; /continue looks again",
+                    count(calls, "call"),
+                    if calls == 1 { "runs" } else { "run" }
+                ),
+            ),
             TurnEnd::Evidence(bytes) => (
                 Style::Warning,
                 format!(

@@ -10,5 +10,6 @@ mod outcomes;
 mod property;
 mod records;
 mod resume;
+mod runs;
 mod services;
 mod world;

@@ -32,6 +32,7 @@ use crate::result::text;
 use crate::sendable::sendable;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
+use crate::until::{Completion, Condition};
 use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, Unasked, World, field, names};
 
 /// The session, as the broker issued it.
@@ -72,6 +73,8 @@ pub enum TurnEnd {
     Evidence(usize),
     /// The turns of this session have left as many bytes there as they may together.
     SessionEvidence(usize),
+    /// The model has nothing more to do, and a condition of the run does not hold: which, and why.
+    Unmet(String),
     /// The session's tokens are used up.
     Tokens(String),
     /// Too many requests were made to models lately.
@@ -103,6 +106,10 @@ pub struct Agent<W: World> {
     removed: (usize, usize),
     backlog: Rc<Backlog>,
     course: Rc<Course>,
+    /// What has to hold before the run is done.
+    pub(crate) conditions: Vec<Condition>,
+    /// How often the model of this run was told that something does not hold.
+    pub(crate) reminders: u32,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
 }
@@ -140,6 +147,8 @@ impl<W: World> Agent<W> {
             removed: (0, 0),
             backlog,
             course: Rc::default(),
+            conditions: Vec::new(),
+            reminders: 0,
             allowance: Rc::new(Allowance::of_person()),
         }
     }
@@ -160,6 +169,15 @@ impl<W: World> Agent<W> {
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// The conditions of the next run.
+    pub fn until(&mut self, conditions: Vec<Condition>) {
+        self.conditions = conditions;
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     pub(crate) fn world(&self) -> &Rc<W> {
@@ -210,6 +228,7 @@ impl<W: World> Agent<W> {
             course.advance(&*self.world, RunEvent::Cancel).await;
             course.advance(&*self.world, RunEvent::Saved).await;
         }
+        self.reminders = 0;
         course.begin_run(&self.conversation.id, self.conversation.last_turn().saturating_add(1));
         course.advance(&*self.world, RunEvent::Start).await;
         let end = self.iterate(Some(message), snapshot).await;
@@ -231,10 +250,14 @@ impl<W: World> Agent<W> {
         let course = self.course.clone();
         let is_paused = course.run_state().is_paused();
         if is_paused && self.conversation.is_answered() {
-            let end = self.complete();
-            return self.settle(end).await;
+            let last = self.conversation.entries().last().map(|entry| entry.message.content.clone());
+            let mut interrupt = self.world.interrupt();
+            if let Completion::End(end) = self.complete(&last.unwrap_or_default(), &mut interrupt).await {
+                return self.settle(end).await;
+            }
         }
         if !is_paused {
+            self.reminders = 0;
             course.begin_run(&self.conversation.id, self.conversation.last_turn());
         }
         course.advance(&*self.world, if is_paused { RunEvent::Resume } else { RunEvent::Start }).await;
@@ -242,17 +265,9 @@ impl<W: World> Agent<W> {
         self.settle(end).await
     }
 
-    /// How a run ends whose model has nothing more to do.
-    fn complete(&self) -> TurnEnd {
-        match self.course.late() {
-            0 => TurnEnd::Answered,
-            calls => TurnEnd::Scheduled(calls),
-        }
-    }
-
     /// Brings the run into the state in which it ends or pauses.
-    async fn settle(&self, end: TurnEnd) -> TurnEnd {
-        let (course, state) = (&self.course, self.course.run_state());
+    async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
+        let (course, state) = (self.course.clone(), self.course.run_state());
         let event = match &end {
             TurnEnd::Answered => RunEvent::Done,
             TurnEnd::Interrupted => RunEvent::Cancel,
@@ -266,6 +281,7 @@ impl<W: World> Agent<W> {
             | TurnEnd::Evidence(_)
             | TurnEnd::SessionEvidence(_)
             | TurnEnd::Tokens(_)
+            | TurnEnd::Unmet(_)
             | TurnEnd::Repeated
             | TurnEnd::Model(_)
             | TurnEnd::Rejected(_)
@@ -276,6 +292,8 @@ impl<W: World> Agent<W> {
             course.advance(&*self.world, event).await;
         }
         if course.run_state().is_over() {
+            // They were those of this run.
+            self.conditions.clear();
             course.advance(&*self.world, RunEvent::Saved).await;
         }
         end
@@ -343,6 +361,7 @@ impl<W: World> Agent<W> {
             let proposals = proposals(&self.conversation, &response, turn, &self.bounds);
             let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
             let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
+            let said = if proposals.is_empty() { response.text.clone() } else { String::new() };
             let (content, tool_calls) = (response.text, calls);
             let tool_call_id = String::new();
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
@@ -354,8 +373,17 @@ impl<W: World> Agent<W> {
                     self.course.advance(&*self.world, RunEvent::Continue).await;
                     continue;
                 }
-                self.course.emit(self.world.now(), Event::StepCompleted { count });
-                return self.complete();
+                match self.complete(&said, &mut interrupt).await {
+                    Completion::End(end) => {
+                        self.course.emit(self.world.now(), Event::StepCompleted { count });
+                        return end;
+                    }
+                    Completion::Continue => {
+                        self.end_step((count, asked), most).await;
+                        self.course.advance(&*self.world, RunEvent::Continue).await;
+                        continue;
+                    }
+                }
             }
             self.course.advance(&*self.world, RunEvent::Propose).await;
             let context = Rc::new(Context {
@@ -588,6 +616,11 @@ impl<W: World> Agent<W> {
         self.world.save(&self.conversation).await;
     }
 
+    /// Appends what the model is told in the middle of a turn that is not the person's word.
+    pub(crate) async fn remind(&mut self, message: ChatMessage) {
+        self.append(message, self.conversation.last_turn(), Vec::new()).await;
+    }
+
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
     async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
         self.keep(message, turn, tools).await;
@@ -611,7 +644,7 @@ impl<W: World> Agent<W> {
             ]),
         };
         // The person's own message is the person's word.
-        if message.role != Role::User {
+        if message.role != Role::User || message.provenance == Provenance::Untrusted {
             self.allowance.count(general_size(&event));
         }
         if let Err(why) = self.world.general(&event).await

@@ -46,6 +46,7 @@ mod result;
 mod sendable;
 mod signal;
 mod snapshot;
+mod until;
 pub mod world;
 
 pub use agent::{Agent, Session, TurnEnd};
@@ -64,4 +65,5 @@ pub use response::{Draft, Response};
 pub use result::{Brought, hash, truncate};
 pub use signal::Signal;
 pub use snapshot::{Mark, Snapshot, Tool};
+pub use until::Condition;
 pub use world::World;

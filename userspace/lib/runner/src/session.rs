@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Conversation, Course, Fate, Handles, Snapshot, TurnEnd};
+use capos_agent::{Agent, Backlog, Condition, Conversation, Course, Fate, Handles, Snapshot, TurnEnd};
 use capos_plural::count;
 use capos_rt::{Error, log};
 use capos_run_state::{Event, SessionEvent, SessionState};
@@ -43,6 +43,8 @@ pub struct Session<S: Surface> {
     backlog: Rc<Backlog>,
     /// Where it and its runs are.
     pub course: Rc<Course>,
+    /// What has to hold before the next run is done.
+    pub conditions: Vec<Condition>,
     handles: Handles,
     /// Its tools.
     pub snapshot: Snapshot,
@@ -68,7 +70,7 @@ impl<S: Surface> Session<S> {
         let course = Rc::new(runner.course());
         let agent = agent(&runner, conversation, (&backlog, &course));
         let (handles, snapshot) = (Handles::default(), Snapshot::default());
-        let mut session = Self { runner, agent, backlog, course, handles, snapshot };
+        let mut session = Self { runner, agent, backlog, course, conditions: Vec::new(), handles, snapshot };
         session.refresh().await?;
         if session.runner.info.model_allowed {
             session.runner.begin_with_model().await;
@@ -134,6 +136,7 @@ impl<S: Surface> Session<S> {
 
     /// Answers the person's request.
     pub async fn turn(&mut self, request: &str) -> TurnEnd {
+        self.agent.until(core::mem::take(&mut self.conditions));
         let end = self.agent.turn(request, &self.snapshot).await;
         self.look_at(end)
     }

@@ -337,6 +337,15 @@ mod tests {
     }
 
     #[test]
+    fn e13_telemetry_is_off_unless_it_is_configured() {
+        assert!(!read("").unwrap().telemetry);
+        assert!(read("[telemetry]\nlog = true\n").unwrap().telemetry);
+        let files = [("system.toml", "[telemetry]\nlog = true\n"), ("settings", "telemetry.log = false\n")];
+        assert!(!Config::read(&files, SALT).unwrap().telemetry, "the later file counts");
+        assert!(read("[telemetry]\nsend = true\n").is_err());
+    }
+
+    #[test]
     fn a_scenario_takes_the_place_of_the_system() {
         let system = "[session]\nprofile = \"operator\"\npassphrase = \"one\"\n[limits]\nmax_iterations = 9\n";
         let scenario = "

@@ -295,6 +295,10 @@ impl Session {
                 Style::Warning,
                 format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),
             ),
+            TurnEnd::Unmet(why) => (
+                Style::Warning,
+                format!("failed: {why}; enter another request, with /until before it if it has a condition"),
+            ),
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}; /continue asks it again")),
             TurnEnd::Rejected(why) => {

@@ -12,4 +12,5 @@ mod records;
 mod resume;
 mod runs;
 mod services;
+mod until;
 mod world;

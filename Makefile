@@ -35,7 +35,7 @@ $(call needs,mutants,CRATE,backup)
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-store bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash loom sanitize mutants new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std update-test format-disk bench profile bench-std bench-store bench-token bench-first-token bench-infer judge-infer trained-models fuzz crash dojo loom sanitize mutants new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'Run'
@@ -51,6 +51,7 @@ help:
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
 	@echo '  make crash                  let the power fail under what lasts, on a simulated disk and in QEMU: CRASHES=1000000 KILLS=500 CRASH_SEED=0 ONLY=text'
+	@echo '  make dojo                   play 320 pairs of a task and an injected goal, and score the effects; ONLY=suite'
 	@echo '  make format-disk            make and pack a disk of this version'"'"'s formats for tests/formats'
 	@echo '  make loom                   model-check locks, waits and rings'
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
@@ -131,6 +132,9 @@ bench-store: tools
 
 bench-token: tools
 	@$(CAPOS) bench-token
+
+dojo: tools
+	@$(CAPOS) dojo $(ONLY)
 
 bench-first-token: tools
 	@CAPOS=$(CAPOS) tools/infer/compare/first-token.sh

@@ -12,7 +12,7 @@ use capos_tools::measure::{bench, bench_first_token, bench_std, bench_store, ben
 use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
-use capos_tools::suites::{self, crash, fuzz, upstream};
+use capos_tools::suites::{self, crash, dojo, fuzz, upstream};
 use capos_tools::{acp, audit, backup, manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
@@ -56,6 +56,8 @@ enum Command {
     Profile(profile::Args),
     /// Let the power fail under everything that lasts, on a simulated disk.
     Crash(crash::Args),
+    /// Play tasks with injected goals, and score the effects.
+    Dojo(dojo::Args),
     /// Fuzz the parsers, and the kernel with random operations.
     Fuzz(fuzz::Args),
     /// Resolve the addresses of backtraces in a log to functions and source lines.
@@ -107,6 +109,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Profile(args) => profile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Crash(args) => crash::run(&args),
+        Command::Dojo(args) => dojo::run(&args),
         Command::Symbols(args) => symbols::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),

@@ -26,6 +26,7 @@
 extern crate alloc;
 
 mod base64;
+mod canonical;
 mod decode;
 mod encode;
 mod error;
@@ -33,6 +34,7 @@ mod parse;
 mod pointer;
 mod validate;
 
+pub use canonical::canonical;
 pub use decode::{decode, decode_results};
 pub use encode::{encode, encode_call, encode_params};
 pub use error::ReflectError;

@@ -4,9 +4,9 @@ pub(crate) mod boot_machines;
 pub mod crash;
 pub mod damage;
 pub mod damage_disc;
+pub mod dojo;
 pub mod fuzz;
 pub(crate) mod fuzz_kernel;
-pub(crate) mod injected;
 pub mod upstream;
 
 use std::collections::BTreeSet;
@@ -426,8 +426,8 @@ fn all_runs(folder: &Path, target: &Path, wanted: &dyn Fn(&str) -> bool, tally: 
         match Scenario::open(&folder) {
             Ok(scenario) if name == BOOT => runs.extend(boot_machines::all(&scenario).map(as_run)),
             Ok(scenario) if name == DAMAGED => runs.extend(media(&scenario)),
-            Ok(scenario) if name == injected::NAME && wanted(&title) => {
-                runs.push(as_run((name, injected::scenario(&scenario, target)?)));
+            Ok(scenario) if name == dojo::NAME && wanted(&title) => {
+                runs.push(as_run((name, dojo::scenario(&scenario, target)?)));
             }
             Ok(scenario) => runs.push(as_run((name, scenario))),
             Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),

@@ -1,11 +1,9 @@
 //! The loop: turns, responses, limits.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::pin::pin;
 
 use capos_plural::count;
 use capos_schema::audit::GeneralEvent;
@@ -17,10 +15,11 @@ use capos_schema::models::{
 };
 
 use crate::backlog::Backlog;
-use crate::call::{Checked, Context, Proposal, cancelled};
+use crate::call::Context;
 use crate::conversation::{Conversation, hex};
+use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
-use crate::lanes::Lanes;
+use crate::execute::execute;
 use crate::limits::Bounds;
 use crate::plain::{is_plain, plain};
 use crate::proposals::proposals;
@@ -32,9 +31,6 @@ use crate::sendable::sendable;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
 use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
-
-/// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
-const GRACE: u64 = 1_000_000_000;
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,6 +284,7 @@ impl<W: World> Agent<W> {
                 backlog: self.backlog.clone(),
                 allowance: self.allowance.clone(),
                 unexamined: Unexamined::default(),
+                curtain: Curtain::default(),
             });
             let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
             let (results, interrupted) = work.await;
@@ -500,77 +497,4 @@ impl<W: World> Agent<W> {
             self.world.show(Show::Notice(&text)).await;
         }
     }
-}
-
-/// Checks the calls in order, runs those whose capabilities are disjoint in parallel, and
-/// returns one result for each in order; and whether the person interrupted. The person is asked about one when those before
-/// it have ended.
-async fn execute<W: World>(
-    context: &Rc<Context<W>>,
-    snapshot: &Snapshot,
-    (proposals, bounds): (&[Proposal], &Bounds),
-    interrupt: &mut LocalBoxFuture<'static, ()>,
-) -> (Vec<ToolResult>, bool) {
-    let mut lanes: Lanes<ToolResult> = Lanes::default();
-    let mut interrupted = false;
-    let mut refused = 0_usize;
-    for proposal in proposals {
-        if refused >= bounds.refused || (refused > 0 && context.allowance.is_spent()) {
-            lanes.push_done(context.skip(&proposal.call, refused));
-            continue;
-        }
-        if interrupted {
-            lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
-            continue;
-        }
-        let checked = {
-            let quiet = lanes.quiet();
-            let checking = async {
-                let Proposal { call, .. } = proposal;
-                let (call_id, name, arguments) = (&call.id, &call.name, &call.arguments);
-                context.world.show(Show::Proposed { call_id, name, arguments }).await;
-                context.check(snapshot, proposal, &quiet).await
-            };
-            let mut checking = pin!(checking);
-            match race(interrupt.as_mut(), lanes.beside(checking.as_mut())).await {
-                Either::Right(checked) => Some(checked),
-                Either::Left(()) => {
-                    interrupted = true;
-                    context.cancel.set();
-                    // What is being decided now is worth knowing, if it does not take long.
-                    let patience = context.world.sleep_until(context.world.now().saturating_add(GRACE));
-                    match race(lanes.beside(checking.as_mut()), patience).await {
-                        Either::Left(checked) => Some(checked),
-                        Either::Right(()) => None,
-                    }
-                }
-            }
-        };
-        let Some(checked) = checked else {
-            lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
-            continue;
-        };
-        match checked {
-            Checked::Ready(ready) => {
-                let touches = ready.tool.touches.clone();
-                lanes.push(touches, Box::pin(context.clone().run(*ready)));
-            }
-            Checked::Refused(refusal) => {
-                refused = refused.saturating_add(1);
-                let result = lanes.beside(context.refuse(refusal)).await;
-                lanes.push_done(result);
-            }
-            Checked::Interrupted(refusal) => {
-                interrupted = true;
-                context.cancel.set();
-                lanes.push_done(context.refuse(refusal).await);
-            }
-        }
-    }
-    if !interrupted && let Either::Left(()) = race(interrupt.as_mut(), lanes.finish()).await {
-        interrupted = true;
-        context.cancel.set();
-    }
-    lanes.finish().await;
-    (lanes.into_values().collect(), interrupted)
 }

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 
 use capos_plural::count;
-use capos_policy::unagreed;
 use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
@@ -16,17 +15,18 @@ use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
 
 use crate::agent::Session;
+use crate::asking::{Asks, decided};
 use crate::backlog::Backlog;
+use crate::curtain::{Curtain, Line};
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, general_size, ruling_size, size};
-use crate::lanes::Quiet;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
-use crate::world::{Ask, Gate, Review, Ruling, Show, World, field};
+use crate::world::{Gate, Review, Ruling, World, field};
 
-const NANOSECONDS: u64 = 1_000_000;
+pub const NANOSECONDS: u64 = 1_000_000;
 /// Bytes of what is wrong with arguments, which quotes them: the parameters that stand behind it are to be read as well.
 const QUOTED: usize = 700;
 
@@ -51,6 +51,8 @@ pub struct Context<W: World> {
     pub allowance: Rc<Allowance>,
     /// Calls of this response that are not looked at.
     pub unexamined: Unexamined,
+    /// What is shown when no question is open any more.
+    pub curtain: Curtain,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -70,6 +72,8 @@ pub enum Checked<W: World> {
     Interrupted(Refusal),
     /// It may run now.
     Ready(Box<Ready<W>>),
+    /// The person has to be asked about it.
+    Asks(Box<Asks<W>>),
 }
 
 /// A call that does not run, and why.
@@ -88,9 +92,9 @@ pub struct Refusal {
 pub struct Ready<W: World> {
     pub tool: Tool,
     pub call: ToolCall,
-    prepared: W::Prepared,
-    question: ToolQuestion,
-    ruling: Ruling<<W as Gate>::Lease>,
+    pub(crate) prepared: W::Prepared,
+    pub(crate) question: ToolQuestion,
+    pub(crate) ruling: Ruling<<W as Gate>::Lease>,
 }
 
 impl<W: World> Context<W> {
@@ -114,9 +118,9 @@ impl<W: World> Context<W> {
         }
     }
 
-    /// Looks the call up, checks its arguments, and asks the broker and the person. Has no effect; what it found is
-    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). It asks the person only once it is `quiet`.
-    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, quiet: &Quiet) -> Checked<W> {
+    /// Looks the call up, checks its arguments, and asks the broker. Has no effect; what it found is
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run).
+    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal) -> Checked<W> {
         let mut call = proposal.call.clone();
         let unknown = || ToolDescriptor {
             name: call.name.clone(),
@@ -152,19 +156,10 @@ impl<W: World> Context<W> {
             return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, why));
         }
         let question = self.question(tool, &call);
-        match self.gate(tool, &call, &question, quiet).await {
-            Gated::Open(ruling) => {
-                Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
-            }
-            Gated::Closed(decision, why, outcome) => {
-                let reason = why.text().to_string();
-                Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, why))
-            }
-            Gated::Interrupted(decision) => {
-                let why = "cancelled by the person at the prompt";
-                let descriptor = tool.descriptor.clone();
-                Checked::Interrupted(refusal(descriptor, call, decision, why, Outcome::Cancelled, why))
-            }
+        let asks = Asks { tool: tool.clone(), call, prepared, question };
+        match self.unasked(&asks.tool, &asks.question).await {
+            Ok(gated) => decided(asks, gated),
+            Err(_) => Checked::Asks(Box::new(asks)),
         }
     }
 
@@ -220,78 +215,30 @@ impl<W: World> Context<W> {
         }
     }
 
-    async fn gate(
+    /// The decision on a call about which nobody is asked; what to ask about otherwise.
+    pub(crate) async fn unasked(
         &self,
         tool: &Tool,
-        call: &ToolCall,
         question: &ToolQuestion,
-        quiet: &Quiet,
-    ) -> Gated<<W as Gate>::Lease> {
-        let Review { mode, note, approval } = match self.reviewed(tool, question).await {
+    ) -> Result<Gated<<W as Gate>::Lease>, Review> {
+        let review = match self.reviewed(tool, question).await {
             Ok(reviewed) => reviewed,
-            Err(closed) => return closed,
+            Err(closed) => return Ok(closed),
+        };
+        let wanted = match review.mode {
+            PermissionMode::Auto => Some(Decision::Auto),
+            PermissionMode::Forbidden => None,
+            PermissionMode::Consent if !review.approval.is_empty() => Some(Decision::Consented),
+            PermissionMode::Consent | PermissionMode::StepUp => return Err(review),
         };
         let exactly = ConsentReach::default();
-        let unasked = match mode {
-            PermissionMode::Auto => Some(Some(Decision::Auto)),
-            PermissionMode::Forbidden => Some(None),
-            PermissionMode::Consent if !approval.is_empty() => Some(Some(Decision::Consented)),
-            PermissionMode::Consent | PermissionMode::StepUp => None,
-        };
-        if let Some(wanted) = unasked {
-            let gated = judge(self.world.decide(question, mode, Reply::NotAsked, &exactly).await, wanted);
-            if wanted == Some(Decision::Consented) && matches!(gated, Gated::Open(_)) {
-                let name = &tool.descriptor.name;
-                let text = format!("{name} runs by your answer {approval}; `/approvals revoke {approval}` ends that");
-                self.world.show(Show::Notice(&text)).await;
-            }
-            return gated;
+        let gated = judge(self.world.decide(question, review.mode, Reply::NotAsked, &exactly).await, wanted);
+        if wanted == Some(Decision::Consented) && matches!(gated, Gated::Open(_)) {
+            let (name, approval) = (&tool.descriptor.name, &review.approval);
+            let text = format!("{name} runs by your answer {approval}; `/approvals revoke {approval}` ends that");
+            self.tell(Line::Notice(text)).await;
         }
-        // The person first sees the results of the calls before this one.
-        quiet.wait().await;
-        if self.cancel.is_set() {
-            // The person is not asked any more, so there is no decision.
-            return Gated::Interrupted(None);
-        }
-        let ask = Ask {
-            tool,
-            arguments: &call.arguments,
-            call_id: &call.id,
-            label: &self.label,
-            untrusted: self.untrusted,
-            note: &note,
-            by_hand: false,
-        };
-        let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
-        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
-        // Everything is checked again after a yes: the broker decides now, not before.
-        let reply = if mode == PermissionMode::Consent {
-            match race(self.world.consent(&ask), patience).await {
-                Either::Left(Ok(reach)) => {
-                    let ruling = self.world.decide(question, mode, Reply::Agreed, &reach).await;
-                    return judge(ruling, Some(Decision::Consented));
-                }
-                Either::Left(Err(reply)) => reply,
-                Either::Right(()) => Reply::Late,
-            }
-        } else {
-            match race(self.world.passphrase(&ask), patience).await {
-                Either::Left(secret) => match secret.given() {
-                    Ok(passphrase) => {
-                        let ruling = self.world.step_up(question, &passphrase).await;
-                        return judge(ruling, Some(Decision::StepUpSucceeded));
-                    }
-                    Err(reply) => reply,
-                },
-                Either::Right(()) => Reply::Late,
-            }
-        };
-        let why = match reply {
-            Reply::Late => Why::own(format!("nobody answered within {} s", limit / 1_000_000_000)),
-            reply => unagreed(reply, mode).into(),
-        };
-        let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
-        declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
+        Ok(gated)
     }
 
     /// Records a call that does not run, and shows it.
@@ -315,7 +262,8 @@ impl<W: World> Context<W> {
     pub(crate) async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
         let text = text(result);
         let (name, call_id, outcome) = (&call.name, &call.id, result.outcome);
-        self.world.show(Show::Finished { name, call_id, outcome, text: &text }).await;
+        let (name, call_id) = (name.clone(), call_id.clone());
+        self.tell(Line::Finished { name, call_id, outcome, text }).await;
     }
 
     /// Runs a call that may run: record, effect, record.
@@ -379,7 +327,7 @@ impl<W: World> Context<W> {
         let mut effect = self.world.invoke(tool, prepared);
         // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
         let told = async {
-            self.world.show(Show::Started { tool, call_id: &call.id }).await;
+            self.tell(Line::Started { tool: tool.clone(), call_id: call.id.clone() }).await;
             core::future::pending::<Infallible>().await
         };
         let stop = race(race(self.cancel.wait(), self.world.sleep_until(deadline)), told);
@@ -494,19 +442,6 @@ pub enum Gated<L> {
     Open(Ruling<L>),
     Closed(Option<Decision>, Why, Outcome),
     Interrupted(Option<Decision>),
-}
-
-/// The person has not agreed: the broker's own decision on that stands in the record, and none where it made none.
-fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: Why, outcome: Outcome) -> Gated<L> {
-    match ruling {
-        Ok(ruling) if interrupted => Gated::Interrupted(Some(ruling.decision)),
-        Ok(ruling) => Gated::Closed(Some(ruling.decision), why, outcome),
-        Err(_) if interrupted => Gated::Interrupted(None),
-        Err(broken) => {
-            let why = format!("{}, and the authority broker gave no decision: {broken}", why.text());
-            Gated::Closed(None, why.into(), Outcome::RefusedByPolicy)
-        }
-    }
 }
 
 /// Only exactly the decision that the mode asks for lets a call through.

@@ -13,6 +13,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 use crate::agent::Agent;
 use crate::call::{Context, Gated, close, judge, refusal};
 use crate::conversation::hex;
+use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined};
 use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
@@ -47,6 +48,7 @@ impl<W: World> Agent<W> {
             backlog: self.backlog().clone(),
             allowance: Rc::new(Allowance::of_person()),
             unexamined: Unexamined::default(),
+            curtain: Curtain::default(),
         });
         // A model cannot have used the id, nor guess it.
         let id = format!("direct-{}", hex(&self.world().random()));

@@ -10,30 +10,58 @@ use core::task::{Context, Poll};
 use capos_schema::cap::LocalBoxFuture;
 
 /// A set of calls in the order in which they were added.
+///
+/// Of calls that share a capability one runs at a time, the earlier first. A call whose question is still open holds no
+/// capability: calls after it that only read begin meanwhile. Those that change something wait for it, so that changes keep
+/// their order.
 pub struct Lanes<T> {
     slots: Vec<Slot<T>>,
     quiet: Quiet,
 }
 
-/// Whether all work of a set has ended, for the future that runs [in parallel](Lanes::beside) with it.
+/// How many calls at the beginning of a set have ended, for the future that runs [in parallel](Lanes::beside) with it.
 #[derive(Clone, Default)]
-pub struct Quiet(Rc<Cell<bool>>);
+pub struct Quiet(Rc<Cell<usize>>);
 
 impl Quiet {
-    /// Ends when all has ended. It is polled again whenever the set is.
-    pub async fn wait(&self) {
-        poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    /// Ends when all calls before this place have ended. It is polled again whenever the set is.
+    pub async fn before(&self, place: usize) {
+        poll_fn(|_| if self.0.get() >= place { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }
 
+/// What a call touches.
+#[derive(Clone, Debug, Default)]
+pub struct Touches {
+    /// The capabilities.
+    pub keys: Vec<u64>,
+    /// It changes nothing there.
+    pub only_reads: bool,
+}
+
 struct Slot<T> {
-    keys: Vec<u64>,
+    touches: Touches,
     work: Work<T>,
 }
 
 enum Work<T> {
-    Pending(LocalBoxFuture<'static, T>),
+    /// It is not decided yet.
+    Asked,
+    /// It has not begun.
+    Ready(LocalBoxFuture<'static, T>),
+    /// It holds its capabilities.
+    Begun(LocalBoxFuture<'static, T>),
     Done(T),
+}
+
+impl<T> Work<T> {
+    /// Lets work that holds its capabilities go on.
+    fn go_on(mut work: LocalBoxFuture<'static, T>, cx: &mut Context<'_>) -> Self {
+        match work.as_mut().poll(cx) {
+            Poll::Ready(value) => Self::Done(value),
+            Poll::Pending => Self::Begun(work),
+        }
+    }
 }
 
 impl<T> Default for Lanes<T> {
@@ -42,41 +70,83 @@ impl<T> Default for Lanes<T> {
     }
 }
 
-impl<T> Lanes<T> {
-    /// Adds work that touches these capabilities. It starts when it is polled and no earlier work that touches one of
-    /// them is left.
-    pub fn push(&mut self, keys: Vec<u64>, work: LocalBoxFuture<'static, T>) {
-        self.slots.push(Slot { keys, work: Work::Pending(work) });
-    }
+fn share(one: &[u64], other: &[u64]) -> bool {
+    one.iter().any(|key| other.contains(key))
+}
 
+impl<T> Lanes<T> {
     /// Adds what is done already, so that it has its place in the order.
     pub fn push_done(&mut self, value: T) {
-        self.slots.push(Slot { keys: Vec::new(), work: Work::Done(value) });
+        self.slots.push(Slot { touches: Touches::default(), work: Work::Done(value) });
+    }
+
+    /// Adds a call that is not decided yet; its place.
+    pub fn reserve(&mut self, touches: Touches) -> usize {
+        self.slots.push(Slot { touches, work: Work::Asked });
+        self.slots.len().saturating_sub(1)
+    }
+
+    /// The call at this place may run. It starts when the set is polled and its capabilities are free.
+    pub fn permit(&mut self, place: usize, work: LocalBoxFuture<'static, T>) {
+        self.put(place, Work::Ready(work));
+    }
+
+    /// The call at this place does not run.
+    pub fn settle(&mut self, place: usize, value: T) {
+        self.put(place, Work::Done(value));
+    }
+
+    fn put(&mut self, place: usize, work: Work<T>) {
+        if let Some(slot) = self.slots.get_mut(place) {
+            slot.work = work;
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut busy: Vec<u64> = Vec::new();
-        let mut all = Poll::Ready(());
-        for slot in &mut self.slots {
-            let Work::Pending(work) = &mut slot.work else { continue };
-            if !slot.keys.iter().any(|key| busy.contains(key))
-                && let Poll::Ready(value) = work.as_mut().poll(cx)
-            {
-                slot.work = Work::Done(value);
-                continue;
-            }
-            busy.extend_from_slice(&slot.keys);
-            all = Poll::Pending;
-        }
-        all
+        // Work that ends lets other work start, in the same poll.
+        while self.poll_once(cx) {}
+        let open = self.slots.iter().position(|slot| !matches!(slot.work, Work::Done(_)));
+        self.quiet.0.set(open.unwrap_or(self.slots.len()));
+        if open.is_none() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Runs all to their end.
+    /// Polls each that runs or may begin; whether one ended.
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> bool {
+        let begun = self.slots.iter().filter(|slot| matches!(slot.work, Work::Begun(_)));
+        let mut held: Vec<u64> = begun.flat_map(|slot| slot.touches.keys.iter().copied()).collect();
+        // What earlier calls will need that have not begun.
+        let (mut ahead, mut asked): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        let mut has_ended = false;
+        for slot in &mut self.slots {
+            let Touches { keys, only_reads } = &slot.touches;
+            let blocked = share(keys, &held) || share(keys, &ahead) || (!only_reads && share(keys, &asked));
+            slot.work = match core::mem::replace(&mut slot.work, Work::Asked) {
+                Work::Asked => {
+                    asked.extend_from_slice(keys);
+                    Work::Asked
+                }
+                Work::Ready(work) if blocked => {
+                    ahead.extend_from_slice(keys);
+                    Work::Ready(work)
+                }
+                Work::Ready(work) | Work::Begun(work) => {
+                    held.extend_from_slice(keys);
+                    let work = Work::go_on(work, cx);
+                    has_ended |= matches!(work, Work::Done(_));
+                    work
+                }
+                Work::Done(value) => Work::Done(value),
+            };
+        }
+        has_ended
+    }
+
+    /// Runs all to their end. Each of them is decided.
     pub async fn finish(&mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
-    /// Says, to the future that runs in parallel with them, whether they have ended.
+    /// Says, to the future that runs in parallel with them, which of them have ended.
     pub fn quiet(&self) -> Quiet {
         self.quiet.clone()
     }
@@ -85,9 +155,7 @@ impl<T> Lanes<T> {
     pub async fn beside<R>(&mut self, other: impl Future<Output = R>) -> R {
         let mut other = pin!(other);
         poll_fn(|cx| {
-            // Work that ends lets later work start, in the same poll.
-            let ended = self.poll(cx).is_ready();
-            self.quiet.0.set(ended);
+            let _ = self.poll(cx);
             other.as_mut().poll(cx)
         })
         .await
@@ -97,7 +165,7 @@ impl<T> Lanes<T> {
     pub fn into_values(self) -> impl Iterator<Item = T> {
         self.slots.into_iter().filter_map(|slot| match slot.work {
             Work::Done(value) => Some(value),
-            Work::Pending(_) => None,
+            Work::Asked | Work::Ready(_) | Work::Begun(_) => None,
         })
     }
 }
@@ -121,15 +189,83 @@ mod tests {
         })
     }
 
+    fn push(lanes: &mut Lanes<u32>, touches: Touches, work: LocalBoxFuture<'static, u32>) {
+        let place = lanes.reserve(touches);
+        lanes.permit(place, work);
+    }
+
+    fn changes(keys: &[u64]) -> Touches {
+        Touches { keys: keys.into(), only_reads: false }
+    }
+
+    fn reads(keys: &[u64]) -> Touches {
+        Touches { keys: keys.into(), only_reads: true }
+    }
+
+    /// What was asked about holds nothing: reads of the same capability go first, and changes keep their order.
+    #[test]
+    fn c23_a_call_that_is_asked_about_blocks_only_itself() {
+        let trace = Rc::new(RefCell::new(Vec::new()));
+        let (gate, slow) = (Signal::default(), Signal::default());
+        gate.set();
+        let mut lanes = Lanes::default();
+        let place = lanes.reserve(changes(&[1]));
+        push(&mut lanes, reads(&[1]), work(2, &gate, &trace));
+        push(&mut lanes, changes(&[1]), work(3, &gate, &trace));
+        push(&mut lanes, reads(&[1]), work(4, &gate, &trace));
+        push(&mut lanes, changes(&[2]), work(5, &gate, &trace));
+        push(&mut lanes, reads(&[3]), work(6, &slow, &trace));
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(lanes.poll(cx).is_pending());
+        // The read behind the change waits for the change, and that for the answer.
+        assert_eq!(*trace.borrow(), [2, 5, 6]);
+        lanes.permit(place, work(1, &gate, &trace));
+        assert!(lanes.poll(cx).is_pending());
+        assert_eq!(*trace.borrow(), [2, 5, 6, 1, 3, 4]);
+        slow.set();
+        assert!(lanes.poll(cx).is_ready());
+        assert_eq!(lanes.into_values().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6], "in the order of the calls");
+    }
+
+    /// A read that went first holds its capability until it has ended, whoever gets an answer meanwhile.
+    #[test]
+    fn c23_what_is_permitted_waits_for_a_read_that_has_begun() {
+        let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
+        let mut lanes = Lanes::default();
+        let place = lanes.reserve(changes(&[1]));
+        push(&mut lanes, reads(&[1]), work(2, &gate, &trace));
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(lanes.poll(cx).is_pending());
+        lanes.permit(place, work(1, &gate, &trace));
+        assert!(lanes.poll(cx).is_pending());
+        assert_eq!(*trace.borrow(), [2]);
+        gate.set();
+        assert!(lanes.poll(cx).is_ready());
+        assert_eq!(*trace.borrow(), [2, 1]);
+    }
+
+    #[test]
+    fn what_is_settled_has_its_place_and_runs_nothing() {
+        let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
+        gate.set();
+        let mut lanes = Lanes::default();
+        let place = lanes.reserve(changes(&[1]));
+        push(&mut lanes, changes(&[1]), work(2, &gate, &trace));
+        lanes.settle(place, 9);
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(lanes.poll(cx).is_ready());
+        assert_eq!(lanes.into_values().collect::<Vec<_>>(), [9, 2]);
+    }
+
     #[test]
     fn what_waits_for_quiet_goes_on_when_the_last_has_ended() {
         let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
         let mut lanes = Lanes::default();
         let cx = &mut Context::from_waker(Waker::noop());
         let quiet = lanes.quiet();
-        assert!(pin!(lanes.beside(quiet.wait())).poll(cx).is_ready());
-        lanes.push(Vec::from([1]), work(1, &gate, &trace));
-        let mut waits = pin!(lanes.beside(quiet.wait()));
+        assert!(pin!(lanes.beside(quiet.before(0))).poll(cx).is_ready());
+        push(&mut lanes, changes(&[1]), work(1, &gate, &trace));
+        let mut waits = pin!(lanes.beside(quiet.before(1)));
         assert!(waits.as_mut().poll(cx).is_pending());
         gate.set();
         assert!(waits.as_mut().poll(cx).is_ready());
@@ -141,10 +277,10 @@ mod tests {
         let trace = Rc::new(RefCell::new(Vec::new()));
         let (a, b, c) = (Signal::default(), Signal::default(), Signal::default());
         let mut lanes = Lanes::default();
-        lanes.push(Vec::from([1]), work(1, &a, &trace));
-        lanes.push(Vec::from([1, 2]), work(2, &b, &trace));
-        lanes.push(Vec::from([2]), work(3, &c, &trace));
-        lanes.push(Vec::from([3]), work(4, &a, &trace));
+        push(&mut lanes, changes(&[1]), work(1, &a, &trace));
+        push(&mut lanes, changes(&[1, 2]), work(2, &b, &trace));
+        push(&mut lanes, changes(&[2]), work(3, &c, &trace));
+        push(&mut lanes, changes(&[3]), work(4, &a, &trace));
         lanes.push_done(5);
         let cx = &mut Context::from_waker(Waker::noop());
         assert!(lanes.poll(cx).is_pending());

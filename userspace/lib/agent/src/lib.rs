@@ -22,11 +22,14 @@
 extern crate alloc;
 
 mod agent;
+mod asking;
 mod backlog;
 mod call;
 mod conversation;
+mod curtain;
 mod direct;
 mod evidence;
+mod execute;
 mod fate;
 mod handle;
 mod lanes;

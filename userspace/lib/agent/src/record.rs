@@ -13,6 +13,7 @@ use capos_schema::models::{Outcome, ToolCall, ToolResult};
 use crate::agent::Session;
 use crate::backlog::Backlog;
 use crate::call::{Context, close};
+use crate::curtain::Line;
 use crate::evidence::general_size;
 use crate::race::{Either, race};
 use crate::result::{Why, answered};
@@ -62,7 +63,7 @@ impl<W: World> Context<W> {
         };
         if let Err(why) = left {
             let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-            self.world.show(Show::Notice(&text)).await;
+            self.tell(Line::Notice(text)).await;
         }
     }
 

@@ -9,7 +9,7 @@ use capos_schema::authority::{ConsentReach, Label, Reply, Span, ToolQuestion};
 use capos_schema::models::PermissionMode;
 
 use crate::arguments;
-use crate::binding::ExactCall;
+use crate::binding::Binding;
 use crate::category::Category;
 use crate::labels::label_below;
 use crate::path::normalise;
@@ -53,11 +53,12 @@ pub struct Standing {
     pub number: u64,
     /// Calls that it has covered since.
     pub uses: u32,
-    call: ExactCall,
+    /// The call that the person agreed to.
+    bound: Binding,
     /// What the argument matches that selects the calls; none where all arguments are the same.
     pattern: Option<String>,
-    /// The conversation and turn that it holds for; none: for the session.
-    turn: Option<(String, u32)>,
+    /// It holds in the turn of its call alone; otherwise in the session.
+    in_turn: bool,
     /// What the model had seen when the person agreed.
     labels: Label,
 }
@@ -112,12 +113,13 @@ impl Approvals {
     /// It reaches further than the tool permits, or the session has as many as it may: then it counts for its own call.
     pub(crate) fn add(&mut self, number: u64, reach: &ConsentReach, of: &Subject<'_>) -> Result<String, String> {
         let question = of.question;
-        let here = (question.conversation.clone(), question.turn);
-        let (turn, until) = match reach.span {
+        let (in_turn, until) = match reach.span {
             Span::Once => return Ok(String::new()),
-            Span::Turn => (Some(here.clone()), "in this turn"),
-            Span::Session => (None, "in this session"),
+            Span::Turn => (true, "in this turn"),
+            Span::Session => (false, "in this session"),
         };
+        // The list is one session's, and ends with it.
+        let bound = Binding::new("", question, u64::MAX);
         let (pattern, what) = match reach.pattern.as_str() {
             "" => (None, "for the same call".to_string()),
             pattern => {
@@ -136,12 +138,12 @@ impl Approvals {
             }
         };
         // Those of earlier turns cover nothing any more.
-        self.list.retain(|one| one.turn.as_ref().is_none_or(|turn| *turn == here));
+        self.list.retain(|one| !one.in_turn || one.bound.same_turn(&bound));
         if self.list.len() >= MOST {
             return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
         }
-        let (call, labels) = (ExactCall::of(question), question.labels.clone());
-        self.list.push(Standing { number, uses: 0, call, pattern, turn, labels });
+        let labels = question.labels.clone();
+        self.list.push(Standing { number, uses: 0, bound, pattern, in_turn, labels });
         Ok(format!("{what} {until}"))
     }
 
@@ -150,16 +152,14 @@ impl Approvals {
         if self.list.is_empty() {
             return None;
         }
-        let call = ExactCall::of(of.question);
+        let asked = Binding::new("", of.question, u64::MAX);
         let argument = of.argument();
         let covers = |one: &&Standing| {
-            let in_turn = one.turn.as_ref().is_none_or(|(conversation, turn)| {
-                *conversation == of.question.conversation && *turn == of.question.turn
-            });
+            let in_turn = !one.in_turn || one.bound.same_turn(&asked);
             let selected = match &one.pattern {
-                None => one.call == call,
+                None => one.bound.same_call(&asked),
                 Some(pattern) => {
-                    one.call.same_tool(&call)
+                    one.bound.same_tool(&asked)
                         && argument.as_ref().is_some_and(|(kind, argument)| matches(*kind, pattern, argument))
                 }
             };

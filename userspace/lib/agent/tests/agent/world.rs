@@ -54,6 +54,8 @@ pub struct Sim {
     /// Whose messages were saved, with the effects in between.
     pub order: RefCell<Vec<&'static str>>,
     pub trace: RefCell<Vec<Trace>>,
+    /// When effects began, by their arguments.
+    pub began: RefCell<BTreeMap<String, u64>>,
     pub answers: RefCell<VecDeque<Answer>>,
     pub secrets: RefCell<VecDeque<Secret>>,
     /// How long the person takes to answer.
@@ -118,6 +120,7 @@ impl World {
             saved: RefCell::default(),
             order: RefCell::default(),
             trace: RefCell::default(),
+            began: RefCell::default(),
             answers: RefCell::default(),
             secrets: RefCell::default(),
             thinks: Cell::new(3 * MS),
@@ -254,7 +257,7 @@ impl World {
 }
 
 /// Name, mode, abortable, time limit in milliseconds, capability.
-pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 10] = [
+pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 11] = [
     ("read", PermissionMode::Auto, true, 100, 1),
     ("read_other", PermissionMode::Auto, true, 100, 2),
     ("read_third", PermissionMode::Auto, true, 100, 3),
@@ -265,6 +268,7 @@ pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 10] = [
     ("fails", PermissionMode::Auto, true, 100, 6),
     ("secret", PermissionMode::Auto, true, 100, 7),
     ("copy", PermissionMode::Auto, true, 100, 8),
+    ("change", PermissionMode::Auto, true, 100, 1),
 ];
 
 pub fn handle(name: &str) -> String {
@@ -282,7 +286,7 @@ pub fn snapshot() -> Snapshot {
             handle: handle(name),
             abortable,
             timeout_ms,
-            category: "readOnly".into(),
+            category: if name == "change" { "mutating" } else { "readOnly" }.into(),
             ..ToolDescriptor::default()
         },
         capability,
@@ -409,6 +413,7 @@ impl Tools for World {
         Box::pin(async move {
             let text = prepared.to_string();
             world.0.trace.borrow_mut().push(Trace::Effect(text.clone()));
+            world.0.began.borrow_mut().insert(text.clone(), world.now());
             world.0.order.borrow_mut().push("effect");
             world.pause(prepared.get("ms").and_then(Value::as_u64).unwrap_or(2) * MS).await;
             world.0.trace.borrow_mut().push(Trace::EffectEnd(text));

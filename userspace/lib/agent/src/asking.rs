@@ -1,0 +1,142 @@
+//! A call about which the person is asked.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_policy::unagreed;
+use capos_schema::annotations::Category;
+use capos_schema::authority::{ConsentReach, Decision, Reply, ToolQuestion};
+use capos_schema::models::{Outcome, PermissionMode, ToolCall};
+
+use crate::call::{Checked, Context, Gated, NANOSECONDS, Ready, judge, refusal};
+use crate::lanes::{Quiet, Touches};
+use crate::race::{Either, race};
+use crate::result::Why;
+use crate::snapshot::Tool;
+use crate::world::{Ask, Gate, Review, Ruling, World};
+
+/// A call that is checked, and about which the person has to be asked.
+pub struct Asks<W: World> {
+    pub tool: Tool,
+    pub call: ToolCall,
+    pub prepared: W::Prepared,
+    pub question: ToolQuestion,
+}
+
+impl<W: World> Asks<W> {
+    /// What it touches.
+    pub fn touches(&self) -> Touches {
+        touches(&self.tool)
+    }
+}
+
+/// What a call of this tool touches.
+pub fn touches(tool: &Tool) -> Touches {
+    Touches { keys: tool.touches.clone(), only_reads: tool.descriptor.category == Category::ReadOnly.name() }
+}
+
+/// What becomes of a call by the decision on it.
+pub fn decided<W: World>(asks: Asks<W>, gated: Gated<<W as Gate>::Lease>) -> Checked<W> {
+    let Asks { tool, call, prepared, question } = asks;
+    match gated {
+        Gated::Open(ruling) => Checked::Ready(Ready { tool, call, prepared, question, ruling }.into()),
+        Gated::Closed(decision, why, outcome) => {
+            let reason = why.text().to_string();
+            Checked::Refused(refusal(tool.descriptor, call, decision, &reason, outcome, why))
+        }
+        Gated::Interrupted(decision) => {
+            let why = "cancelled by the person at the prompt";
+            Checked::Interrupted(refusal(tool.descriptor, call, decision, why, Outcome::Cancelled, why))
+        }
+    }
+}
+
+impl<W: World> Context<W> {
+    /// Asks the person about a call, at this place in its answer, once they have seen the results of the calls before it.
+    /// An answer to an earlier question may cover it by then.
+    pub async fn answer(&self, asks: Asks<W>, (quiet, place): (&Quiet, usize)) -> Checked<W> {
+        quiet.before(place).await;
+        let gated = if self.cancel.is_set() {
+            // The person is not asked any more, so there is no decision.
+            Gated::Interrupted(None)
+        } else {
+            match self.unasked(&asks.tool, &asks.question).await {
+                Ok(gated) => gated,
+                Err(review) => self.ask(&asks, review).await,
+            }
+        };
+        decided(asks, gated)
+    }
+
+    /// Asks the person about a call, and the broker with their answer.
+    async fn ask(&self, asks: &Asks<W>, Review { mode, note, .. }: Review) -> Gated<<W as Gate>::Lease> {
+        let Asks { tool, call, question, .. } = asks;
+        let ask = Ask {
+            tool,
+            arguments: &call.arguments,
+            call_id: &call.id,
+            label: &self.label,
+            untrusted: self.untrusted,
+            note: &note,
+            by_hand: false,
+        };
+        let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
+        let reply = self.reply(&ask, mode, limit).await;
+        let exactly = ConsentReach::default();
+        // Everything is checked again after a yes: the broker decides now, not before.
+        let reply = match reply {
+            Ok(Agreed::Consent(reach)) => {
+                let ruling = self.world.decide(question, mode, Reply::Agreed, &reach).await;
+                return judge(ruling, Some(Decision::Consented));
+            }
+            Ok(Agreed::Passphrase(passphrase)) => {
+                return judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded));
+            }
+            Err(reply) => reply,
+        };
+        let why = match reply {
+            Reply::Late => Why::own(format!("nobody answered within {} s", limit / 1_000_000_000)),
+            reply => unagreed(reply, mode).into(),
+        };
+        let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
+        declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
+    }
+
+    /// The person's reply within so many nanoseconds. Nothing else is shown until then.
+    async fn reply(&self, ask: &Ask<'_>, mode: PermissionMode, limit: u64) -> Result<Agreed, Reply> {
+        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
+        self.curtain.close();
+        let reply = if mode == PermissionMode::Consent {
+            match race(self.world.consent(ask), patience).await {
+                Either::Left(reply) => reply.map(Agreed::Consent),
+                Either::Right(()) => Err(Reply::Late),
+            }
+        } else {
+            match race(self.world.passphrase(ask), patience).await {
+                Either::Left(secret) => secret.given().map(Agreed::Passphrase),
+                Either::Right(()) => Err(Reply::Late),
+            }
+        };
+        self.open_curtain().await;
+        reply
+    }
+}
+
+/// What a person gave who agreed.
+enum Agreed {
+    Consent(ConsentReach),
+    Passphrase(String),
+}
+
+/// The person has not agreed: the broker's own decision on that stands in the record, and none where it made none.
+fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: Why, outcome: Outcome) -> Gated<L> {
+    match ruling {
+        Ok(ruling) if interrupted => Gated::Interrupted(Some(ruling.decision)),
+        Ok(ruling) => Gated::Closed(Some(ruling.decision), why, outcome),
+        Err(_) if interrupted => Gated::Interrupted(None),
+        Err(broken) => {
+            let why = format!("{}, and the authority broker gave no decision: {broken}", why.text());
+            Gated::Closed(None, why.into(), Outcome::RefusedByPolicy)
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The calls of one answer: checked in order, asked about one at a time, run where their capabilities are free.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::pin;
+
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::ToolResult;
+
+use crate::asking::{Asks, touches};
+use crate::call::{Checked, Context, Proposal, cancelled};
+use crate::lanes::{Lanes, Touches};
+use crate::limits::Bounds;
+use crate::race::{Either, race};
+use crate::snapshot::Snapshot;
+use crate::world::{Show, World};
+
+/// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
+const GRACE: u64 = 1_000_000_000;
+
+/// What the calls of one answer have come to.
+struct Calls<'a, W: World> {
+    context: &'a Rc<Context<W>>,
+    bounds: &'a Bounds,
+    lanes: Lanes<ToolResult>,
+    interrupted: bool,
+    refused: usize,
+}
+
+/// Checks the calls in order, and then asks the person about those that need it, one after the other. A call that needs no
+/// answer begins as soon as it is checked and its capabilities are free. Returns one result for each call, in their order; and
+/// whether the person interrupted. The person is asked about a call when those before it have ended.
+pub async fn execute<W: World>(
+    context: &Rc<Context<W>>,
+    snapshot: &Snapshot,
+    (proposals, bounds): (&[Proposal], &Bounds),
+    interrupt: &mut LocalBoxFuture<'static, ()>,
+) -> (Vec<ToolResult>, bool) {
+    let mut calls = Calls { context, bounds, lanes: Lanes::default(), interrupted: false, refused: 0 };
+    let mut asked: Vec<(usize, &Proposal, Asks<W>)> = Vec::new();
+    for proposal in proposals {
+        if calls.is_too_many() {
+            calls.lanes.push_done(context.skip(&proposal.call, calls.refused));
+            continue;
+        }
+        if calls.interrupted {
+            calls.lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
+            continue;
+        }
+        let checking = async {
+            let call = &proposal.call;
+            context.world.show(Show::Proposed { call_id: &call.id, name: &call.name, arguments: &call.arguments }).await;
+            context.check(snapshot, proposal).await
+        };
+        match calls.attend(interrupt, checking).await {
+            Some(Checked::Asks(asks)) => asked.push((calls.lanes.reserve(asks.touches()), proposal, *asks)),
+            checked => {
+                let place = calls.lanes.reserve(touches_of(checked.as_ref()));
+                calls.place(place, checked, (snapshot, proposal)).await;
+            }
+        }
+    }
+    for (place, proposal, asks) in asked {
+        if calls.is_too_many() {
+            calls.lanes.settle(place, context.skip(&proposal.call, calls.refused));
+            continue;
+        }
+        if calls.interrupted {
+            calls.lanes.settle(place, context.refuse(cancelled(snapshot, proposal)).await);
+            continue;
+        }
+        let quiet = calls.lanes.quiet();
+        let answered = calls.attend(interrupt, context.answer(asks, (&quiet, place))).await;
+        calls.place(place, answered, (snapshot, proposal)).await;
+    }
+    let Calls { mut lanes, mut interrupted, .. } = calls;
+    if !interrupted && let Either::Left(()) = race(interrupt.as_mut(), lanes.finish()).await {
+        interrupted = true;
+        context.cancel.set();
+    }
+    lanes.finish().await;
+    (lanes.into_values().collect(), interrupted)
+}
+
+/// What a call touches that may run.
+fn touches_of<W: World>(checked: Option<&Checked<W>>) -> Touches {
+    match checked {
+        Some(Checked::Ready(ready)) => touches(&ready.tool),
+        _ => Touches::default(),
+    }
+}
+
+impl<W: World> Calls<'_, W> {
+    /// Whether so many calls of this answer were refused that no other is looked at.
+    fn is_too_many(&self) -> bool {
+        self.refused >= self.bounds.refused || (self.refused > 0 && self.context.allowance.is_spent())
+    }
+
+    /// Waits for what is found about a call, while the others run. None if the person interrupted, and it took too long then.
+    async fn attend(
+        &mut self,
+        interrupt: &mut LocalBoxFuture<'static, ()>,
+        finding: impl Future<Output = Checked<W>>,
+    ) -> Option<Checked<W>> {
+        let mut finding = pin!(finding);
+        if let Either::Right(found) = race(interrupt.as_mut(), self.lanes.beside(finding.as_mut())).await {
+            return Some(found);
+        }
+        self.interrupted = true;
+        self.context.cancel.set();
+        // What is being decided now is worth knowing, if it does not take long.
+        let world = &self.context.world;
+        let patience = world.sleep_until(world.now().saturating_add(GRACE));
+        let found = race(self.lanes.beside(finding), patience).await;
+        // The question has ended, if one was open.
+        self.context.open_curtain().await;
+        match found {
+            Either::Left(found) => Some(found),
+            Either::Right(()) => None,
+        }
+    }
+
+    /// Puts a call to its place, by what was found about it.
+    async fn place(&mut self, place: usize, found: Option<Checked<W>>, (snapshot, proposal): (&Snapshot, &Proposal)) {
+        let refusal = match found {
+            Some(Checked::Ready(ready)) => {
+                self.lanes.permit(place, Box::pin(self.context.clone().run(*ready)));
+                return;
+            }
+            Some(Checked::Refused(refusal)) => {
+                self.refused = self.refused.saturating_add(1);
+                refusal
+            }
+            Some(Checked::Interrupted(refusal)) => {
+                self.interrupted = true;
+                self.context.cancel.set();
+                refusal
+            }
+            // It is asked about once.
+            Some(Checked::Asks(_)) | None => cancelled(snapshot, proposal),
+        };
+        let result = self.lanes.beside(self.context.refuse(refusal)).await;
+        self.lanes.settle(place, result);
+    }
+}

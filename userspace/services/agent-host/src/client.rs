@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::{Answer, Ask, Host, Model, Secret, Show, State};
+use capos_agent::world::{Answer, Ask, Host, Model, RunState, Secret, Show};
 use capos_agent::{Either, Tool, race};
 use capos_client_protocol::event::{
     ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk, ToolCompleted, ToolRequested,
@@ -256,8 +256,12 @@ impl Surface for Client {
     async fn show(runner: &Runner<Self>, show: Show<'_>) {
         let shared = &runner.shared;
         match show {
-            Show::State(State::Inferring) => shared.begin_step(&Model::info(runner).id),
-            Show::State(State::Executing) => shared.set_task(TaskStatus::CheckingPolicy),
+            Show::State(RunState::WaitingForModel) => shared.begin_step(&Model::info(runner).id),
+            Show::State(state) => {
+                if let Some(status) = status(state) {
+                    shared.set_task(status);
+                }
+            }
             Show::Text(text) => shared.text(text),
             Show::AnswerEnd { usage } => shared.answered(&Model::info(runner).id, usage),
             Show::Proposed { call_id, name, arguments } => {
@@ -288,5 +292,18 @@ impl Surface for Client {
             Show::Notice(text) => shared.notice(text),
             _ => {}
         }
+    }
+}
+
+/// What a client is told of the state of a run. The task's own end says how it ended.
+fn status(state: RunState) -> Option<TaskStatus> {
+    match state {
+        RunState::Running => Some(TaskStatus::TaskRunning),
+        RunState::WaitingForModel => Some(TaskStatus::WaitingForLlm),
+        RunState::ProcessingResponse => Some(TaskStatus::ProcessingResponse),
+        RunState::CheckingPolicy => Some(TaskStatus::CheckingPolicy),
+        RunState::WaitingForApproval | RunState::PausedForApproval => Some(TaskStatus::WaitingForApproval),
+        RunState::ExecutingTools => Some(TaskStatus::ExecutingTools),
+        RunState::Idle | RunState::PausedForEvent | RunState::Completed | RunState::Failed | RunState::Cancelled => None,
     }
 }

@@ -71,6 +71,17 @@ fn told(end: TurnEnd) -> (Cause, String) {
                 format!("this task has made {}, which is the limit; another prompt goes on", count(most, "model call"));
             (Cause::Steps, text)
         }
+        TurnEnd::Unanswered(most) => {
+            let text = format!(
+                "this task has made {}, and nobody answered whether it goes on; another prompt goes on",
+                count(most, "model call")
+            );
+            (Cause::Steps, text)
+        }
+        TurnEnd::Scheduled(calls) => {
+            (Cause::Limit, format!("{} of this task did not end yet; another prompt looks again", count(calls, "call")))
+        }
+        TurnEnd::Unmet(why) => (Cause::Failed, why),
         TurnEnd::Evidence(bytes) => {
             let text = format!(
                 "the calls of this task that needed no consent have written {} KiB to the audit log, which is the limit; \

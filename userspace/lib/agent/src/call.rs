@@ -17,6 +17,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 use crate::agent::Session;
 use crate::asking::{Asks, decided};
 use crate::backlog::Backlog;
+use crate::budget::{Failures, Reserved};
 use crate::curtain::{Curtain, Line};
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, general_size, ruling_size, size};
 use crate::limits::Bounds;
@@ -53,6 +54,10 @@ pub struct Context<W: World> {
     pub unexamined: Unexamined,
     /// What is shown when no question is open any more.
     pub curtain: Curtain,
+    /// Calls for which a step of the run is reserved.
+    pub reserved: Reserved,
+    /// How often each tool has failed in this run.
+    pub failures: Failures,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -149,6 +154,11 @@ impl<W: World> Context<W> {
                 return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, why));
             }
         };
+        let why = self.limited(tool, &call);
+        if !why.is_empty() {
+            let descriptor = tool.descriptor.clone();
+            return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, Why::own(why)));
+        }
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
             let why = "what the calls of this turn or session leave in the audit log without the person's word has come to \
                        its limit; the person may ask again";
@@ -303,6 +313,7 @@ impl<W: World> Context<W> {
         event.phase = Phase::After;
         let result = self.clone().effect(&tool, &call, prepared, &event).await;
         self.show_end(&call, &result).await;
+        self.settle(&call.id).await;
         result
     }
 

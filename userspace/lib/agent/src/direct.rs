@@ -11,6 +11,7 @@ use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
+use crate::budget::{Failures, Reserved};
 use crate::call::{Context, Gated, close, judge, refusal};
 use crate::conversation::hex;
 use crate::curtain::Curtain;
@@ -49,6 +50,8 @@ impl<W: World> Agent<W> {
             allowance: Rc::new(Allowance::of_person()),
             unexamined: Unexamined::default(),
             curtain: Curtain::default(),
+            reserved: Reserved::default(),
+            failures: Failures::default(),
         });
         // A model cannot have used the id, nor guess it.
         let id = format!("direct-{}", hex(&self.world().random()));

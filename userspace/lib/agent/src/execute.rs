@@ -51,7 +51,10 @@ pub async fn execute<W: World>(
         }
         let checking = async {
             let call = &proposal.call;
-            context.world.show(Show::Proposed { call_id: &call.id, name: &call.name, arguments: &call.arguments }).await;
+            context
+                .world
+                .show(Show::Proposed { call_id: &call.id, name: &call.name, arguments: &call.arguments })
+                .await;
             context.check(snapshot, proposal).await
         };
         match calls.attend(interrupt, checking).await {

@@ -69,11 +69,13 @@ struct SessionLimits {
   maxIterations @0 :UInt32 = 16;         # Model calls in one turn.
   maxTokens @1 :UInt64 = 200000;         # Tokens in one session.
   maxSeconds @2 :UInt64 = 86400;         # Wall clock of one session.
-  toolTimeoutMs @3 :UInt32 = 30000;      # If the tool names none.
+  toolTimeoutMs @3 :UInt32 = 30000;      # If the tool names none, and is of no kind below.
   approvalTimeoutMs @4 :UInt32 = 300000;
   maxTokensPerCall @5 :UInt32 = 1024;
   maxRequestsPerMinute @6 :UInt32 = 600; # Requests to models; a request starts each window of a minute.
   maxJobs @7 :UInt32 = 4;                # Programs, or pipelines of them, that run at the same time.
+  programTimeoutMs @8 :UInt32 = 300000;  # Of a tool that runs a program, if it names none.
+  outboundTimeoutMs @9 :UInt32 = 60000;  # Of a tool that sends data off the machine, if it names none.
 }
 
 struct ToolQuestion {
@@ -100,6 +102,7 @@ struct SessionInfo {
   failedAttempts @6 :UInt32; # Of a user: wrong keys before this login, since the one before it.
   lockSeconds @7 :UInt32;    # Of a user: how long the terminal may be idle before it is locked; 0: for ever.
   notice @8 :Text;           # What the session is opened without, and why.
+  telemetry @9 :Bool;        # The events of its runs go to the system log.
 }
 
 struct NamedGrant {

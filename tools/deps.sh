@@ -3,11 +3,31 @@
 set -eu
 
 packages="binutils capnproto gcc grub-common grub-efi-amd64-bin grub-pc-bin libc6-dev lld make mtools ovmf
-    python3 qemu-system-x86 util-linux xorriso"
+    python3 python3-venv qemu-system-x86 util-linux xorriso"
 programs="objcopy capnp cc grub-mkimage|grub2-mkimage ld.lld mtype python3 qemu-system-x86_64 setpriv xorriso"
 
 have() {
     command -v "$1" >/dev/null 2>&1
+}
+
+# Installs the ACP client that tests drive `capos acp` with, once for each version. Without it those tests do not run, and
+# say so: nothing else needs it.
+acp_client() {
+    cd "$(dirname "$0")/.." || return 0
+    wanted=tools/acp/client/requirements.txt
+    built=target/acp-client
+    cmp -s "$wanted" "$built/requirements.txt" && return 0
+    have python3 || return 0
+    echo "Installing the ACP client of the tests into $built."
+    rm -rf "$built"
+    if python3 -m venv "$built" >/dev/null 2>&1 &&
+        "$built/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" >"$built/log" 2>&1; then
+        cp "$wanted" "$built/requirements.txt"
+    else
+        echo "That failed ($built/log), so the tests with it will not run. Remove $built and try again." >&2
+        # Not tried again at each build.
+        mkdir -p "$built" && rm -rf "$built/bin" && cp "$wanted" "$built/requirements.txt"
+    fi
 }
 
 # True when the active compiler, or Debian's, can build the kernel.
@@ -55,6 +75,7 @@ if ! have apt-get; then
         } >&2
         exit 1
     fi
+    acp_client
     exit 0
 fi
 
@@ -67,7 +88,10 @@ missing=
 for package in $packages; do
     echo "$installed" | grep -qx "$package installed" || missing="$missing $package"
 done
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+    acp_client
+    exit 0
+fi
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
@@ -85,3 +109,4 @@ export DEBIAN_FRONTEND=noninteractive
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $missing >/dev/null
+acp_client

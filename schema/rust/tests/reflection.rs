@@ -91,6 +91,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Backups", "backUp", "the same"),
     ("Backups", "exportLog", "a file that is not whole has another name, and no record is removed"),
     ("AuditLog", "exportTo", "the same"),
+    ("ClientPort", "next", "a request is taken only with the answer"),
     ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 

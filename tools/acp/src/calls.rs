@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::content::fence;
 
+/// Bytes of a result that are shown.
+const RESULT: usize = 32 << 10;
 /// Characters of a title.
 const TITLE: usize = 100;
 /// The name of the option that rejects.
@@ -64,6 +66,13 @@ fn absolute(path: &str) -> String {
 pub fn block(text: &str) -> ToolCallContent {
     let fence = fence(text);
     ToolCallContent::from(format!("{fence}\n{text}\n{fence}"))
+}
+
+/// A result, or its beginning: an editor needs no more than a person reads.
+pub fn result(text: &str) -> ToolCallContent {
+    let end = text.floor_char_boundary(RESULT);
+    let (shown, rest) = text.split_at(end);
+    if rest.is_empty() { block(shown) } else { block(&format!("{shown}\n[capOS] {} bytes more", rest.len())) }
 }
 
 /// The status of a call that ended so.
@@ -205,6 +214,13 @@ mod tests {
         for part in [r#""type":"diff""#, r#""path":"/n""#, r#"\"append\":true"#, "the new text above", "too long"] {
             assert!(with_diff.contains(part), "{part}: {with_diff}");
         }
+    }
+
+    #[test]
+    fn a_long_result_is_cut() {
+        let text = |length: usize| serde_json::to_string(&result(&"é".repeat(length))).unwrap();
+        assert!(!text(100).contains("more"));
+        assert!(text(RESULT).contains("32768 bytes more"));
     }
 
     #[test]

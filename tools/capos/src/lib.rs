@@ -1,6 +1,7 @@
 //! The host command line `capos`: one module per subcommand, and their common parts.
 #![forbid(unsafe_code)]
 
+pub mod acp;
 pub mod audit;
 pub mod backup;
 pub mod build;

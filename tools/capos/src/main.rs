@@ -13,7 +13,7 @@ use capos_tools::models::{gguf, handbook};
 use capos_tools::scenario::{run_agent, symbols};
 use capos_tools::sign::{keygen, sign_file, verify};
 use capos_tools::suites::{self, crash, dojo, fuzz, upstream};
-use capos_tools::{audit, backup, manifest, run, scaffold, session_tools};
+use capos_tools::{acp, audit, backup, manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -34,6 +34,8 @@ enum Command {
     Iso(iso::Args),
     /// Build and boot the system in this terminal.
     Run(run::Args),
+    /// Connect an editor to a machine: the Agent Client Protocol on standard input and output.
+    Acp(acp::Args),
     /// Run a scenario in a virtual machine and collect its results.
     RunAgent(run_agent::Args),
     /// Run every test.
@@ -95,6 +97,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Image(args) => capos_image::run(&args),
         Command::Iso(args) => iso::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Acp(args) => acp::run(args),
         Command::RunAgent(args) => run_agent::run(&args),
         Command::Test(args) => suites::run(&args),
         Command::TestStd(args) => upstream::run(&args),

@@ -1,6 +1,8 @@
 //! `capos run`: the system in this terminal.
 
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -54,6 +56,9 @@ pub struct Args {
     /// Size of a new data disk, in bytes or with K, M, G or T; 8G if left out.
     #[arg(long, value_name = "SIZE", env = "DATA_SIZE")]
     data_size: Option<Size>,
+    /// A socket at which a client, such as `capos acp`, reaches the agent; without it the machine has no port for one.
+    #[arg(long, value_name = "PATH", env = "CLIENT")]
+    client: Option<PathBuf>,
     #[command(flatten)]
     models: Models,
 }
@@ -86,6 +91,22 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
 /// The data disk as the machine has it.
 fn attached(file: &Path) -> Disk {
     Disk { file: file.to_owned(), served: None, bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
+}
+
+/// The socket of a client, which QEMU makes in place of one that an earlier machine has left.
+fn socket(path: &Path) -> Result<PathBuf> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => {
+            ensure!(
+                found.file_type().is_socket(),
+                "{} is there, and is no socket: give CLIENT another path",
+                path.display()
+            );
+            std::fs::remove_file(path).with_context(|| format!("removing the old socket {}", path.display()))?;
+        }
+        Err(why) => ensure!(why.kind() == ErrorKind::NotFound, "looking for {}: {why}", path.display()),
+    }
+    Ok(path.to_owned())
 }
 
 /// Default number of processors.
@@ -125,6 +146,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         cpus,
         medium: args.medium,
         disks: data.iter().map(|disk| attached(&disk.file)).collect(),
+        client: args.client.as_deref().map(socket).transpose()?,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(target)?;

@@ -113,6 +113,8 @@ pub struct Machine {
     pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
     pub icount: bool,
+    /// The socket at which a client reaches the machine's COM4; none: the machine has no such port.
+    pub client: Option<PathBuf>,
 }
 
 /// The byte of Ctrl-], after which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to
@@ -165,6 +167,7 @@ impl Machine {
             disks: Vec::new(),
             direct: None,
             icount: false,
+            client: None,
         }
     }
 
@@ -313,12 +316,30 @@ impl Machine {
     }
 
     /// A command that runs the machine with COM1 in the terminal that the command is started in, which controls QEMU as
-    /// well after [`ESCAPE`], and COM2 written to a file.
+    /// well after [`ESCAPE`], COM2 written to a file, and COM4 for its client if it has one.
     pub fn console(&self, log: &Path) -> Result<Command> {
+        let mut command = self.screen(log)?;
+        if self.client.is_some() {
+            // There is no COM3.
+            command.args(["-serial", "none"]);
+        }
+        self.listen(&mut command);
+        Ok(command)
+    }
+
+    fn screen(&self, log: &Path) -> Result<Command> {
         let mut command = self.command()?;
         command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
         command.arg(format!("file:{}", log.display()));
         Ok(command)
+    }
+
+    /// Attaches COM4 to the socket of the machine's client, behind three other ports.
+    fn listen(&self, command: &mut Command) {
+        if let Some(socket) = &self.client {
+            command.arg("-chardev").arg(format!("socket,id=client,server=on,wait=off,path={}", socket.display()));
+            command.args(["-serial", "chardev:client"]);
+        }
     }
 
     /// Starts the machine with COM2 written to a file, and a monitor at a socket: traces requested with `log` there are
@@ -332,11 +353,11 @@ impl Machine {
         Ok(Running { child: command.spawn().context("starting QEMU")?, cut: false })
     }
 
-    /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
+    /// Starts the machine for a program at its screen, with COM2 and COM3 written to files, and COM4 for its client.
     pub fn start(&self, line: Line<'_>, log: &Path, export: &Path) -> Result<Running> {
         let qemu = match &line {
             Line::Socket(..) | Line::Nowhere => self.command()?,
-            Line::Terminal(_) => self.console(log)?,
+            Line::Terminal(_) => self.screen(log)?,
         };
         let mut command = mortal(qemu);
         match line {
@@ -361,6 +382,7 @@ impl Machine {
             }
         }
         command.arg("-serial").arg(format!("file:{}", export.display()));
+        self.listen(&mut command);
         command.stderr(Stdio::piped());
         let child = command.spawn().context("starting QEMU")?;
         Ok(Running { child, cut: false })

@@ -30,6 +30,8 @@ pub enum Step {
     Send(Vec<u8>),
     /// Type what the expression's first group matched last in everything that has appeared, and Enter.
     SendSeen(Regex),
+    /// The same on the line of the machine's client.
+    Client(ClientStep),
     /// Change a byte of a file on the medium while the machine runs: path on the image, offset.
     Corrupt(PathBuf, u64),
     /// Take the medium out of its optical drive.
@@ -46,6 +48,20 @@ pub enum Step {
     /// End the machine without waiting for it to switch itself off.
     Quit,
 }
+
+/// A step on the line of the machine's client.
+#[derive(Debug, Clone)]
+pub enum ClientStep {
+    /// Wait until this was received after the last match.
+    Expect(Pattern),
+    /// Fail if this was received so far.
+    Absent(Pattern),
+    /// Send this as a line. [`SEEN`] in it stands for what the expression's first group matched last in what was received.
+    Line(String, Option<Regex>),
+}
+
+/// Stands in a client's line for what was seen.
+pub const SEEN: &str = "SEEN";
 
 /// What the first group of an expression matched last in a text.
 #[must_use]
@@ -117,10 +133,14 @@ fn parse_step(line: &str) -> Result<Step> {
             bytes.push(b'\r');
             Step::Send(bytes)
         }
-        "line-seen" => {
-            let Pattern::Regex(found) = regex(text()?)? else { bail!("it is no expression") };
-            ensure!(found.captures_len() == 2, "the expression needs one group, which is what is typed");
-            Step::SendSeen(found)
+        "line-seen" => Step::SendSeen(group(text()?)?),
+        "client" => Step::Client(ClientStep::Expect(plain(text()?)?)),
+        "client-regex" => Step::Client(ClientStep::Expect(regex(text()?)?)),
+        "client-absent" => Step::Client(ClientStep::Absent(plain(text()?)?)),
+        "client-line" => {
+            let line = String::from_utf8(text()?).context("the line is not UTF-8")?;
+            let seen = if line.contains(SEEN) { Some(group(text()?)?) } else { None };
+            Step::Client(ClientStep::Line(line, seen))
         }
         "key" => return Ok(Step::Send(key(rest)?)),
         "corrupt" => {
@@ -158,6 +178,13 @@ fn parse_step(line: &str) -> Result<Step> {
 fn plain(bytes: Vec<u8>) -> Result<Pattern> {
     ensure!(!bytes.is_empty(), "an empty text is always there");
     Ok(Pattern::Text(String::from_utf8(bytes).context("the text is not UTF-8")?))
+}
+
+/// An expression with one group.
+fn group(bytes: Vec<u8>) -> Result<Regex> {
+    let Pattern::Regex(found) = regex(bytes)? else { bail!("it is no expression") };
+    ensure!(found.captures_len() == 2, "the expression needs one group, which is what is typed");
+    Ok(found)
 }
 
 fn regex(bytes: Vec<u8>) -> Result<Pattern> {
@@ -275,6 +302,18 @@ mod tests {
         let Step::SendSeen(code) = parse_step(r#"line-seen "code: ([a-z]+)""#).unwrap() else { panic!() };
         assert_eq!(last_seen(&code, "code: ab\ncode: cd\nab"), Some("cd"));
         assert_eq!(last_seen(&code, "no such"), None);
+    }
+
+    #[test]
+    fn a_client_has_steps_of_its_own() {
+        let steps = "client \"x\"\nclient-regex \"x+y\"\nclient-absent \"z\"\nclient-line \"{}\"\n\
+                     client-line \"{\\\"id\\\":\\\"SEEN\\\"}\" \"id=([a-z]+)\"\n";
+        let steps = parse(steps).unwrap();
+        assert!(matches!(&steps[0].step, Step::Client(ClientStep::Expect(Pattern::Text(text))) if text == "x"));
+        assert!(matches!(&steps[3].step, Step::Client(ClientStep::Line(line, None)) if line == "{}"));
+        let Step::Client(ClientStep::Line(line, Some(seen))) = &steps[4].step else { panic!() };
+        assert_eq!((line.as_str(), last_seen(seen, "id=ab")), ("{\"id\":\"SEEN\"}", Some("ab")));
+        assert!(parse("client-line \"SEEN\"\n").is_err());
     }
 
     #[test]

@@ -197,13 +197,10 @@ impl Bridge {
         let Some(prompt) = &mut self.prompt else { return };
         let Some(id) = prompt.calls.remove(&call.call_id) else { return };
         let mut fields = ToolCallUpdateFields::new().status(calls::status(&call.status));
-        // An edit keeps the diff that was shown. The model's words about it are no more than that it was done.
-        if call.status != "ok" || !call.text.is_empty() {
-            let text = if call.text.is_empty() { &call.status } else { &call.text };
-            fields = fields.raw_output(serde_json::Value::String(text.clone()));
-            if !self.permissions.has_diff(&id) || call.status != "ok" {
-                fields = fields.content(vec![calls::block(text)]);
-            }
+        // An edit that was done keeps the diff that was shown.
+        let text = if call.text.is_empty() { &call.status } else { &call.text };
+        if call.status != "ok" || !self.permissions.has_diff(&id) {
+            fields = fields.content(vec![calls::result(text)]);
         }
         self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields)));
     }

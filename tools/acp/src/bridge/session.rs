@@ -327,7 +327,7 @@ impl Bridge {
             }
             Role::Tool => {
                 let status = calls::status(outcome.as_deref().unwrap_or("ok"));
-                let content: Vec<ToolCallContent> = vec![calls::block(&text)];
+                let content: Vec<ToolCallContent> = vec![calls::result(&text)];
                 let fields = ToolCallUpdateFields::new().status(status).content(content);
                 let Some(id) = call_id.and_then(|id| self.replayed.remove(&id)) else { return };
                 let update = ToolCallUpdate::new(id, fields);

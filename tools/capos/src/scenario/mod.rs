@@ -29,7 +29,7 @@ use capos_host::tool;
 use capos_vm::expect::{Miss, Stripper, Terminal};
 use capos_vm::monitor::Monitor;
 use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
-use capos_vm::script::{self, Image, Line, Step};
+use capos_vm::script::{self, ClientStep, Image, Line, SEEN, Step};
 use capos_vm::served::Seed;
 use capos_vm::timing;
 
@@ -151,6 +151,11 @@ impl Scenario {
         self.script.iter().any(|line| matches!(line.step, Step::Boot(Image::Next)))
     }
 
+    /// Whether the machine has a client.
+    pub fn has_client(&self) -> bool {
+        self.script.iter().any(|line| matches!(line.step, Step::Client(_)))
+    }
+
     /// The machine it runs on, booting `image`.
     pub fn machine(&self, image: &Path, accelerator: &str) -> Machine {
         Machine {
@@ -223,18 +228,21 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         "the step `eject` does not work in a scenario with `person`; remove one of them"
     );
     let next = &Machine { image: next_image(&machine.image), ..machine.clone() };
-    let again =
-        |image: Image| start(if image == Image::Next { next } else { machine }, &log, &stream, changed, deadline);
-    let (mut terminal, mut running, mut monitor) = match scenario.settings.person {
+    let wants = Wants { monitor: changed, client: scenario.has_client() };
+    let again = |image: Image| start(if image == Image::Next { next } else { machine }, &log, &stream, wants, deadline);
+    let (mut terminal, mut running, mut more) = match scenario.settings.person {
         false => {
-            let (line, running, monitor) = again(Image::This)?;
-            (Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, monitor)
+            let (line, running, more) = again(Image::This)?;
+            (Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, more)
         }
-        true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,
+        true => {
+            let (terminal, running) = start_in_terminal(machine, &log, &stream)?;
+            (terminal, running, More::default())
+        }
     };
     let mut taken = 0;
     let means = Means { machine, disks: &disks, log: &log, again: &again };
-    let played = play(scenario, &means, &mut terminal, (&mut running, &mut monitor), &mut taken, deadline);
+    let played = play(scenario, &means, &mut terminal, (&mut running, &mut more), &mut taken, deadline);
     let mut tail = if scenario.settings.person { screen::Tail::Quit } else { screen::Tail::Whole };
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
@@ -250,6 +258,10 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let seconds = started.elapsed().as_secs_f64();
     std::fs::write(out.join("transcript.txt"), terminal.text())?;
     std::fs::write(out.join("terminal.raw"), terminal.raw())?;
+    if let Some(client) = &mut more.client {
+        client.drain(deadline);
+        std::fs::write(out.join("client.txt"), client.raw())?;
+    }
     std::fs::write(out.join(timing::FILE), timing::lines(terminal.pieces()))?;
 
     let export = export::unpack(&stream, out, scenario.settings.export);
@@ -282,23 +294,42 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// A started machine: the line of its terminal, QEMU, and, if the machine is to be changed, QEMU's monitor.
-type Started = (UnixStream, Running, Option<Monitor>);
+/// What a machine is to have in addition to its terminal.
+#[derive(Clone, Copy)]
+struct Wants {
+    /// QEMU's monitor, since the machine is changed while it runs.
+    monitor: bool,
+    client: bool,
+}
+
+/// What it has.
+#[derive(Default)]
+struct More {
+    monitor: Option<Monitor>,
+    /// The line of its client.
+    client: Option<Terminal>,
+}
+
+/// A started machine: the line of its terminal, QEMU, and what else there is.
+type Started = (UnixStream, Running, More);
 
 /// Starts the machine.
-fn start(machine: &Machine, log: &Path, stream: &Path, changed: bool, deadline: Instant) -> Result<Started> {
+fn start(machine: &Machine, log: &Path, stream: &Path, wants: Wants, deadline: Instant) -> Result<Started> {
     // A socket's path must be short, so it is not in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
     let result = (|| {
         let socket = folder.join("terminal");
         let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-        let monitor = changed.then(|| folder.join("monitor"));
+        let monitor = wants.monitor.then(|| folder.join("monitor"));
+        let client = wants.client.then(|| folder.join("client"));
+        let machine = Machine { client: client.clone(), ..machine.clone() };
         let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
         let line = accept(&listener, &mut running, deadline)?;
         // QEMU makes its own socket before it connects to this one.
         let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-        Ok((line, running, monitor))
+        let client = client.map(|socket| connect(&socket, &mut running, deadline)).transpose()?;
+        Ok((line, running, More { monitor, client }))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
@@ -313,6 +344,20 @@ fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Te
     let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
     let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
     Ok((Terminal::new(ours, Stripper::joining(screen::ROW_MARK))?, running))
+}
+
+/// Connects to a socket that QEMU makes.
+fn connect(socket: &Path, running: &mut Running, deadline: Instant) -> Result<Terminal> {
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(line) => return Terminal::new(line, Stripper::default()),
+            Err(error) => {
+                let missing = || format!("QEMU made no socket for its client: {error}");
+                ensure!(running.ended()?.is_none() && Instant::now() < deadline, missing());
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+        }
+    }
 }
 
 /// Waits for QEMU to connect; an early end of QEMU is an error with its output.
@@ -356,7 +401,7 @@ fn play(
     scenario: &Scenario,
     means: &Means<'_>,
     terminal: &mut Terminal,
-    (running, monitor): (&mut Running, &mut Option<Monitor>),
+    (running, more): (&mut Running, &mut More),
     taken: &mut usize,
     deadline: Instant,
 ) -> Result<Option<Stop>> {
@@ -408,7 +453,13 @@ fn play(
                 }
             }
             Step::Corrupt(path, offset) => corrupt(&means.machine.image, path, *offset)?,
-            Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
+            Step::Client(step) => {
+                let client = more.client.as_mut().context("the machine has no client")?;
+                if let Err(reason) = converse(client, step, deadline) {
+                    return failed(reason);
+                }
+            }
+            Step::Eject => more.monitor.as_mut().context("there is no monitor")?.eject()?,
             Step::Disk(name, change) => {
                 if let Err(error) = means.disks.step(name, change, running.ended()?.is_none()) {
                     return failed(format!("{error:#}"));
@@ -440,7 +491,7 @@ fn play(
                 }
                 log_from = std::fs::metadata(means.log)?.len();
                 let line;
-                (line, *running, *monitor) = (means.again)(*image)?;
+                (line, *running, *more) = (means.again)(*image)?;
                 terminal.reconnect(line)?;
             }
             Step::Quit => {
@@ -451,6 +502,29 @@ fn play(
         *taken += 1;
     }
     Ok(None)
+}
+
+/// Takes a step on the line of the machine's client.
+fn converse(client: &mut Terminal, step: &ClientStep, deadline: Instant) -> Result<(), String> {
+    match step {
+        ClientStep::Expect(pattern) => client.expect(pattern, deadline).map_err(|_| {
+            let last = last_lines(client.unseen());
+            format!("the client did not receive {pattern} in time; after the last match it received:\n{last}")
+        }),
+        ClientStep::Absent(pattern) => match pattern.line_in(client.text()) {
+            Some(line) => Err(format!("the client received {pattern} and should not have: {line}")),
+            None => Ok(()),
+        },
+        ClientStep::Line(line, seen) => {
+            let mut line = format!("{line}\n");
+            if let Some(expression) = seen {
+                let found = script::last_seen(expression, client.text());
+                let found = found.ok_or_else(|| format!("/{}/ has matched nothing so far", expression.as_str()))?;
+                line = line.replace(SEEN, found);
+            }
+            client.send(line.as_bytes()).map_err(|error| format!("{error:#}"))
+        }
+    }
 }
 
 /// The log from a place on.

@@ -6,18 +6,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_plural::count;
+use capos_run_state::{Event, RunEvent};
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{
-    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, StreamChunkLoose, ToolCall, ToolCallDelta,
-    ToolResult,
+    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, StreamChunkLoose, TokenUsage, ToolCall,
+    ToolCallDelta, ToolResult,
 };
 
 use crate::backlog::Backlog;
 use crate::budget::{Failures, Reserved};
 use crate::call::Context;
 use crate::conversation::{Conversation, hex};
+use crate::course::Course;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::execute::execute;
@@ -31,7 +33,8 @@ use crate::result::text;
 use crate::sendable::sendable;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
-use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
+use crate::until::{Completion, Condition};
+use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, Unasked, World, field, names};
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,10 +66,16 @@ pub enum TurnEnd {
     Interrupted,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
+    /// The same, and nobody answered whether it goes on: the run is paused.
+    Unanswered(u32),
+    /// The model has nothing more to do, and so many calls of the run still run: the run is paused.
+    Scheduled(usize),
     /// The turn has left as many bytes in the audit log as it may without the person's word.
     Evidence(usize),
     /// The turns of this session have left as many bytes there as they may together.
     SessionEvidence(usize),
+    /// The model has nothing more to do, and a condition of the run does not hold: which, and why.
+    Unmet(String),
     /// The session's tokens are used up.
     Tokens(String),
     /// A limit of the run's or the session's budget is reached: which one. Cancelled if the person allowed no more.
@@ -94,6 +103,9 @@ impl TurnEnd {
             Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
             Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
             Self::Iterations(_) => "cancelled: model calls in one turn",
+            Self::Unanswered(_) => "paused: nobody answered whether it goes on",
+            Self::Scheduled(_) => "paused: calls of the run still run",
+            Self::Unmet(_) => "failed: a condition does not hold",
             Self::Evidence(_) | Self::SessionEvidence(_) => "failed: the limit of the audit log",
             Self::Rate(_) => "failed: too many requests to models",
             Self::Time(_) => "failed: the session's time is over",
@@ -118,6 +130,11 @@ pub struct Agent<W: World> {
     /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
     removed: (usize, usize),
     backlog: Rc<Backlog>,
+    course: Rc<Course>,
+    /// What has to hold before the run is done.
+    pub(crate) conditions: Vec<Condition>,
+    /// How often the model of this run was told that something does not hold.
+    pub(crate) reminders: u32,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
 }
@@ -154,14 +171,38 @@ impl<W: World> Agent<W> {
             plain_until: 0,
             removed: (0, 0),
             backlog,
+            course: Rc::default(),
+            conditions: Vec::new(),
+            reminders: 0,
             allowance: Rc::new(Allowance::of_person()),
         }
+    }
+
+    /// Follows this course, which all conversations of a session share.
+    #[must_use]
+    pub fn with_course(self, course: Rc<Course>) -> Self {
+        Self { course, ..self }
+    }
+
+    /// The course of the session and its run.
+    #[must_use]
+    pub fn course(&self) -> &Rc<Course> {
+        &self.course
     }
 
     /// The conversation so far.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
+    }
+
+    /// The conditions of the next run.
+    pub fn until(&mut self, conditions: Vec<Condition>) {
+        self.conditions = conditions;
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     pub(crate) fn world(&self) -> &Rc<W> {
@@ -204,20 +245,83 @@ impl<W: World> Agent<W> {
         flush_pending(&*self.world, &self.session, &self.backlog).await
     }
 
-    /// One turn: the person's message, and whatever the model does about it with these tools.
+    /// One turn, which is a run: the person's message, and whatever the model does about it with these tools.
     pub async fn turn(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
+        let course = self.course.clone();
+        if course.run_state().is_paused() {
+            // Another request takes its place.
+            course.advance(&*self.world, RunEvent::Cancel).await;
+            course.advance(&*self.world, RunEvent::Saved).await;
+        }
+        self.reminders = 0;
+        course.begin_run(&self.conversation.id, self.conversation.last_turn().saturating_add(1));
+        course.advance(&*self.world, RunEvent::Start).await;
         let end = self.iterate(Some(message), snapshot).await;
-        self.world.show(Show::State(State::Idle)).await;
-        end
+        self.settle(end).await
     }
 
-    /// Goes on with the last turn, which was cut off: by its session's end, the person or a limit.
+    /// Whether there is something to go on with: a request without an answer, or a run that is paused.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        !self.conversation.is_answered() || self.course.run_state().is_paused()
+    }
+
+    /// Goes on with the last turn, which was cut off: by its session's end, the person or a limit. A run that is paused
+    /// continues.
     pub async fn go_on(&mut self, snapshot: &Snapshot) -> TurnEnd {
-        if self.conversation.is_answered() {
+        if !self.can_go_on() {
             return TurnEnd::Answered;
         }
+        let course = self.course.clone();
+        let is_paused = course.run_state().is_paused();
+        if is_paused && self.conversation.is_answered() {
+            let last = self.conversation.entries().last().map(|entry| entry.message.content.clone());
+            let mut interrupt = self.world.interrupt();
+            if let Completion::End(end) = self.complete(&last.unwrap_or_default(), &mut interrupt).await {
+                return self.settle(end).await;
+            }
+        }
+        if !is_paused {
+            self.reminders = 0;
+            course.begin_run(&self.conversation.id, self.conversation.last_turn());
+        }
+        course.advance(&*self.world, if is_paused { RunEvent::Resume } else { RunEvent::Start }).await;
         let end = self.iterate(None, snapshot).await;
-        self.world.show(Show::State(State::Idle)).await;
+        self.settle(end).await
+    }
+
+    /// Brings the run into the state in which it ends or pauses.
+    async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
+        let (course, state) = (self.course.clone(), self.course.run_state());
+        let event = match &end {
+            TurnEnd::Answered => RunEvent::Done,
+            TurnEnd::Interrupted | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
+            TurnEnd::Unanswered(_) => return end,
+            TurnEnd::Time(_) => {
+                course.emit(self.world.now(), Event::PolicyExpired);
+                RunEvent::AwaitEvent
+            }
+            TurnEnd::Scheduled(_) | TurnEnd::Rate(_) => RunEvent::AwaitEvent,
+            TurnEnd::Iterations(_)
+            | TurnEnd::Evidence(_)
+            | TurnEnd::SessionEvidence(_)
+            | TurnEnd::Tokens(_)
+            | TurnEnd::Budget { cancelled: false, .. }
+            | TurnEnd::Unmet(_)
+            | TurnEnd::Repeated
+            | TurnEnd::Model(_)
+            | TurnEnd::Rejected(_)
+            | TurnEnd::Refused(_) => RunEvent::Fail,
+        };
+        // It waits already.
+        if event != RunEvent::AwaitEvent || !state.is_paused() {
+            course.advance(&*self.world, event).await;
+        }
+        if course.run_state().is_over() {
+            // They were those of this run.
+            self.conditions.clear();
+            course.advance(&*self.world, RunEvent::Saved).await;
+        }
         end
     }
 
@@ -245,7 +349,7 @@ impl<W: World> Agent<W> {
             self.append(message, turn, snapshot.marks()).await;
         }
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
-        let (mut calls, mut most) = (0_u32, self.session.limits.max_iterations);
+        let (mut asked, mut most) = (0_u32, self.session.limits.max_iterations);
         let failures = Failures::new(self.bounds.failures);
         if let Err(end) = self.begin_run(turn, self.size(snapshot)).await {
             return end;
@@ -260,22 +364,24 @@ impl<W: World> Agent<W> {
             if self.allowance.is_spent() {
                 return TurnEnd::Evidence(self.bounds.evidence);
             }
-            if calls >= most {
-                match self.ask_to_go_on(calls).await {
+            if asked >= most {
+                match self.ask_to_go_on(asked).await {
                     Answer::Yes => most = most.saturating_add(self.session.limits.max_iterations),
-                    Answer::No | Answer::Lost => return TurnEnd::Iterations(calls),
+                    Answer::No => return TurnEnd::Iterations(asked),
+                    Answer::Lost => return TurnEnd::Unanswered(asked),
                     Answer::Interrupted => return TurnEnd::Interrupted,
                 }
             }
-            calls = calls.saturating_add(1);
-            self.world.show(Show::State(State::Assembling)).await;
+            asked = asked.saturating_add(1);
+            let count = self.course.begin_step();
+            self.course.emit(self.world.now(), Event::StepStarted { count });
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
             let nonce = self.world.random().to_vec();
             let (request, removed) = self.request(snapshot, &nonce);
             self.tell_removed((removed, self.removed.1), "to be sent").await;
-            self.world.show(Show::State(State::Inferring)).await;
-            let response = match self.infer(&request, &mut interrupt).await {
+            self.course.advance(&*self.world, RunEvent::Ask).await;
+            let response = match self.infer(&request, &model.id, &mut interrupt).await {
                 Inferred::Whole(response) => response,
                 Inferred::Interrupted => return TurnEnd::Interrupted,
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
@@ -284,6 +390,7 @@ impl<W: World> Agent<W> {
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
+            self.course.advance(&*self.world, RunEvent::Answer).await;
             if let Err(why) = self.look_at_budget().await {
                 return TurnEnd::Refused(format!(
                     "the broker did not report the remaining budget after this answer: {why}"
@@ -293,6 +400,7 @@ impl<W: World> Agent<W> {
             let proposals = proposals(&self.conversation, &response, turn, &self.bounds);
             let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
             let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
+            let said = if proposals.is_empty() { response.text.clone() } else { String::new() };
             let (content, tool_calls) = (response.text, calls);
             let tool_call_id = String::new();
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
@@ -300,11 +408,23 @@ impl<W: World> Agent<W> {
             if proposals.is_empty() {
                 // An answer that was cut is continued by the next call, which counts as a step.
                 if response.finish == Some(FinishReason::Length) {
+                    self.end_step((count, asked), most).await;
+                    self.course.advance(&*self.world, RunEvent::Continue).await;
                     continue;
                 }
-                return TurnEnd::Answered;
+                match self.complete(&said, &mut interrupt).await {
+                    Completion::End(end) => {
+                        self.course.emit(self.world.now(), Event::StepCompleted { count });
+                        return end;
+                    }
+                    Completion::Continue => {
+                        self.end_step((count, asked), most).await;
+                        self.course.advance(&*self.world, RunEvent::Continue).await;
+                        continue;
+                    }
+                }
             }
-            self.world.show(Show::State(State::Executing)).await;
+            self.course.advance(&*self.world, RunEvent::Propose).await;
             let context = Rc::new(Context {
                 world: self.world.clone(),
                 session: self.session.clone(),
@@ -322,6 +442,7 @@ impl<W: World> Agent<W> {
                 curtain: Curtain::default(),
                 reserved: Reserved::default(),
                 failures: failures.clone(),
+                course: self.course.clone(),
             });
             let end = self.reserve(snapshot, &proposals, &context.reserved).await;
             let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
@@ -338,9 +459,22 @@ impl<W: World> Agent<W> {
             if interrupted {
                 return TurnEnd::Interrupted;
             }
+            self.end_step((count, asked), most).await;
+            self.course.advance(&*self.world, RunEvent::StepEnd).await;
             if let Some(end) = end {
                 return end;
             }
+        }
+    }
+
+    /// A step has ended. The person and telemetry hear when four fifths of those that a run may have are used.
+    async fn end_step(&self, (count, asked): (u32, u32), most: u32) {
+        self.course.emit(self.world.now(), Event::StepCompleted { count });
+        let near = most.saturating_mul(4) / 5;
+        if asked == near && asked > 0 {
+            self.course.emit(self.world.now(), Event::StepLimitApproaching { count: asked, most });
+            let text = format!("{asked} of the {} of this turn are used", capos_plural::count(most, "model call"));
+            self.world.show(Show::Notice(&text)).await;
         }
     }
 
@@ -360,12 +494,17 @@ impl<W: World> Agent<W> {
         if more == 0 {
             return Answer::No;
         }
+        self.course.advance(&*self.world, RunEvent::AwaitApproval).await;
         let limit = u64::from(approval_timeout_ms).saturating_mul(1_000_000);
         let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
-        match race(self.world.go_on(calls, more), patience).await {
+        let answer = match race(self.world.go_on(calls, more), patience).await {
             Either::Left(answer) => answer,
-            Either::Right(()) => Answer::No,
+            Either::Right(()) => Answer::Lost,
+        };
+        if answer == Answer::Yes {
+            self.course.advance(&*self.world, RunEvent::Resume).await;
         }
+        answer
     }
 
     /// Whether a limit of the session is reached.
@@ -412,7 +551,15 @@ impl<W: World> Agent<W> {
         self.world.show(Show::Notice(&text)).await;
     }
 
-    async fn infer(&mut self, request: &InferenceRequest, interrupt: &mut LocalBoxFuture<'static, ()>) -> Inferred {
+    async fn infer(
+        &mut self,
+        request: &InferenceRequest,
+        model: &str,
+        interrupt: &mut LocalBoxFuture<'static, ()>,
+    ) -> Inferred {
+        let (course, asked) = (self.course.clone(), self.world.now());
+        course
+            .emit(asked, Event::ModelRequestStarted { model: model.to_string(), input_tokens: about_tokens(request) });
         let mut deadline = self.world.sleep_until(self.session.end());
         let opened = {
             let stop = race(interrupt.as_mut(), deadline.as_mut());
@@ -439,7 +586,10 @@ impl<W: World> Agent<W> {
                 Either::Left(Either::Right(())) => break Inferred::Time,
             };
             match &chunk {
-                StreamChunk::TextDelta(text) if !text.is_empty() => self.world.show(Show::Text(text)).await,
+                StreamChunk::TextDelta(text) if !text.is_empty() => {
+                    course.emit(self.world.now(), Event::TextChunk { text: text.clone() });
+                    self.world.show(Show::Text(text)).await;
+                }
                 StreamChunk::Progress(progress) => {
                     self.world.show(Show::Progress { done: progress.done, total: progress.total }).await;
                 }
@@ -473,6 +623,12 @@ impl<W: World> Agent<W> {
                     Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
                     _ => {}
                 }
+                let TokenUsage { prompt_tokens, completion_tokens, .. } = response.usage;
+                let (input_tokens, output_tokens) = (prompt_tokens.into(), completion_tokens.into());
+                course.used(u64::saturating_add(input_tokens, output_tokens));
+                let (model, now) = (model.to_string(), self.world.now());
+                let latency = now.saturating_sub(asked);
+                course.emit(now, Event::ModelRequestCompleted { model, input_tokens, output_tokens, latency });
                 self.world.show(Show::AnswerEnd { usage: &response.usage }).await;
                 return Inferred::Whole(response);
             }
@@ -516,6 +672,11 @@ impl<W: World> Agent<W> {
         self.world.save(&self.conversation).await;
     }
 
+    /// Appends what the model is told in the middle of a turn that is not the person's word.
+    pub(crate) async fn remind(&mut self, message: ChatMessage) {
+        self.append(message, self.conversation.last_turn(), Vec::new()).await;
+    }
+
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
     async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
         self.keep(message, turn, tools).await;
@@ -539,7 +700,7 @@ impl<W: World> Agent<W> {
             ]),
         };
         // The person's own message is the person's word.
-        if message.role != Role::User {
+        if message.role != Role::User || message.provenance == Provenance::Untrusted {
             self.allowance.count(general_size(&event));
         }
         if let Err(why) = self.world.general(&event).await
@@ -549,4 +710,13 @@ impl<W: World> Agent<W> {
             self.world.show(Show::Notice(&text)).await;
         }
     }
+}
+
+/// About as many tokens as a request has: one for each four bytes of its texts.
+fn about_tokens(request: &InferenceRequest) -> u64 {
+    let calls = |message: &ChatMessage| message.tool_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+    let messages = request.messages.iter().map(|message| message.content.len().saturating_add(calls(message)));
+    let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
+    let bytes = messages.chain(tools).fold(0, usize::saturating_add);
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,14 @@
 //! A call about which the person is asked.
 
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use capos_policy::unagreed;
+use capos_policy::{Binding, unagreed};
+use capos_run_state::{Approval, Event, Risk};
 use capos_schema::annotations::Category;
+use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{ConsentReach, Decision, Reply, ToolQuestion};
 use capos_schema::models::{Outcome, PermissionMode, ToolCall};
 
@@ -13,7 +17,7 @@ use crate::lanes::{Quiet, Touches};
 use crate::race::{Either, race};
 use crate::result::Why;
 use crate::snapshot::Tool;
-use crate::world::{Ask, Gate, Review, Ruling, World};
+use crate::world::{Ask, Gate, Review, Ruling, World, field};
 
 /// A call that is checked, and about which the person has to be asked.
 pub struct Asks<W: World> {
@@ -71,6 +75,9 @@ impl<W: World> Context<W> {
     /// Asks the person about a call, and the broker with their answer.
     async fn ask(&self, asks: &Asks<W>, Review { mode, note, .. }: Review) -> Gated<<W as Gate>::Lease> {
         let Asks { tool, call, question, .. } = asks;
+        let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
+        let asked = self.world.now();
+        let approval = Rc::new(self.approval(tool, question, asked.saturating_add(limit)));
         let ask = Ask {
             tool,
             arguments: &call.arguments,
@@ -79,12 +86,15 @@ impl<W: World> Context<W> {
             untrusted: self.untrusted,
             note: &note,
             by_hand: false,
+            approval: &approval,
         };
-        let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
-        let reply = self.reply(&ask, mode, limit).await;
+        self.course.emit(asked, Event::ApprovalRequested(approval.clone()));
+        let reply = self.reply(&ask, mode).await;
+        self.resolve(&approval, asked, reply.as_ref().map(drop)).await;
         let exactly = ConsentReach::default();
         // Everything is checked again after a yes: the broker decides now, not before.
         let reply = match reply {
+            Ok(_) if self.cancel.is_set() => Reply::Interrupted,
             Ok(Agreed::Consent(reach)) => {
                 let ruling = self.world.decide(question, mode, Reply::Agreed, &reach).await;
                 return judge(ruling, Some(Decision::Consented));
@@ -102,9 +112,27 @@ impl<W: World> Context<W> {
         declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
     }
 
-    /// The person's reply within so many nanoseconds. Nothing else is shown until then.
-    async fn reply(&self, ask: &Ask<'_>, mode: PermissionMode, limit: u64) -> Result<Agreed, Reply> {
-        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
+    /// The question about a call, as everybody is told of it.
+    pub(crate) fn approval(&self, tool: &Tool, question: &ToolQuestion, expires: u64) -> Approval {
+        let ToolQuestion { category, arguments, call_id, .. } = question;
+        let name = &tool.descriptor.name;
+        Approval {
+            id: Binding::new(&self.session.id, question, expires).id(),
+            title: title(category).to_string(),
+            summary: format!("{name} {arguments}"),
+            risk: Risk::of(category),
+            tool: name.clone(),
+            category: category.clone(),
+            arguments: arguments.clone(),
+            call_id: call_id.clone(),
+            expires,
+        }
+    }
+
+    /// The person's reply until the question expires. No line about another call is shown until then. What is answered
+    /// later has no effect.
+    async fn reply(&self, ask: &Ask<'_>, mode: PermissionMode) -> Result<Agreed, Reply> {
+        let patience = self.world.sleep_until(ask.approval.expires);
         self.curtain.close();
         let reply = if mode == PermissionMode::Consent {
             match race(self.world.consent(ask), patience).await {
@@ -118,7 +146,44 @@ impl<W: World> Context<W> {
             }
         };
         self.open_curtain().await;
-        reply
+        if reply.is_ok() && self.world.now() >= ask.approval.expires { Err(Reply::Late) } else { reply }
+    }
+
+    /// Tells how a question ended; that nobody answered in time is recorded, too.
+    async fn resolve(&self, approval: &Approval, asked: u64, reply: Result<(), &Reply>) {
+        let (approval_id, now) = (approval.id.clone(), self.world.now());
+        if reply != Err(&Reply::Late) {
+            let decision = if reply.is_ok() { "approved" } else { "denied" }.to_string();
+            let latency = now.saturating_sub(asked);
+            self.course.emit(now, Event::ApprovalResolved { approval_id, decision, latency });
+            return;
+        }
+        self.course.emit(now, Event::ApprovalTimeout { approval_id });
+        self.note(GeneralEvent {
+            kind: "approval_timeout".to_string(),
+            session: self.session.id.clone(),
+            principal: self.session.principal.clone(),
+            fields: Vec::from([
+                field("approvalId", approval.id.as_str()),
+                field("conversation", self.conversation.as_str()),
+                field("turn", self.turn.to_string()),
+                field("callId", approval.call_id.as_str()),
+                field("tool", approval.tool.as_str()),
+                field("waitedMs", (now.saturating_sub(asked) / NANOSECONDS).to_string()),
+            ]),
+        })
+        .await;
+    }
+}
+
+/// What kind of act calls of a category are, for a person.
+fn title(category: &str) -> &'static str {
+    match category {
+        "readOnly" => "Read",
+        "mutating" => "Change something",
+        "destructive" => "Destroy something",
+        "outbound" => "Send something out of the machine",
+        _ => "Change who may do what",
     }
 }
 

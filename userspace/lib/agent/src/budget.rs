@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_plural::count;
+use capos_run_state::{RunEvent, RunState};
 use capos_schema::annotations::Category;
 use capos_schema::authority::{BudgetDimension, Reply};
 use capos_schema::models::{Outcome, ToolCall};
@@ -234,6 +235,11 @@ impl<W: World> Agent<W> {
     async fn ask_for_more(&self, excess: &Excess) -> Result<(), TurnEnd> {
         let limit = u64::from(self.session().limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let patience = self.world().sleep_until(self.world().now().saturating_add(limit));
+        // Between its steps the run is paused. A question about the calls of an answer is a part of its step.
+        let pauses = self.course().run_state() == RunState::Running;
+        if pauses {
+            self.course().advance(&**self.world(), RunEvent::AwaitApproval).await;
+        }
         let (more, reply) = match race(self.world().more(excess), patience).await {
             Either::Left(More::Granted(more)) => (more, Reply::Agreed),
             Either::Left(More::No) => (excess.suggested, Reply::Declined),
@@ -242,6 +248,9 @@ impl<W: World> Agent<W> {
             Either::Right(()) => (excess.suggested, Reply::Late),
         };
         let told = self.world().extend(excess, more, reply).await;
+        if pauses && reply == Reply::Agreed {
+            self.course().advance(&**self.world(), RunEvent::Resume).await;
+        }
         let why = match (reply, told) {
             (Reply::Agreed, Ok(())) => return Ok(()),
             (Reply::Agreed, Err(why)) => return Err(TurnEnd::Budget { why, cancelled: false }),

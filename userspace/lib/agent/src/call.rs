@@ -8,18 +8,21 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 
 use capos_plural::count;
+use capos_run_state::Event;
 use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
+use capos_schema::system::LauncherClient;
 
 use crate::agent::Session;
 use crate::asking::{Asks, decided};
 use crate::backlog::Backlog;
 use crate::budget::{Failures, Reserved};
+use crate::course::Course;
 use crate::curtain::{Curtain, Line};
-use crate::evidence::{Allowance, Unexamined, Whole, excerpt, general_size, ruling_size, size};
+use crate::evidence::{Allowance, Unexamined, Whole, excerpt, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
@@ -58,6 +61,8 @@ pub struct Context<W: World> {
     pub reserved: Reserved,
     /// How often each tool has failed in this run.
     pub failures: Failures,
+    /// The course of the run.
+    pub course: Rc<Course>,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -272,6 +277,11 @@ impl<W: World> Context<W> {
     pub(crate) async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
         let text = text(result);
         let (name, call_id, outcome) = (&call.name, &call.id, result.outcome);
+        if let Some(proposed) = self.course.settle(call_id) {
+            let (tool, status, now) = (name.clone(), outcome.name().to_string(), self.world.now());
+            let latency = now.saturating_sub(proposed);
+            self.course.emit(now, Event::ToolCompleted { call_id: call_id.clone(), tool, status, latency });
+        }
         let (name, call_id) = (name.clone(), call_id.clone());
         self.tell(Line::Finished { name, call_id, outcome, text }).await;
     }
@@ -287,6 +297,10 @@ impl<W: World> Context<W> {
             return self
                 .refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into()))
                 .await;
+        }
+        if self.world.now() >= self.session.end() {
+            let why = "the session's policy has expired; nothing runs until the person logs in again";
+            return self.refuse(turned_away(Outcome::RefusedByPolicy, why.into())).await;
         }
         if let Some(lease) = ruling.lease.take()
             && let Err(why) = self.world.redeem(lease, &question).await
@@ -329,10 +343,7 @@ impl<W: World> Context<W> {
             let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it did not start");
             return self.after(event, result).await;
         }
-        let limit = match tool.descriptor.timeout_ms {
-            0 => self.session.limits.tool_timeout_ms,
-            own => own,
-        };
+        let limit = time_limit(&tool.descriptor, &self.session.limits);
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
         let mut effect = self.world.invoke(tool, prepared);
@@ -419,10 +430,11 @@ impl<W: World> Context<W> {
         effect: LocalBoxFuture<'static, Result<Brought, String>>,
         event: ToolEvent,
     ) {
-        let world = self.world.clone();
+        let (world, late) = (self.world.clone(), self.course.outlasts());
         self.backlog.begin();
         world.spawn(Box::pin(async move {
             let result = ended(&tool, &call_of(&event), effect.await);
+            drop(late);
             let general = capos_schema::audit::GeneralEvent {
                 kind: "tool.late".to_string(),
                 session: event.session,
@@ -435,16 +447,20 @@ impl<W: World> Context<W> {
                     field("resultHash", crate::conversation::hex(&hash(&text(&result)))),
                 ]),
             };
-            self.allowance.count(general_size(&general));
-            let written = match self.flush_pending().await {
-                Ok(()) => self.world.general(&general).await.map(drop),
-                Err(why) => Err(why),
-            };
-            if written.is_err() {
-                self.backlog.add_general(general);
-            }
+            self.note(general).await;
             self.backlog.end();
         }));
+    }
+}
+
+/// How long a call of a tool may take, in milliseconds: as long as the tool says, or as tools of its kind may.
+#[must_use]
+pub fn time_limit(tool: &ToolDescriptor, limits: &SessionLimits) -> u32 {
+    match tool.timeout_ms {
+        0 if tool.interface_id == LauncherClient::INTERFACE_ID => limits.program_timeout_ms,
+        0 if tool.category == Category::Outbound.name() => limits.outbound_timeout_ms,
+        0 => limits.tool_timeout_ms,
+        own => own,
     }
 }
 

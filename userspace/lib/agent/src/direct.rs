@@ -29,12 +29,25 @@ pub struct DirectCall<W: World> {
 }
 
 impl<W: World> Agent<W> {
-    /// Asks whether a call that the person makes may run, and records that it begins. A person who types a call consents to it by
-    /// that; a step-up still takes their passphrase. `None` where it may not run: the person has been told why, and it is
-    /// recorded.
-    pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
+    /// What a call that the person makes needs, as the broker says now.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn mode_of(&self, tool: &Tool, arguments: &str) -> Result<PermissionMode, String> {
+        let context = self.by_hand();
+        let name = tool.descriptor.name.clone();
+        let call = ToolCall { name, arguments: arguments.to_string(), ..ToolCall::default() };
+        match context.reviewed(tool, &context.question(tool, &call)).await {
+            Ok(review) => Ok(review.mode),
+            Err(Gated::Closed(_, why, _)) => Err(why.text().to_string()),
+            Err(_) => Err("the authority broker gave no decision".to_string()),
+        }
+    }
+
+    /// What calls of the person's share.
+    fn by_hand(&self) -> Rc<Context<W>> {
         let conversation = self.conversation();
-        let context = Rc::new(Context {
+        Rc::new(Context {
             world: self.world().clone(),
             session: self.session().clone(),
             conversation: conversation.id.clone(),
@@ -52,7 +65,15 @@ impl<W: World> Agent<W> {
             curtain: Curtain::default(),
             reserved: Reserved::default(),
             failures: Failures::default(),
-        });
+            course: self.course().clone(),
+        })
+    }
+
+    /// Asks whether a call that the person makes may run, and records that it begins. A person who types a call consents to it by
+    /// that; a step-up still takes their passphrase. `None` where it may not run: the person has been told why, and it is
+    /// recorded.
+    pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
+        let context = self.by_hand();
         // A model cannot have used the id, nor guess it.
         let id = format!("direct-{}", hex(&self.world().random()));
         let name = tool.descriptor.name.clone();
@@ -96,8 +117,8 @@ impl<W: World> Context<W> {
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
-                let ask =
-                    Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note, by_hand: true };
+                let (label, approval) = (&question.labels, &self.approval(tool, question, u64::MAX));
+                let ask = Ask { tool, arguments, call_id, label, untrusted: 0, note: &note, by_hand: true, approval };
                 return match self.world.passphrase(&ask).await.given() {
                     Ok(passphrase) => {
                         judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))

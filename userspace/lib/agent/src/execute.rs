@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::pin;
 
+use capos_run_state::{Event, RunEvent};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::ToolResult;
+use capos_schema::models::{ToolCall, ToolResult};
 
 use crate::asking::{Asks, touches};
 use crate::call::{Checked, Context, Proposal, cancelled};
@@ -51,6 +52,7 @@ pub async fn execute<W: World>(
         }
         let checking = async {
             let call = &proposal.call;
+            context.propose(snapshot, call);
             context
                 .world
                 .show(Show::Proposed { call_id: &call.id, name: &call.name, arguments: &call.arguments })
@@ -64,6 +66,9 @@ pub async fn execute<W: World>(
                 calls.place(place, checked, (snapshot, proposal)).await;
             }
         }
+    }
+    if !asked.is_empty() && !calls.interrupted {
+        context.course.advance(&*context.world, RunEvent::Question).await;
     }
     for (place, proposal, asks) in asked {
         if calls.is_too_many() {
@@ -79,12 +84,25 @@ pub async fn execute<W: World>(
         calls.place(place, answered, (snapshot, proposal)).await;
     }
     let Calls { mut lanes, mut interrupted, .. } = calls;
+    context.course.advance(&*context.world, RunEvent::Execute).await;
     if !interrupted && let Either::Left(()) = race(interrupt.as_mut(), lanes.finish()).await {
         interrupted = true;
         context.cancel.set();
     }
     lanes.finish().await;
     (lanes.into_values().collect(), interrupted)
+}
+
+impl<W: World> Context<W> {
+    /// Tells that a call is proposed.
+    fn propose(&self, snapshot: &Snapshot, call: &ToolCall) {
+        let now = self.world.now();
+        self.course.propose(&call.id, now);
+        let found = snapshot.find(&call.name, &call.handle);
+        let category = found.map(|tool| tool.descriptor.category.clone()).unwrap_or_default();
+        let (call_id, tool, arguments) = (call.id.clone(), call.name.clone(), call.arguments.clone());
+        self.course.emit(now, Event::ToolRequested { call_id, tool, category, arguments });
+    }
 }
 
 /// What a call touches that may run.

@@ -17,6 +17,8 @@ pub struct Bounds {
     pub refused: usize,
     /// How often a tool may fail in one run, one time after the other; it is not run again in this run then.
     pub failures: u32,
+    /// How often in one run a model is told that a condition does not hold.
+    pub reminders: u32,
     /// Bytes of the messages of a request. The kernel carries 1 MiB, with the tools and all else.
     pub request: usize,
     /// Bytes that one turn may leave in the audit log without a person's word. The response that exceeds them is the
@@ -36,6 +38,7 @@ impl Default for Bounds {
             name: 256,
             refused: 24,
             failures: 8,
+            reminders: 3,
             request: 768 << 10,
             evidence: 1 << 20,
             session_evidence: 2 << 20,

@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 
 use capos_plural::count;
-use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{Outcome, ToolCall, ToolResult};
 
@@ -77,6 +77,14 @@ impl<W: World> Context<W> {
     /// Records and shows the calls that were not looked at, if there are any: together, whatever their number.
     pub async fn refuse_unexamined(&self) {
         let Some(event) = self.unexamined.event(&self.session, &self.conversation, self.turn) else { return };
+        self.note(event).await;
+        let calls = count(self.unexamined.count(), "further call");
+        let text = format!("{calls} of this answer not checked: too many earlier calls were rejected");
+        self.world.show(Show::Notice(&text)).await;
+    }
+
+    /// Writes a record that is not about a tool call, now or, where the log does not take it, later.
+    pub async fn note(&self, event: GeneralEvent) {
         self.allowance.count(general_size(&event));
         let written = match self.flush_pending().await {
             Ok(()) => self.world.general(&event).await.map(drop),
@@ -85,9 +93,6 @@ impl<W: World> Context<W> {
         if written.is_err() {
             self.backlog.add_general(event);
         }
-        let calls = count(self.unexamined.count(), "further call");
-        let text = format!("{calls} of this answer not checked: too many earlier calls were rejected");
-        self.world.show(Show::Notice(&text)).await;
     }
 
     /// Records that an effect begins; the sequence of the record.

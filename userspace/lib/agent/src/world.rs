@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use capos_run_state::{Approval, RunState};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
@@ -162,6 +163,8 @@ pub struct Ask<'a> {
     pub note: &'a str,
     /// The person typed the call, and no model has a part in it.
     pub by_hand: bool,
+    /// The question, with its id. An answer to another id, or after it expires, has no effect.
+    pub approval: &'a Approval,
 }
 
 /// The person's answer.
@@ -283,24 +286,11 @@ pub trait Host {
     fn interrupt(&self) -> LocalBoxFuture<'static, ()>;
 }
 
-/// Where the loop is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Waits for the person.
-    Idle,
-    /// Puts the request together.
-    Assembling,
-    /// The model answers.
-    Inferring,
-    /// Calls are checked and run.
-    Executing,
-}
-
 /// What the person sees. A call is shown as a widget, never as text of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Show<'a> {
-    /// The loop enters this state.
-    State(State),
+    /// The run enters this state.
+    State(RunState),
     /// The model reads the conversation.
     Progress {
         /// Tokens read.

@@ -524,6 +524,8 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     let given = [
         ("name = \"seq\"", "kernel.dma", ""),
         ("name = \"seq\"", "kernel.interrupts", ", line = 5"),
+        ("name = \"client-port\"", "kernel.entropy", ""),
+        ("name = \"seq\"", "client-port.ClientPort", ""),
         ("name = \"virtio-blk\"", "log.Logger", ""),
         ("name = \"seq\"", "virtio-blk.BlockDevice", ""),
         ("name = \"seq\"", "iso9660.DiskAccess", ""),
@@ -536,7 +538,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"audit\"", "ramfs.Directory", ""),
         ("name = \"terminal\"", "kernel.entropy", ""),
         ("name = \"conversations\"", "kernel.entropy", ""),
-        ("name = \"hello\"", "terminal.Terminal", " }, { name = \"and\", from = \"broker.AuthorityBroker\""),
+        ("name = \"agent-host\"", "terminal.Terminal", ""),
         ("name = \"shell\"", "audit.AuditLog", ""),
         ("name = \"shell\"", "init.ProcessSpawner", ""),
         ("name = \"model-loader\"", "ramfs.Directory", ", read_only = true"),

@@ -14,6 +14,7 @@ pub struct Buffer {
     records: RefCell<VecDeque<Record>>,
     bytes: Cell<usize>,
     dropped: Cell<u64>,
+    closed: Cell<bool>,
     most: usize,
     most_bytes: usize,
     waiting: Waiters,
@@ -34,6 +35,7 @@ impl Buffer {
             records: RefCell::default(),
             bytes: Cell::new(0),
             dropped: Cell::new(0),
+            closed: Cell::new(false),
             most,
             most_bytes,
             waiting: Waiters::default(),
@@ -47,9 +49,16 @@ impl Buffer {
         Some(record)
     }
 
-    /// The oldest record; waits for one if there is none.
-    pub async fn next(&self) -> Record {
-        self.waiting.until(|| self.pop()).await
+    /// The oldest record; waits for one if there is none. Nothing comes after the last one of a buffer that is closed.
+    pub async fn next(&self) -> Option<Record> {
+        let look = || self.pop().map(Some).or_else(|| self.closed.get().then_some(None));
+        self.waiting.until(look).await
+    }
+
+    /// No record comes any more.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.waiting.wake();
     }
 
     /// How many records were dropped since this was last asked.
@@ -143,6 +152,10 @@ mod tests {
         assert!(next.as_mut().poll(cx).is_pending());
         buffer.emit(record(1, 1));
         assert!(next.as_mut().poll(cx).is_ready());
+        let mut last = pin!(buffer.next());
+        assert!(last.as_mut().poll(cx).is_pending());
+        buffer.close();
+        assert_eq!(last.as_mut().poll(cx), core::task::Poll::Ready(None));
     }
 
     proptest! {

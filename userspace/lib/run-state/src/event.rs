@@ -264,7 +264,9 @@ impl Event {
             Self::ToolRequested { call_id, tool, category, arguments } => Vec::from([
                 ("callId", json!(call_id)),
                 ("toolName", json!(tool)),
+                // What a call of the tool may do is its category here.
                 ("capability", json!(category)),
+                ("category", json!(category)),
                 ("arguments", json!(arguments)),
             ]),
             Self::ToolCompleted { call_id, tool, status, latency } => Vec::from([
@@ -366,6 +368,15 @@ impl Sink for Nowhere {
     fn emit(&self, _record: Record) {}
 }
 
+/// Each of several sinks takes every event.
+impl Sink for Vec<Rc<dyn Sink>> {
+    fn emit(&self, record: Record) {
+        for sink in self {
+            sink.emit(record.clone());
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -438,7 +449,7 @@ pub(crate) mod tests {
             r#"{"text":"my password=hunter2"}"#,
             r#"{"estimatedInputTokens":150,"model":"m"}"#,
             r#"{"inputTokens":151,"latencyMs":9,"model":"m","outputTokens":7}"#,
-            r#"{"arguments":"{\"path\":\"a\",\"text\":\"hunter2\"}","callId":"c1","capability":"mutating","toolName":"write_file"}"#,
+            r#"{"arguments":"{\"path\":\"a\",\"text\":\"hunter2\"}","callId":"c1","capability":"mutating","category":"mutating","toolName":"write_file"}"#,
             r#"{"callId":"c1","latencyMs":1,"status":"ok","toolName":"write_file"}"#,
         ];
         for ((name, payload), wanted) in found.iter().zip(wanted) {

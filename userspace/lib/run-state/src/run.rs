@@ -93,7 +93,7 @@ const TABLE: [(Option<RunState>, [Option<RunState>; 15]); 12] = [
     (WA, [NO,   NO, NO,    NO,     NO,     NO,      EX,     NO,     NO,  NO,      NO,     NO,    NO,  CA,    NO]),
     (EX, [NO,   NO, NO,    NO,     NO,     NO,      NO,     RU,     NO,  NO,      NO,     NO,    NO,  CA,    NO]),
     (PA, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     NO,  NO,      NO,     RU,    FA,  CA,    NO]),
-    (PE, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     NO,  NO,      NO,     RU,    FA,  CA,    NO]),
+    (PE, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     CO,  NO,      NO,     RU,    FA,  CA,    NO]),
     (CO, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     NO,  NO,      NO,     NO,    NO,  NO,    ID]),
     (FA, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     NO,  NO,      NO,     NO,    NO,  NO,    ID]),
     (CA, [NO,   NO, NO,    NO,     NO,     NO,      NO,     NO,     NO,  NO,      NO,     NO,    NO,  NO,    ID]),
@@ -240,6 +240,7 @@ mod tests {
         (S::ProcessingResponse, E::Continue, S::Running),
         (S::ProcessingResponse, E::Propose, S::CheckingPolicy),
         (S::ProcessingResponse, E::Done, S::Completed),
+        (S::PausedForEvent, E::Done, S::Completed),
         (S::CheckingPolicy, E::Question, S::WaitingForApproval),
         (S::CheckingPolicy, E::Execute, S::ExecutingTools),
         (S::WaitingForApproval, E::Execute, S::ExecutingTools),
@@ -303,9 +304,10 @@ mod tests {
             // The person can end whatever is not over.
             assert_eq!(state.next(E::Cancel).is_some(), state.is_active() || state.is_paused(), "{state:?}");
         }
-        // Done comes from a whole answer alone: not from a question, a running call or a pause.
+        // Done comes after a whole answer alone, at once or when what was scheduled has ended: not from a question, nor from
+        // a running call.
         let done = S::ALL.into_iter().filter(|state| state.next(E::Done).is_some());
-        assert_eq!(done.collect::<std::vec::Vec<S>>(), [S::ProcessingResponse]);
+        assert_eq!(done.collect::<std::vec::Vec<S>>(), [S::ProcessingResponse, S::PausedForEvent]);
     }
 
     #[test]

@@ -42,7 +42,10 @@ impl<S: Surface> Tools for Runner<S> {
         let value = capos_reflect::parse(arguments).map_err(|bad| bad.to_string())?;
         let found = method(tool)?;
         if let Some(form) = S::form(self, tool) {
-            return Ok((Prepared { message: form.unfilled(found, &value)?, given: value.clone() }, value.to_string()));
+            return Ok((
+                Prepared { message: form.unfilled(found, &value)?, given: value.clone() },
+                capos_reflect::canonical(&value),
+            ));
         }
         let encoded = capos_reflect::encode_call(found, &value, |given| {
             if let Some(piece) = Piece::asked(tool, given) {
@@ -52,7 +55,7 @@ impl<S: Surface> Tools for Runner<S> {
                 given.insert(LABEL.to_string(), json!({ "classes": label.classes }));
             }
         });
-        let (message, text) = (encoded.map_err(|bad| bad.to_string())?, value.to_string());
+        let (message, text) = (encoded.map_err(|bad| bad.to_string())?, capos_reflect::canonical(&value));
         Ok((Prepared { message, given: value }, text))
     }
 

@@ -22,7 +22,9 @@ mod runner;
 mod session;
 mod surface;
 pub mod table;
+mod telemetry;
 
 pub use runner::{Capabilities, Runner};
 pub use session::{Kept, OPENED, Session};
 pub use surface::{Form, Surface};
+pub use telemetry::ToLog;

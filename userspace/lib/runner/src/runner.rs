@@ -3,13 +3,15 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::future::Future;
 use core::ops::Deref;
 
 use capos_agent::world::Host;
-use capos_agent::{Either, race};
+use capos_agent::{Course, Either, hash, race};
 use capos_rt::{Clock, log};
+use capos_run_state::Sink;
 use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, UserSessionClient};
 use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
@@ -21,6 +23,7 @@ use crate::grants::Grants;
 use crate::keeper::Saving;
 use crate::model::ModelSlot;
 use crate::surface::Surface;
+use crate::telemetry::ToLog;
 
 /// What a program that runs sessions holds without one.
 pub struct Capabilities {
@@ -94,6 +97,17 @@ impl<S: Surface> Runner<S> {
             saving: Saving::default(),
             told_of: Cell::new(0),
         })
+    }
+
+    /// The course of the session. Its surface is told of the events, and the system log if the configuration says so.
+    pub fn course(&self) -> Course {
+        let mut sinks: Vec<Rc<dyn Sink>> = self.surface.sink().into_iter().collect();
+        if self.info.telemetry {
+            sinks.push(Rc::new(ToLog::begin(self.clock.clone())));
+        }
+        // Which home it is, without its user's name.
+        let home: String = hex::encode(hash(&self.info.principal)).chars().take(16).collect();
+        Course::new(&home, &self.info.id, Rc::new(sinks))
     }
 
     /// Whether the broker has forgotten the session.

@@ -6,9 +6,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Conversation, Fate, Handles, Snapshot, TurnEnd};
+use capos_agent::{Agent, Backlog, Condition, Conversation, Course, Fate, Handles, Snapshot, TurnEnd};
 use capos_plural::count;
 use capos_rt::{Error, log};
+use capos_run_state::{Event, SessionEvent, SessionState};
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::{Profile, UserSessionClient};
 use capos_schema::models::ToolCall;
@@ -40,6 +41,10 @@ pub struct Session<S: Surface> {
     /// The loop.
     pub agent: Agent<Runner<S>>,
     backlog: Rc<Backlog>,
+    /// Where it and its runs are.
+    pub course: Rc<Course>,
+    /// What has to hold before the next run is done.
+    pub conditions: Vec<Condition>,
     handles: Handles,
     /// Its tools.
     pub snapshot: Snapshot,
@@ -62,13 +67,31 @@ impl<S: Surface> Session<S> {
         let Kept { conversation, saved } = kept.unwrap_or_else(new);
         runner.saving.begin(&conversation.id, saved);
         let backlog = Rc::<Backlog>::default();
-        let agent = agent(&runner, conversation, backlog.clone());
-        let mut session = Self { runner, agent, backlog, handles: Handles::default(), snapshot: Snapshot::default() };
+        let course = Rc::new(runner.course());
+        let agent = agent(&runner, conversation, (&backlog, &course));
+        let (handles, snapshot) = (Handles::default(), Snapshot::default());
+        let mut session = Self { runner, agent, backlog, course, conditions: Vec::new(), handles, snapshot };
         session.refresh().await?;
         if session.runner.info.model_allowed {
             session.runner.begin_with_model().await;
         }
+        session.advance(SessionEvent::Open);
+        let environment = session.runner.surface.name();
+        session.course.emit(session.runner.now(), Event::SessionStarted { environment });
         Ok(session)
+    }
+
+    /// The session takes an event of its table.
+    fn advance(&self, event: SessionEvent) {
+        if let Err(why) = self.course.session_event(event) {
+            log::error!("session {}: {why}; this is a fault of the runner", self.runner.info.id);
+        }
+    }
+
+    /// The session has ended by itself, and `why`.
+    pub fn failed(&self, why: &str) {
+        self.advance(SessionEvent::Fail);
+        self.course.emit(self.runner.now(), Event::SessionFailed { reason: why.to_string() });
     }
 
     /// The session's profile.
@@ -113,12 +136,23 @@ impl<S: Surface> Session<S> {
 
     /// Answers the person's request.
     pub async fn turn(&mut self, request: &str) -> TurnEnd {
-        self.agent.turn(request, &self.snapshot).await
+        self.agent.until(core::mem::take(&mut self.conditions));
+        let end = self.agent.turn(request, &self.snapshot).await;
+        self.look_at(end)
     }
 
     /// Goes on with the last turn.
     pub async fn go_on(&mut self) -> TurnEnd {
-        self.agent.go_on(&self.snapshot).await
+        let end = self.agent.go_on(&self.snapshot).await;
+        self.look_at(end)
+    }
+
+    /// What the end of a turn means for the session: when its policy has expired, nothing runs in it any more.
+    fn look_at(&self, end: TurnEnd) -> TurnEnd {
+        if matches!(end, TurnEnd::Time(_)) && self.course.session_state() == SessionState::Running {
+            self.advance(SessionEvent::Pause);
+        }
+        end
     }
 
     /// Begins a new conversation.
@@ -144,7 +178,7 @@ impl<S: Surface> Session<S> {
     pub fn continue_with(&mut self, kept: Kept) {
         let Kept { conversation, saved } = kept;
         self.runner.saving.begin(&conversation.id, saved);
-        self.agent = agent(&self.runner, conversation, self.backlog.clone());
+        self.agent = agent(&self.runner, conversation, (&self.backlog, &self.course));
         self.runner.told_of.set(0);
     }
 
@@ -183,6 +217,13 @@ impl<S: Surface> Session<S> {
             self.flush_pending().await;
         }
         self.record("session.closed", &self.agent.conversation().id).await;
+        let (course, now) = (&self.course, self.runner.now());
+        let is_active = course.run_state().is_active() || course.session_state() == SessionState::Paused;
+        if !course.session_state().is_over() {
+            self.advance(if is_active { SessionEvent::Cancel } else { SessionEvent::Close });
+            let (runs, tokens, duration) = (course.runs(), course.tokens(), now.saturating_sub(self.runner.started));
+            course.emit(now, Event::SessionCompleted { runs, tokens, duration });
+        }
         if let Err(why) = self.runner.within(self.runner.user.end()).await {
             log::warning!("the session could not be ended: {why}");
         }
@@ -225,7 +266,11 @@ impl<S: Surface> Session<S> {
     }
 }
 
-fn agent<S: Surface>(runner: &Rc<Runner<S>>, conversation: Conversation, backlog: Rc<Backlog>) -> Agent<Runner<S>> {
+fn agent<S: Surface>(
+    runner: &Rc<Runner<S>>,
+    conversation: Conversation,
+    (backlog, course): (&Rc<Backlog>, &Rc<Course>),
+) -> Agent<Runner<S>> {
     let info = &runner.info;
     let session = capos_agent::Session {
         id: info.id.clone(),
@@ -233,5 +278,6 @@ fn agent<S: Surface>(runner: &Rc<Runner<S>>, conversation: Conversation, backlog
         limits: info.limits.clone(),
         started: runner.started,
     };
-    Agent::new(runner.clone(), session, SYSTEM.to_string(), conversation, backlog)
+    let agent = Agent::new(runner.clone(), session, SYSTEM.to_string(), conversation, backlog.clone());
+    agent.with_course(course.clone())
 }

@@ -1,9 +1,11 @@
 //! What shows a session and asks its person.
 
+use alloc::rc::Rc;
 use alloc::string::String;
 
 use capos_agent::Tool;
 use capos_agent::world::{Answer, Approver, Ask, Excess, More, Renderer, Secret, Show};
+use capos_run_state::Sink;
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::{LocalBoxFuture, Message};
 use capos_schema::reflection::MethodInfo;
@@ -23,6 +25,11 @@ pub trait Surface: Sized + 'static {
 
     /// Interfaces whose tools the model is not offered, until the person offers them.
     const WITHHELD: &'static [u64];
+
+    /// What else is told of the events of the session and its runs. It never waits.
+    fn sink(&self) -> Option<Rc<dyn Sink>> {
+        None
+    }
 
     /// Tells the person something of the runner's own, as a line of its own.
     async fn tell(&self, style: Style, text: &str);

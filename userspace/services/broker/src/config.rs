@@ -35,6 +35,8 @@ pub struct Config {
     pub lock_minutes: u32,
     /// What the home of a user may take of whom nothing else is said.
     pub home_quota: Quota,
+    /// Whether the events of runs go to the system log.
+    pub telemetry: bool,
     /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
     pub data_disk: bool,
     /// What opens a step-up.
@@ -48,6 +50,7 @@ pub struct Config {
 struct File {
     session: Session,
     limits: Limits,
+    telemetry: Telemetry,
     permissions: BTreeMap<String, String>,
     rule: Vec<Rule>,
     profiles: BTreeMap<String, ProfileSection>,
@@ -71,11 +74,19 @@ struct Session {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct Telemetry {
+    log: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Limits {
     max_iterations: Option<u32>,
     max_tokens: Option<u64>,
     max_seconds: Option<u64>,
     tool_timeout_ms: Option<u32>,
+    program_timeout_ms: Option<u32>,
+    outbound_timeout_ms: Option<u32>,
     approval_timeout_ms: Option<u32>,
     max_tokens_per_call: Option<u32>,
     max_requests_per_minute: Option<u32>,
@@ -134,6 +145,7 @@ impl Config {
             model: String::new(),
             lock_minutes: LOCK_MINUTES,
             home_quota: Quota::DEFAULT,
+            telemetry: false,
             data_disk: true,
             passphrase: None,
             policy: Policy::default(),
@@ -161,6 +173,7 @@ impl Config {
     }
 
     fn add(&mut self, file: File, salt: [u8; 16]) -> Result<(), String> {
+        put(&mut self.telemetry, &file.telemetry.log);
         if let Some(name) = &file.session.profile {
             self.initial = profile("session.profile", name)?;
         }
@@ -215,6 +228,8 @@ impl Limits {
             max_tokens,
             max_seconds,
             tool_timeout_ms,
+            program_timeout_ms,
+            outbound_timeout_ms,
             approval_timeout_ms,
             max_tokens_per_call,
             max_requests_per_minute,
@@ -226,6 +241,8 @@ impl Limits {
         put(&mut limits.max_tokens, max_tokens);
         put(&mut limits.max_seconds, max_seconds);
         put(&mut limits.tool_timeout_ms, tool_timeout_ms);
+        put(&mut limits.program_timeout_ms, program_timeout_ms);
+        put(&mut limits.outbound_timeout_ms, outbound_timeout_ms);
         put(&mut limits.approval_timeout_ms, approval_timeout_ms);
         put(&mut limits.max_tokens_per_call, max_tokens_per_call);
         put(&mut limits.max_requests_per_minute, max_requests_per_minute);
@@ -379,6 +396,15 @@ mod tests {
         assert_eq!((config.initial, config.data_disk), (Profile::Operator, true));
         assert_eq!(config.policy.profile(Profile::Guest), ProfileRules::standard(Profile::Guest));
         assert!(config.passphrase.is_none());
+    }
+
+    #[test]
+    fn e13_telemetry_is_off_unless_it_is_configured() {
+        assert!(!read("").unwrap().telemetry);
+        assert!(read("[telemetry]\nlog = true\n").unwrap().telemetry);
+        let files = [("system.toml", "[telemetry]\nlog = true\n"), ("settings", "telemetry.log = false\n")];
+        assert!(!Config::read(&files, SALT).unwrap().telemetry, "the later file counts");
+        assert!(read("[telemetry]\nsend = true\n").is_err());
     }
 
     #[test]

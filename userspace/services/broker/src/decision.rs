@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::fmt::Display;
 
 use capos_audit::Kind;
+use capos_policy::Binding;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{Decision, ToolQuestion};
 use capos_schema::cap::CallError;
@@ -32,12 +33,15 @@ impl Subject<'_> {
         decision: Decision,
         reason: &str,
     ) -> Result<(), CallError> {
-        let fields: [(&str, &dyn Display); 8] = [
+        // The same object as that of a question and a lease. The record has its own time.
+        let bound = Binding::new(self.session, question, 0).id();
+        let fields: [(&str, &dyn Display); 9] = [
             ("tool", &question.tool),
             ("method", &question.method_name),
             ("conversation", &question.conversation),
             ("turn", &question.turn),
             ("callId", &question.call_id),
+            ("binding", &bound),
             ("mode", &mode.name()),
             ("decision", &decision.name()),
             ("reason", &short(reason)),

@@ -110,7 +110,8 @@ impl Session {
         let ends = broker.clock.now().saturating_add(limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
         let lock_seconds = if info.user { broker.config().lock_minutes.saturating_mul(60) } else { 0 };
-        let info = SessionInfo { limits, model_allowed, lock_seconds, notice, ..info };
+        let telemetry = broker.config().telemetry;
+        let info = SessionInfo { limits, model_allowed, lock_seconds, notice, telemetry, ..info };
         // Without a data volume there are no users.
         let administration = if info.user && profile == Profile::Operator {
             grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);

@@ -28,9 +28,11 @@ const MOST: usize = 256;
 /// Tools whose permission stays as the image has it: whoever may use them could otherwise give them away, or lose them.
 const FIXED: [&str; 3] = ["list_settings", "set_setting", "reset_setting"];
 /// Numbers below which nobody could change a setting any more: there would be no time to answer the question.
-const LEAST: [(&str, i64); 5] = [
+const LEAST: [(&str, i64); 7] = [
     ("approval_timeout_ms", 10_000),
     ("tool_timeout_ms", 1000),
+    ("program_timeout_ms", 1000),
+    ("outbound_timeout_ms", 1000),
     ("max_seconds", 600),
     ("max_iterations", 1),
     ("max_tokens_per_call", 16),
@@ -105,14 +107,14 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         ["budget", _, _, "limit"] | ["profiles", _, "budget", _, _, "limit"] => number("limit"),
         ["budget", _, _, "on_exceed"] | ["profiles", _, "budget", _, _, "on_exceed"] => text(),
         ["profiles", _, field @ ("principal_tokens" | "principal_requests")] => number(field),
-        ["profiles", _, "hide_forbidden"] => match given {
+        ["profiles", _, "hide_forbidden"] | ["telemetry", "log"] => match given {
             "true" | "false" => Ok(given.to_string()),
             _ => Err(format!("{name} is true or false, not {given:?}")),
         },
         _ => Err(format!(
             "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, \
-             limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, permissions.TOOL \
-             and profiles.NAME.NAME"
+             telemetry.log, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
+             permissions.TOOL and profiles.NAME.NAME"
         )),
     }
 }
@@ -208,6 +210,8 @@ fn standard() -> Settings {
         ("max_tokens", limits.max_tokens),
         ("max_seconds", limits.max_seconds),
         ("tool_timeout_ms", limits.tool_timeout_ms.into()),
+        ("program_timeout_ms", limits.program_timeout_ms.into()),
+        ("outbound_timeout_ms", limits.outbound_timeout_ms.into()),
         ("approval_timeout_ms", limits.approval_timeout_ms.into()),
         ("max_tokens_per_call", limits.max_tokens_per_call.into()),
         ("max_requests_per_minute", limits.max_requests_per_minute.into()),
@@ -235,6 +239,7 @@ fn standard() -> Settings {
     }
     found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
     found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
+    found.insert("telemetry.log".to_string(), "false".to_string());
     found.insert("session.model".to_string(), "the first".to_string());
     found
 }

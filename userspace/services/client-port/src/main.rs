@@ -1,4 +1,4 @@
-//! The line to a client: the second serial port, and the one reader of what a client sends.
+//! The line to a client: the fourth serial port, and the one reader of what a client sends.
 //!
 //! Provides: `ClientPort` (0). Bytes of a client may be anything, so they are read in a process that holds the port, and
 //! nothing else that could be reached through a fault in the reading. The agent host gets requests as types.
@@ -26,7 +26,7 @@ async fn run(env: Env) -> Result<(), Error> {
     env.serve(0, Rc::new(ClientPortService(port.clone())));
     let ports = env.cap::<IoPortsClient>("ports")?;
     if !Uart::is_there(&ports).await? {
-        log::info!("this machine has no second serial port; no client can use it");
+        log::info!("this machine has no fourth serial port; no client can use it");
         return env.run_with(OPTIONS).await;
     }
     let notification = env.cap::<ResourceAccountClient>("account")?.create_notification().await?;

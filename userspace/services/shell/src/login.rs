@@ -231,6 +231,7 @@ impl Login {
                     offered = &setup::OFFERED;
                 }
                 Flow::Lost => {
+                    session.failed("the authority broker restarted and has forgotten the session");
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // continues in a new session with the same conversation.
                     match self.held.broker.login(profile, &name, "").await {

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
-use capos_agent::world::{Host, Model, Show, State};
+use capos_agent::world::{Host, Model, RunState, Show};
 use capos_audit::words::told;
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
@@ -49,7 +49,7 @@ fn loose(tool: &str, why: &str) -> String {
 pub async fn show(runner: &Runner, show: Show<'_>) {
     let screen = &runner.screen;
     match show {
-        Show::State(State::Inferring) => {
+        Show::State(RunState::WaitingForModel) => {
             runner.progress.meter.borrow_mut().begin(runner.now());
             runner.progress.widget.take();
         }
@@ -110,7 +110,7 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
                 screen.line(Style::Dim, &text).await;
             }
         }
-        Show::State(State::Idle) => {
+        Show::State(state) if !state.is_active() => {
             runner.progress.speaking.set(false);
             screen.fresh_line().await;
         }

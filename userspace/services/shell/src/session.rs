@@ -259,6 +259,21 @@ impl Session {
                     count(most, "model call")
                 ),
             ),
+            TurnEnd::Unanswered(most) => (
+                Style::Warning,
+                format!(
+                    "paused: this turn has made {}, and nobody answered whether it goes on; /continue goes on",
+                    count(most, "model call")
+                ),
+            ),
+            TurnEnd::Scheduled(calls) => (
+                Style::Warning,
+                format!(
+                    "paused: {} of this turn still {}; /continue looks again",
+                    count(calls, "call"),
+                    if calls == 1 { "runs" } else { "run" }
+                ),
+            ),
             TurnEnd::Evidence(bytes) => (
                 Style::Warning,
                 format!(
@@ -281,6 +296,10 @@ impl Session {
             TurnEnd::Time(seconds) => (
                 Style::Warning,
                 format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),
+            ),
+            TurnEnd::Unmet(why) => (
+                Style::Warning,
+                format!("failed: {why}; enter another request, with /until before it if it has a condition"),
             ),
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}; /continue asks it again")),

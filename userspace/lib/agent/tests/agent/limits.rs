@@ -61,11 +61,11 @@ fn a_person_lets_a_turn_go_on_past_its_calls() {
     world.0.answers.borrow_mut().push_back(Answer::Yes);
     assert_eq!(run(&world, limits()), TurnEnd::Answered);
     assert_eq!(world.effects().len(), 6);
-    // A person who does not answer says no, and Ctrl-C ends it at once.
+    // If the person does not answer it is paused, and Ctrl-C ends it at once.
     let world = World::new(endless(50));
     world.0.answers.borrow_mut().push_back(Answer::Yes);
     world.0.thinks.set(400_000 * MS);
-    assert_eq!(run(&world, limits()), TurnEnd::Iterations(5));
+    assert_eq!(run(&world, limits()), TurnEnd::Unanswered(5));
     let world = World::new(endless(50));
     world.0.thinks.set(1_000 * MS);
     world.0.interrupt_at.set(Some(500 * MS));
@@ -90,7 +90,7 @@ fn d06_too_many_requests_end_the_turn() {
 #[test]
 fn a_tool_that_cannot_be_aborted_times_out_once_and_is_noted_when_it_ends() {
     let world = World::new(vec![vec![call("a", "slow", r#"{"n":1,"ms":500}"#)], vec![Piece::Text("ok")]]);
-    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Scheduled(1));
     assert_eq!(world.outcomes(), [Outcome::TimedOut]);
     let messages = world.0.messages.borrow();
     let late = messages.iter().find(|event| event.kind == "tool.late").unwrap();

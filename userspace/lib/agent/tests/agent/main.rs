@@ -11,5 +11,7 @@ mod outcomes;
 mod property;
 mod records;
 mod resume;
+mod runs;
 mod services;
+mod until;
 mod world;

@@ -88,8 +88,8 @@ fn c05_a_turn_of_three_iterations() {
     assert_eq!(end, TurnEnd::Answered);
     let states: Vec<String> =
         world.0.shown.borrow().iter().filter_map(|line| line.strip_prefix("state ").map(Into::into)).collect();
-    let step = ["Assembling", "Inferring", "Executing"];
-    let wanted: Vec<&str> = [&step[..], &step[..], &step[..2], &["Idle"]].concat();
+    let step = ["Running", "WaitingForModel", "ProcessingResponse", "CheckingPolicy", "ExecutingTools"];
+    let wanted: Vec<&str> = [&step[..], &step[..], &step[..3], &["Completed", "Idle"]].concat();
     assert_eq!(states, wanted);
     let roles: Vec<Role> = agent.conversation().entries().iter().map(|entry| entry.message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool, Role::Assistant]);

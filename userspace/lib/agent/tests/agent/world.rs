@@ -60,6 +60,8 @@ pub struct Sim {
     pub secrets: RefCell<VecDeque<Secret>>,
     /// How long the person takes to answer.
     pub thinks: Cell<u64>,
+    /// What is found when a condition is checked.
+    pub looks: RefCell<VecDeque<Result<String, String>>>,
     pub shown: RefCell<Vec<String>>,
     pub prompts: RefCell<Vec<String>>,
     /// What the broker heard of the person's replies where they did not agree.
@@ -126,6 +128,7 @@ impl World {
             answers: RefCell::default(),
             secrets: RefCell::default(),
             thinks: Cell::new(3 * MS),
+            looks: RefCell::default(),
             shown: RefCell::default(),
             prompts: RefCell::default(),
             replies: RefCell::default(),
@@ -403,7 +406,8 @@ impl Tools for World {
         for (key, value) in value.as_object().ok_or("not an object")? {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
-                "pad" if value.is_string() => {}
+                "pad" | "path" | "program" if value.is_string() => {}
+                "arguments" if value.is_array() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
         }
@@ -423,6 +427,9 @@ impl Tools for World {
             match name.as_str() {
                 "fails" => Err("disk on fire, password=hunter2".into()),
                 "secret" => Ok("token=abcdef".to_string().into()),
+                "look" => {
+                    world.0.looks.borrow_mut().pop_front().unwrap_or(Err("nothing is there".into())).map(Into::into)
+                }
                 "copy" => {
                     let label = Label { classes: vec!["pii.log".into()] };
                     Ok(Brought { text: "as it was".into(), label, ..Brought::default() })

@@ -39,7 +39,7 @@ pub async fn end_consents(session: &Session) {
 
 /// `/continue`.
 pub async fn go_on(session: &mut Session) -> Done {
-    if session.agent.conversation().is_answered() {
+    if !session.agent.can_go_on() {
         return Err("the last request was answered to its end; enter another one".to_string());
     }
     session.go_on().await;

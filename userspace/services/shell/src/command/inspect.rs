@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_agent::time_limit;
 use capos_plural::count;
 use capos_schema::reflection;
 use capos_schema::terminal::Style;
@@ -29,7 +30,7 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     if let Some(tool) = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == *name) {
         let found = &tool.descriptor;
         screen.line(Style::Heading, &format!("tool {}", found.name)).await;
-        let limit = if found.timeout_ms == 0 { session.runner.info.limits.tool_timeout_ms } else { found.timeout_ms };
+        let limit = time_limit(found, &session.runner.info.limits);
         let text = [
             ("what", found.description.clone()),
             ("permission", found.permission.name().to_string()),

@@ -15,6 +15,7 @@ mod settings;
 pub mod setup;
 mod status;
 mod transfer;
+mod until;
 mod users;
 
 use alloc::format;
@@ -105,6 +106,14 @@ pub const HELP: &[(&str, &str)] = &[
         "continue the last one; /resume N or ID continues another: a number of the list, or the beginning of an id",
     ),
     ("/continue", "go on with the last request, if it was not answered to its end"),
+    (
+        "/until exists PATH",
+        "the next request is done only when a file is there; /until check PROGRAM ARGS: when a program ends with code 0",
+    ),
+    (
+        "/until matches SCHEMA",
+        "when the answer is JSON of the schema in a file; `in PATH` after it: a file; /until lists; /until off removes",
+    ),
     ("/fork", "continue a copy of the conversation; /fork N one with its first N turns"),
     ("/compare ID", "show where another conversation differs from this one"),
     ("/search TEXT", "find messages in the saved conversations"),
@@ -143,6 +152,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
+        "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,
         "search" => conversations::search(session, text.trim()).await,

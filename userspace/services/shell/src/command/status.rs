@@ -67,6 +67,16 @@ pub async fn status(session: &Session) -> Done {
         count(session.agent.background(), "call")
     );
     screen.line(Style::Plain, &text).await;
+    let course = &session.course;
+    if course.runs() > 0 {
+        let text = format!(
+            "the last of {} {}, after {}",
+            count(course.runs(), "run"),
+            course.last().words(),
+            count(course.steps(), "step")
+        );
+        screen.line(Style::Plain, &text).await;
+    }
     Ok(())
 }
 

@@ -1,0 +1,185 @@
+//! Where a session and its run are, and who is told of it.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+
+use capos_run_state::{
+    Event, Ids, NotPermitted, Nowhere, Record, Run, RunEvent, RunState, Session, SessionEvent, SessionState, Sink,
+};
+
+use crate::world::{Renderer, Show};
+
+/// The course of a session: its state and that of its run, by their tables, and the events that tell of both. All
+/// conversations of a session share one.
+pub struct Course {
+    session: Cell<Session>,
+    run: Cell<Run>,
+    /// How the last run ended or paused.
+    last: Cell<RunState>,
+    ids: RefCell<Ids>,
+    sink: Rc<dyn Sink>,
+    runs: Cell<u32>,
+    steps: Cell<u32>,
+    tokens: Cell<u64>,
+    /// Calls of the run that still run although their results were due.
+    late: Cell<usize>,
+    /// When calls were proposed, by their ids.
+    proposed: RefCell<BTreeMap<String, u64>>,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self::new("", "", Rc::new(Nowhere))
+    }
+}
+
+impl Course {
+    /// The course of this session on this machine, which `sink` is told of.
+    #[must_use]
+    pub fn new(machine: &str, session: &str, sink: Rc<dyn Sink>) -> Self {
+        let ids = Ids { machine: machine.into(), session: session.into(), ..Ids::default() };
+        Self {
+            session: Cell::default(),
+            run: Cell::default(),
+            last: Cell::default(),
+            ids: RefCell::new(ids),
+            sink,
+            runs: Cell::new(0),
+            steps: Cell::new(0),
+            tokens: Cell::new(0),
+            late: Cell::new(0),
+            proposed: RefCell::default(),
+        }
+    }
+
+    /// Where the session is.
+    #[must_use]
+    pub fn session_state(&self) -> SessionState {
+        self.session.get().state()
+    }
+
+    /// Where the run is; idle if there is none.
+    #[must_use]
+    pub fn run_state(&self) -> RunState {
+        self.run.get().state()
+    }
+
+    /// How the last run ended or paused; idle if there was none.
+    #[must_use]
+    pub fn last(&self) -> RunState {
+        self.last.get()
+    }
+
+    /// Steps of the run, or of the last one.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.steps.get()
+    }
+
+    /// Runs of the session.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        self.runs.get()
+    }
+
+    /// Tokens that models used in the session, as their workers count.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tokens.get()
+    }
+
+    /// The ids of the run and its step.
+    #[must_use]
+    pub fn ids(&self) -> Ids {
+        self.ids.borrow().clone()
+    }
+
+    /// Tells of an event. It does not wait.
+    pub fn emit(&self, at: u64, event: Event) {
+        self.sink.emit(Record { at, ids: self.ids(), event });
+    }
+
+    /// The session takes an event.
+    ///
+    /// # Errors
+    /// Its table does not permit it. The state stays.
+    pub fn session_event(&self, event: SessionEvent) -> Result<SessionState, NotPermitted<SessionState, SessionEvent>> {
+        let mut session = self.session.get();
+        let state = session.apply(event)?;
+        self.session.set(session);
+        Ok(state)
+    }
+
+    /// The run takes an event, and the surface is told the state after it. An event that the table does not permit changes
+    /// nothing, and the person is told.
+    pub async fn advance(&self, surface: &impl Renderer, event: RunEvent) {
+        let mut run = self.run.get();
+        match run.apply(event) {
+            Ok(state) => {
+                self.run.set(run);
+                if state != RunState::Idle {
+                    self.last.set(state);
+                }
+                surface.show(Show::State(state)).await;
+            }
+            Err(why) => surface.show(Show::Notice(&format!("{why}; this is a fault of the runner"))).await,
+        }
+    }
+
+    /// A run begins. It is named by its conversation and turn.
+    pub(crate) fn begin_run(&self, conversation: &str, turn: u32) {
+        let mut ids = self.ids.borrow_mut();
+        ids.run = format!("{conversation}-{turn}").into();
+        ids.step = "".into();
+        self.runs.set(self.runs.get().saturating_add(1));
+        self.steps.set(0);
+        self.proposed.borrow_mut().clear();
+    }
+
+    /// The next step begins; its number.
+    pub(crate) fn begin_step(&self) -> u32 {
+        let step = self.steps.get().saturating_add(1);
+        self.steps.set(step);
+        let mut ids = self.ids.borrow_mut();
+        ids.step = format!("{}-{step}", ids.run).into();
+        step
+    }
+
+    pub(crate) fn used(&self, tokens: u64) {
+        self.tokens.set(self.tokens.get().saturating_add(tokens));
+    }
+
+    /// A call is proposed.
+    pub(crate) fn propose(&self, call_id: &str, at: u64) {
+        self.proposed.borrow_mut().insert(call_id.into(), at);
+    }
+
+    /// A proposed call has its outcome; when it was proposed.
+    pub(crate) fn settle(&self, call_id: &str) -> Option<u64> {
+        self.proposed.borrow_mut().remove(call_id)
+    }
+
+    /// Calls of the run that still run although their results were due.
+    #[must_use]
+    pub fn late(&self) -> usize {
+        self.late.get()
+    }
+
+    /// A call outlasts its result. It counts as long as the guard lives.
+    pub(crate) fn outlasts(self: &Rc<Self>) -> Late {
+        self.late.set(self.late.get().saturating_add(1));
+        Late(self.clone())
+    }
+}
+
+/// A call that outlasts its result.
+pub(crate) struct Late(Rc<Course>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.late.set(self.0.late.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,309 @@
+//! A client as a session's surface.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_agent::world::{Answer, Ask, Host, Model, RunState, Secret, Show};
+use capos_agent::{Either, Tool, race};
+use capos_client_protocol::event::{
+    ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk, ToolCompleted, ToolRequested,
+    ToolStarted,
+};
+use capos_client_protocol::request::{Decision, Reach};
+use capos_client_protocol::result::TaskStatus;
+use capos_policy::{category, may_stand};
+use capos_runner::grants::MANAGEMENT;
+use capos_runner::{Form, Runner, Surface, loss};
+use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
+use capos_schema::cap::{LocalBoxFuture, Message};
+use capos_schema::reflection::MethodInfo;
+use capos_schema::terminal::Style;
+use serde_json::{Map, Value};
+
+use crate::messages::cut;
+use crate::preview::Preview;
+use crate::questions::Said;
+use crate::shared::{MILLISECOND, Shared};
+
+/// Bytes of a call's result, or of its proposed arguments, that a client is told.
+const TOLD: usize = 32 << 10;
+
+/// A client.
+pub struct Client {
+    pub shared: Rc<Shared>,
+    /// What it calls itself.
+    name: String,
+}
+
+impl Client {
+    /// The client of this name.
+    pub fn new(shared: Rc<Shared>, name: String) -> Self {
+        Self { shared, name }
+    }
+}
+
+/// No call has a form here: the tools that have one are not offered.
+pub enum NoForm {}
+
+impl Form for NoForm {
+    fn unfilled(&self, _: &MethodInfo, _: &Value) -> Result<Message, String> {
+        match *self {}
+    }
+
+    async fn fill(&mut self, _: &mut Map<String, Value>) -> Result<(), String> {
+        match *self {}
+    }
+
+    async fn done(self) {
+        match self {}
+    }
+}
+
+/// A question that is open. Dropped without an answer, it is closed, and the client is told.
+struct Asked<'a> {
+    shared: &'a Shared,
+    id: String,
+    since: u64,
+    expires: u64,
+}
+
+impl<'a> Asked<'a> {
+    /// Asks; none if the question has no room in a line.
+    fn new(shared: &'a Shared, request: ApprovalRequest, limit: u64, preview: Option<Preview>) -> Option<Self> {
+        let since = shared.clock.now();
+        let (id, expires) = (request.approval_id.clone(), since.saturating_add(limit));
+        let request = ApprovalRequest { expires_in_ms: Some(limit / MILLISECOND), ..request };
+        shared.questions.open(request.clone(), expires, preview);
+        let asked = Self { shared, id, since, expires };
+        if shared.tell(Event::ApprovalRequested(request)) {
+            return Some(asked);
+        }
+        shared.questions.close(&asked.id);
+        None
+    }
+
+    /// Waits for the answer; none if the task is cancelled before.
+    async fn answer(&self) -> Option<Said> {
+        let said = match race(self.shared.questions.answer(&self.id), self.shared.cancelled()).await {
+            Either::Left(said) => Some(said),
+            Either::Right(()) => None,
+        };
+        let (decision, reason) = match said {
+            Some(Said::Yes(_)) => (Decision::Approved, None),
+            Some(Said::No) => (Decision::Denied, None),
+            None => (Decision::Denied, Some("the task was cancelled".to_string())),
+        };
+        self.close(decision, reason);
+        said
+    }
+
+    fn close(&self, decision: Decision, reason: Option<String>) {
+        if self.shared.questions.close(&self.id) {
+            let latency_ms = self.shared.clock.now().saturating_sub(self.since) / MILLISECOND;
+            let approval_id = self.id.clone();
+            self.shared.tell(Event::ApprovalResolved(ApprovalResolved { approval_id, decision, reason, latency_ms }));
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.shared.clock.now() < self.expires {
+            self.close(Decision::Denied, Some("the call does not wait any more".to_string()));
+        } else if self.shared.questions.close(&self.id) {
+            self.shared.tell(Event::ApprovalTimeout(ApprovalTimeout { approval_id: self.id.clone() }));
+        }
+    }
+}
+
+fn risk(category: &str) -> Risk {
+    match category {
+        "readOnly" => Risk::Low,
+        "mutating" | "outbound" => Risk::Medium,
+        _ => Risk::High,
+    }
+}
+
+/// What the person has to know besides the call: what the broker says, what would be lost, what the model has read.
+async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !ask.note.is_empty() {
+        notes.push(ask.note.to_string());
+    }
+    notes.extend(loss::note(runner, ask.tool, ask.arguments).await);
+    if ask.untrusted > runner.told_of.get() {
+        notes.push("The model has read files, logs or output that others may have written.".to_string());
+    }
+    let classes = &ask.label.classes;
+    if !classes.is_empty() {
+        notes.push(format!("The model has read data labelled {}.", classes.join(", ")));
+    }
+    notes
+}
+
+impl Surface for Client {
+    type Form = NoForm;
+
+    /// What manages the machine is done at its console.
+    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID];
+
+    fn name(&self) -> String {
+        format!("client {}", self.name)
+    }
+
+    async fn tell(&self, _: Style, text: &str) {
+        self.shared.notice(text);
+    }
+
+    fn teller(&self) -> impl Fn(String) -> LocalBoxFuture<'static, ()> + 'static {
+        let shared = self.shared.clone();
+        move |_| {
+            // A secret is for the person at the console, and not for what holds the other end of a line.
+            shared.notice("the result has a part that is shown at the console alone");
+            Box::pin(async {})
+        }
+    }
+
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.cancelled().await })
+    }
+
+    fn form(_: &Runner<Self>, _: &Tool) -> Option<NoForm> {
+        None
+    }
+
+    async fn consent(runner: &Runner<Self>, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+        let (shared, tool) = (&runner.shared, &ask.tool.descriptor);
+        let reaches: &[Reach] = match may_stand(category(&tool.category)) {
+            true => &[Reach::Once, Reach::Turn, Reach::Session],
+            false => &[Reach::Once],
+        };
+        let request = ApprovalRequest {
+            approval_id: hex::encode(runner.random()),
+            kind: Kind::ToolCall,
+            title: format!("The model wants to run {}", tool.name),
+            action_summary: cut(&format!("{} {}", tool.name, ask.arguments), &mut 512).0,
+            risk_level: risk(&tool.category),
+            reaches: reaches.to_vec(),
+            expires_in_ms: None,
+            details: Some(Details {
+                call_id: ask.call_id.to_string(),
+                tool_name: tool.name.clone(),
+                capability: shared.tool(&tool.name).0,
+                category: tool.category.clone(),
+                description: tool.description.clone(),
+                arguments: ask.arguments.to_string(),
+                notes: notes(runner, ask).await,
+            }),
+        };
+        let limit = u64::from(runner.info.limits.approval_timeout_ms).saturating_mul(MILLISECOND);
+        let preview = Preview::of(ask.tool, ask.arguments, runner.grants.capability(ask.tool.capability));
+        let Some(asked) = Asked::new(shared, request, limit, preview) else {
+            shared.notice("a call was rejected: its arguments are too long to be shown to a client");
+            return Err(Reply::Elsewhere);
+        };
+        runner.told_of.set(ask.untrusted);
+        match asked.answer().await {
+            Some(Said::Yes(reach)) => {
+                let span = match reach {
+                    Reach::Once => Span::Once,
+                    Reach::Turn => Span::Turn,
+                    Reach::Session => Span::Session,
+                };
+                Ok(ConsentReach { span, pattern: String::new() })
+            }
+            Some(Said::No) => Err(Reply::Declined),
+            None => Err(Reply::Interrupted),
+        }
+    }
+
+    async fn passphrase(runner: &Runner<Self>, ask: &Ask<'_>) -> Secret {
+        let name = &ask.tool.descriptor.name;
+        runner.shared.notice(&format!(
+            "{name} takes the passphrase, which a client is not asked for: make this call at the console of the machine"
+        ));
+        Secret::Elsewhere
+    }
+
+    async fn go_on(runner: &Runner<Self>, calls: u32, more: u32) -> Answer {
+        let shared = &runner.shared;
+        let request = ApprovalRequest {
+            approval_id: hex::encode(runner.random()),
+            kind: Kind::GoOn,
+            title: "Go on?".to_string(),
+            action_summary: format!("{calls} model calls made in this task. Continue for up to {more} more?"),
+            risk_level: Risk::Low,
+            reaches: Vec::from([Reach::Once]),
+            expires_in_ms: None,
+            details: None,
+        };
+        let limit = u64::from(runner.info.limits.approval_timeout_ms).saturating_mul(MILLISECOND);
+        let Some(asked) = Asked::new(shared, request, limit, None) else { return Answer::Lost };
+        match asked.answer().await {
+            Some(Said::Yes(_)) => {
+                shared.add_steps(more);
+                Answer::Yes
+            }
+            Some(Said::No) => Answer::No,
+            None => Answer::Interrupted,
+        }
+    }
+
+    async fn show(runner: &Runner<Self>, show: Show<'_>) {
+        let shared = &runner.shared;
+        match show {
+            Show::State(RunState::WaitingForModel) => shared.begin_step(&Model::info(runner).id),
+            Show::State(state) => {
+                if let Some(status) = status(state) {
+                    shared.set_task(status);
+                }
+            }
+            Show::Text(text) => shared.text(text),
+            Show::AnswerEnd { usage } => shared.answered(&Model::info(runner).id, usage),
+            Show::Proposed { call_id, name, arguments } => {
+                shared.propose(call_id);
+                shared.set_task(TaskStatus::CheckingPolicy);
+                let (capability, category) = shared.tool(name);
+                shared.tell(Event::ToolRequested(ToolRequested {
+                    call_id: call_id.to_string(),
+                    tool_name: name.to_string(),
+                    capability,
+                    category,
+                    arguments: cut(arguments, &mut { 2 * TOLD }).0,
+                }));
+            }
+            Show::Started { call_id, .. } => {
+                shared.set_task(TaskStatus::ExecutingTools);
+                shared.tell(Event::ToolStarted(ToolStarted { call_id: call_id.to_string() }));
+            }
+            Show::Finished { name, call_id, outcome, text } => {
+                shared.tell(Event::ToolCompleted(ToolCompleted {
+                    call_id: call_id.to_string(),
+                    tool_name: name.to_string(),
+                    status: outcome.name().to_string(),
+                    latency_ms: shared.since_proposed(call_id),
+                    text: cut(text, &mut { TOLD }).0,
+                }));
+            }
+            Show::Notice(text) => shared.notice(text),
+            _ => {}
+        }
+    }
+}
+
+/// What a client is told of the state of a run. The task's own end says how it ended.
+fn status(state: RunState) -> Option<TaskStatus> {
+    match state {
+        RunState::Running => Some(TaskStatus::TaskRunning),
+        RunState::WaitingForModel => Some(TaskStatus::WaitingForLlm),
+        RunState::ProcessingResponse => Some(TaskStatus::ProcessingResponse),
+        RunState::CheckingPolicy => Some(TaskStatus::CheckingPolicy),
+        RunState::WaitingForApproval | RunState::PausedForApproval => Some(TaskStatus::WaitingForApproval),
+        RunState::ExecutingTools => Some(TaskStatus::ExecutingTools),
+        RunState::Idle | RunState::PausedForEvent | RunState::Completed | RunState::Failed | RunState::Cancelled => None,
+    }
+}

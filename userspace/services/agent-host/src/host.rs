@@ -1,0 +1,354 @@
+//! Requests, and the session from its beginning to its end.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use core::cell::RefCell;
+
+use capos_async_lock::Waiters;
+use capos_client_protocol::event::{Event, Failed, SessionCompleted, SessionStarted};
+use capos_client_protocol::request::ClientInfo;
+use capos_client_protocol::request::{Empty, Reach};
+use capos_client_protocol::result::{Conversations, Created, Done, Saved, SessionStatus, Started};
+use capos_client_protocol::{RpcError, VERSION, code};
+use capos_rt::{Either, log, select};
+use capos_runner::history::{self, Evidence};
+use capos_runner::keeper::PURPOSE;
+use capos_runner::{Capabilities, Kept, Runner, Session};
+use capos_schema::authority::ApprovalClientClient;
+use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientRequest, ClientRequestPage};
+use capos_schema::conversations::ConversationStoreClient;
+
+use crate::client::Client;
+use crate::questions::{Said, not_open};
+use crate::shared::{MILLISECOND, Shared};
+use crate::{create, messages, task};
+
+const SECOND: u64 = 1_000_000_000;
+/// A process lives at least so long, in nanoseconds: init starts a service 20 times in a minute at most, and clients that
+/// begin and end sessions are no reason to give it up.
+const LIFE: u64 = 4 * SECOND;
+/// How long the last lines may take to leave, in nanoseconds.
+const LEAVING: u64 = 2 * SECOND;
+/// How long a task that was cancelled may take to end, in nanoseconds.
+const ENDING: u64 = 30 * SECOND;
+/// Between two tries to reach a port that does not answer, in nanoseconds.
+const PAUSE: u64 = SECOND;
+
+type Answer = Result<Done, RpcError>;
+
+/// The session, which a running task has.
+#[derive(Default)]
+struct Slot {
+    session: RefCell<Option<Session<Client>>>,
+    back: Waiters,
+}
+
+impl Slot {
+    fn put(&self, session: Session<Client>) {
+        *self.session.borrow_mut() = Some(session);
+        self.back.wake();
+    }
+
+    fn take(&self) -> Option<Session<Client>> {
+        self.session.borrow_mut().take()
+    }
+}
+
+/// The host.
+pub struct Host {
+    held: Capabilities,
+    port: ClientPortClient,
+    shared: Rc<Shared>,
+    slot: Rc<Slot>,
+    /// Of the session, once there is one.
+    runner: Option<Rc<Runner<Client>>>,
+    began: u64,
+}
+
+fn no_session() -> RpcError {
+    RpcError::new(code::NO_SESSION, "there is no session: send CreateSession first")
+}
+
+fn unavailable(why: impl ToString) -> RpcError {
+    RpcError::new(code::UNAVAILABLE, why.to_string())
+}
+
+impl Host {
+    /// For the client of this port.
+    pub fn new(held: Capabilities, port: ClientPortClient) -> Self {
+        let shared = Rc::new(Shared::new(held.clock.clone()));
+        let began = held.clock.now();
+        Self { held, port, shared, slot: Rc::default(), runner: None, began }
+    }
+
+    /// Serves one session, to its end.
+    pub async fn serve(mut self) {
+        let (shared, port) = (self.shared.clone(), self.port.clone());
+        capos_rt::spawn(async move { shared.send(&port).await });
+        let mut asked = self.held.clock.now();
+        loop {
+            let silence = self.silence(asked);
+            let next = select(self.port.next(), select(self.shared.over(), silence)).await;
+            let next = match next {
+                Either::First(next) => next,
+                Either::Second(Either::First(why)) => {
+                    self.fail(&why).await;
+                    break;
+                }
+                Either::Second(Either::Second(minutes)) => {
+                    self.fail(&format!("the client has asked for nothing for {minutes} minutes")).await;
+                    break;
+                }
+            };
+            asked = self.held.clock.now();
+            match next {
+                Ok(next) => {
+                    let is_last = matches!(next.request, ClientRequest::Shutdown) && self.runner.is_some();
+                    let answer = self.answer(next.request).await;
+                    self.shared.answer(&next.id, answer);
+                    if is_last {
+                        break;
+                    }
+                }
+                Err(why) => {
+                    log::warning!("the client port does not answer: {why}");
+                    self.held.clock.sleep(PAUSE).await;
+                }
+            }
+        }
+        let _ = select(self.shared.flushed(), self.held.clock.sleep(LEAVING)).await;
+        self.held.clock.sleep_until(self.began.saturating_add(LIFE)).await;
+    }
+
+    /// Waits until the client has asked for nothing for as long as an idle console stays open: that many minutes. A task that
+    /// runs counts as use.
+    async fn silence(&self, asked: u64) -> u32 {
+        let seconds = self.runner.as_ref().map_or(0, |runner| runner.info.lock_seconds);
+        if seconds == 0 {
+            return core::future::pending().await;
+        }
+        let most = u64::from(seconds).saturating_mul(SECOND);
+        let mut end = asked.saturating_add(most);
+        loop {
+            self.held.clock.sleep_until(end).await;
+            if self.shared.task().is_none() {
+                return seconds.div_ceil(60);
+            }
+            end = self.held.clock.now().saturating_add(most);
+        }
+    }
+
+    async fn answer(&mut self, request: ClientRequest) -> Answer {
+        match request {
+            ClientRequest::CreateSession(_) if self.runner.is_some() => {
+                let text = "this machine serves one client session at a time, and there is one: Shutdown ends it";
+                Err(RpcError::new(code::SESSION_EXISTS, text))
+            }
+            ClientRequest::CreateSession(given) => self.create(given).await,
+            ClientRequest::GetSessionState => Ok(Done::State(self.shared.state())),
+            ClientRequest::Shutdown if self.runner.is_none() => Ok(Done::Nothing(Empty {})),
+            _ if self.runner.is_none() => Err(no_session()),
+            ClientRequest::StartTask(prompt) => self.start(prompt),
+            ClientRequest::CancelTask(id) => self.cancel(&id),
+            ClientRequest::ResumeSession(id) => self.resume(&id).await,
+            ClientRequest::GetMessages(from) => self.messages(from),
+            ClientRequest::GetPatchPreview(id) => self.preview(&id).await,
+            ClientRequest::ApproveAction(said) => self.approve(&said),
+            ClientRequest::ListSessions(page) => self.list(&page).await,
+            ClientRequest::Shutdown => Ok(self.shut_down().await),
+        }
+    }
+
+    async fn create(&mut self, given: capos_schema::clients::ClientRequestNewSession) -> Answer {
+        self.shared.set_status(SessionStatus::Created);
+        let session = match create::create(&self.held, &self.shared, given).await {
+            Ok(session) => session,
+            Err(error) => {
+                self.shared.set_status(SessionStatus::None);
+                return Err(error);
+            }
+        };
+        let (info, conversation) = (&session.runner.info, session.agent.conversation().id.clone());
+        let model = session.runner.model.info().map(|model| model.id).unwrap_or_default();
+        self.shared.begin_session(&info.id, &info.principal, &conversation);
+        let created = Created {
+            session_id: info.id.clone(),
+            workspace_id: info.principal.clone(),
+            principal: info.principal.clone(),
+            conversation_id: conversation,
+            model: model.clone(),
+            protocol_version: VERSION,
+            agent_info: ClientInfo { name: "capOS".to_string(), version: env!("CARGO_PKG_VERSION").to_string() },
+        };
+        self.shared.tell(Event::SessionStarted(SessionStarted {
+            execution_environment: format!("capOS {}", env!("CARGO_PKG_VERSION")),
+            principal: info.principal.clone(),
+            model,
+        }));
+        for notice in [&info.notice].into_iter().filter(|notice| !notice.is_empty()) {
+            self.shared.notice(notice);
+        }
+        self.runner = Some(session.runner.clone());
+        self.slot.put(session);
+        Ok(Done::Created(created))
+    }
+
+    /// The session, while no task has it.
+    fn idle(&self) -> Result<Session<Client>, RpcError> {
+        self.slot.take().ok_or_else(|| {
+            RpcError::new(code::TASK_RUNNING, "a task runs: wait for its task_completed, or send CancelTask")
+        })
+    }
+
+    fn start(&mut self, prompt: String) -> Answer {
+        if prompt.trim().is_empty() {
+            return Err(RpcError::new(code::INVALID_PARAMS, "the prompt is empty: say what is to be done"));
+        }
+        let mut session = self.idle()?;
+        let task_id = hex::encode(capos_agent::world::Host::random(&*session.runner));
+        self.shared.begin_task(&task_id, session.runner.info.limits.max_iterations);
+        let (shared, slot) = (self.shared.clone(), self.slot.clone());
+        capos_rt::spawn(async move {
+            task::run(&mut session, &shared, &prompt).await;
+            slot.put(session);
+        });
+        Ok(Done::Started(Started { task_id }))
+    }
+
+    fn cancel(&self, id: &str) -> Answer {
+        match self.shared.task() {
+            Some(task) if id.is_empty() || task == id => {
+                self.shared.cancel();
+                Ok(Done::Nothing(Empty {}))
+            }
+            Some(_) => Ok(Done::Nothing(Empty {})),
+            None if id.is_empty() => Err(RpcError::new(code::NO_TASK, "no task runs: there is nothing to cancel")),
+            // It has ended by itself.
+            None => Ok(Done::Nothing(Empty {})),
+        }
+    }
+
+    async fn resume(&mut self, id: &str) -> Answer {
+        let mut session = self.idle()?;
+        let result = self.resumed(&mut session, id).await;
+        self.shared.set_conversation(&session.agent.conversation().id);
+        self.slot.put(session);
+        result
+    }
+
+    async fn resumed(&self, session: &mut Session<Client>, id: &str) -> Answer {
+        session.refresh().await.map_err(|why| unavailable(format!("the broker does not answer: {why}")))?;
+        let runner = session.runner.clone();
+        let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
+        let info = runner.audited(store.info(id)).await.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
+        if info.id != session.agent.conversation().id {
+            let conversation = history::load(&runner, store, &info.id).await.map_err(unavailable)?;
+            let evidence = Evidence::of(&runner, &conversation, &info).await.map_err(unavailable)?;
+            let saved = conversation.entries().len();
+            let resumed = session.resume(Kept { conversation, saved }, |call| evidence.fate(call)).await;
+            resumed.map_err(|why| unavailable(format!("the conversation cannot be continued: {why}")))?;
+            for deed in evidence.unsaved(session.agent.conversation()) {
+                self.shared.notice(&format!(
+                    "{}: it began, and the conversation does not hold it; the model may propose it again",
+                    deed.tool
+                ));
+            }
+            // Consents for further calls were given in another conversation.
+            if let Ok(client) = runner.grants.find::<ApprovalClientClient>("end consents") {
+                let _ = runner.within(client.revoke("")).await;
+            }
+        }
+        Ok(Done::Messages(self.of(session, 0)))
+    }
+
+    fn of(&self, session: &Session<Client>, from: u32) -> capos_client_protocol::result::Messages {
+        let tools = session.snapshot.tools();
+        messages::messages(session.agent.conversation(), from, |name| {
+            let found = tools.iter().find(|tool| tool.descriptor.name == name);
+            found.map(|tool| tool.descriptor.category.clone()).unwrap_or_default()
+        })
+    }
+
+    fn messages(&self, from: u32) -> Answer {
+        let session = self.idle()?;
+        let messages = self.of(&session, from);
+        self.slot.put(session);
+        Ok(Done::Messages(messages))
+    }
+
+    async fn preview(&self, id: &str) -> Answer {
+        let Some(preview) = self.shared.questions.preview(id) else {
+            return Err(RpcError::new(code::APPROVAL_NOT_OPEN, not_open(id)));
+        };
+        match preview {
+            // It is not known what the call changes.
+            None => Ok(Done::Patch(Default::default())),
+            Some(preview) => preview.show().await.map(Done::Patch).map_err(unavailable),
+        }
+    }
+
+    fn approve(&self, said: &ClientAnswer) -> Answer {
+        let word = match said.approved {
+            false => Said::No,
+            true => Said::Yes(match said.reach {
+                ClientReach::Once => Reach::Once,
+                ClientReach::Turn => Reach::Turn,
+                ClientReach::Session => Reach::Session,
+            }),
+        };
+        match self.shared.questions.say(&said.question, word, self.held.clock.now()) {
+            true => Ok(Done::Nothing(Empty {})),
+            false => Err(RpcError::new(code::APPROVAL_NOT_OPEN, not_open(&said.question))),
+        }
+    }
+
+    async fn list(&self, page: &ClientRequestPage) -> Answer {
+        let Some(runner) = &self.runner else { return Err(no_session()) };
+        let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
+        let found = runner.audited(store.list(&page.after, page.most)).await.map_err(unavailable)?;
+        let conversations = found.conversations.into_iter().map(|info| Saved {
+            conversation_id: info.id,
+            title: info.title,
+            updated_at: info.changed / 1000,
+            message_count: info.messages,
+        });
+        let next = Some(found.next).filter(|next| !next.is_empty());
+        Ok(Done::Conversations(Conversations { conversations: conversations.collect(), next }))
+    }
+
+    /// Ends the session: a task that runs is cancelled and ends first. Whether one was.
+    async fn end(&self) -> bool {
+        if self.runner.is_none() {
+            return false;
+        }
+        let was_running = self.shared.task().is_some();
+        if was_running {
+            self.shared.cancel();
+        }
+        let back = self.slot.back.until(|| self.slot.take());
+        if let Either::First(session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
+            session.end().await;
+        }
+        was_running
+    }
+
+    async fn shut_down(&self) -> Done {
+        let was_cancelled = self.end().await;
+        self.shared.set_status(if was_cancelled { SessionStatus::Cancelled } else { SessionStatus::Completed });
+        let (task_count, total_tokens) = self.shared.totals();
+        let started = self.runner.as_ref().map_or(self.began, |runner| runner.started);
+        let duration_ms = self.held.clock.now().saturating_sub(started) / MILLISECOND;
+        self.shared.tell(Event::SessionCompleted(SessionCompleted { task_count, total_tokens, duration_ms }));
+        Done::Nothing(Empty {})
+    }
+
+    /// Ends a session that cannot go on.
+    async fn fail(&self, why: &str) {
+        log::warning!("the client's session ends: {why}");
+        self.end().await;
+        self.shared.set_status(SessionStatus::Failed);
+        self.shared.tell(Event::SessionFailed(Failed { reason: format!("{why}; begin a new session") }));
+    }
+}

@@ -1,0 +1,115 @@
+//! A task: a turn of the session, told in events.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+
+use capos_agent::TurnEnd;
+use capos_client_protocol::event::{Cause, Event, TaskCompleted};
+use capos_client_protocol::result::TaskStatus;
+use capos_plural::count;
+use capos_runner::Session;
+use capos_runner::escape::plain;
+
+use crate::client::Client;
+use crate::shared::{Shared, Tools};
+
+/// The tools that a session has now.
+fn tools(session: &Session<Client>) -> Tools {
+    let grants = session.runner.grants.all();
+    let capability = |at: u64| usize::try_from(at).ok().and_then(|at| grants.get(at)).map(|grant| grant.name.clone());
+    let tools = session.snapshot.tools().iter();
+    tools
+        .map(|tool| {
+            let found = &tool.descriptor;
+            (found.name.clone(), (capability(tool.capability).unwrap_or_default(), found.category.clone()))
+        })
+        .collect()
+}
+
+/// Runs a task to its end.
+pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) {
+    let (cause, message) = match turn(session, shared, prompt).await {
+        Ok(end) => told(end),
+        Err(why) => (Cause::Failed, why),
+    };
+    session.follow_fork().await;
+    shared.set_conversation(&session.agent.conversation().id);
+    shared.end_task(match cause {
+        Cause::Answered => TaskStatus::TaskCompleted,
+        Cause::Cancelled => TaskStatus::TaskCancelled,
+        _ => TaskStatus::TaskFailed,
+    });
+    shared.tell(Event::TaskCompleted(TaskCompleted { cause, message: plain(&message) }));
+    shared.leave_task();
+    if session.runner.is_lost() {
+        shared.end("the authority broker restarted and has forgotten this session; begin a new one");
+    }
+}
+
+async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) -> Result<TurnEnd, String> {
+    session.refresh().await.map_err(|why| format!("this task cannot begin: {why}"))?;
+    shared.set_tools(tools(session));
+    session.runner.need_model().await;
+    let Some(model) = session.runner.model.info() else {
+        let why = session.runner.model.why_none();
+        return Err(format!("this session has no model: {why}; /models at the console lists those that there are"));
+    };
+    if !model.supports_tools {
+        return Err(format!("the model {} cannot call tools; choose another in the machine's settings", model.id));
+    }
+    Ok(session.turn(prompt).await)
+}
+
+/// How a turn ended, for a client and its person.
+fn told(end: TurnEnd) -> (Cause, String) {
+    match end {
+        TurnEnd::Answered => (Cause::Answered, String::new()),
+        TurnEnd::Interrupted => (Cause::Cancelled, String::new()),
+        TurnEnd::Iterations(most) => {
+            let text =
+                format!("this task has made {}, which is the limit; another prompt goes on", count(most, "model call"));
+            (Cause::Steps, text)
+        }
+        TurnEnd::Unanswered(most) => {
+            let text = format!(
+                "this task has made {}, and nobody answered whether it goes on; another prompt goes on",
+                count(most, "model call")
+            );
+            (Cause::Steps, text)
+        }
+        TurnEnd::Scheduled(calls) => {
+            (Cause::Limit, format!("{} of this task did not end yet; another prompt looks again", count(calls, "call")))
+        }
+        TurnEnd::Unmet(why) => (Cause::Failed, why),
+        TurnEnd::Evidence(bytes) => {
+            let text = format!(
+                "the calls of this task that needed no consent have written {} KiB to the audit log, which is the limit; \
+                 another prompt goes on",
+                bytes / 1024
+            );
+            (Cause::Limit, text)
+        }
+        TurnEnd::SessionEvidence(bytes) => {
+            let text = format!(
+                "the calls of this session that needed no consent have written {} KiB to the audit log, which is the limit; \
+                 begin a new session",
+                bytes / 1024
+            );
+            (Cause::Limit, text)
+        }
+        TurnEnd::Tokens(why) => (Cause::Tokens, why),
+        TurnEnd::Rate(why) | TurnEnd::Budget { why, .. } => (Cause::Limit, why),
+        TurnEnd::Time(seconds) => {
+            (Cause::Limit, format!("the session's time limit of {seconds} s is reached; begin a new session"))
+        }
+        TurnEnd::Repeated => (Cause::Failed, "the answer repeated itself and was ended".to_string()),
+        TurnEnd::Model(why) => {
+            (Cause::Failed, format!("the model gave no answer: {why}; another prompt asks it again"))
+        }
+        TurnEnd::Rejected(why) => {
+            (Cause::Rejected, format!("the model gave no answer: {why}; a new session begins a new conversation"))
+        }
+        TurnEnd::Refused(why) => (Cause::Failed, why),
+    }
+}

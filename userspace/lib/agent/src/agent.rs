@@ -16,6 +16,7 @@ use capos_schema::models::{
 };
 
 use crate::backlog::Backlog;
+use crate::budget::{Failures, Reserved};
 use crate::call::Context;
 use crate::conversation::{Conversation, hex};
 use crate::course::Course;
@@ -77,6 +78,8 @@ pub enum TurnEnd {
     Unmet(String),
     /// The session's tokens are used up.
     Tokens(String),
+    /// A limit of the run's or the session's budget is reached: which one. Cancelled if the person allowed no more.
+    Budget { why: String, cancelled: bool },
     /// Too many requests were made to models lately.
     Rate(String),
     /// The session's time is over.
@@ -89,6 +92,28 @@ pub enum TurnEnd {
     Rejected(String),
     /// The broker did not answer.
     Refused(String),
+}
+
+impl TurnEnd {
+    /// How the run ended, for its record.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Interrupted => "cancelled: the person interrupted",
+            Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
+            Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
+            Self::Iterations(_) => "cancelled: model calls in one turn",
+            Self::Unanswered(_) => "paused: nobody answered whether it goes on",
+            Self::Scheduled(_) => "paused: calls of the run still run",
+            Self::Unmet(_) => "failed: a condition does not hold",
+            Self::Evidence(_) | Self::SessionEvidence(_) => "failed: the limit of the audit log",
+            Self::Rate(_) => "failed: too many requests to models",
+            Self::Time(_) => "failed: the session's time is over",
+            Self::Repeated => "failed: the answer repeated itself",
+            Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
+            Self::Refused(_) => "failed: the broker gave no answer",
+        }
+    }
 }
 
 /// A conversation with a model that may propose tool calls.
@@ -270,7 +295,7 @@ impl<W: World> Agent<W> {
         let (course, state) = (self.course.clone(), self.course.run_state());
         let event = match &end {
             TurnEnd::Answered => RunEvent::Done,
-            TurnEnd::Interrupted => RunEvent::Cancel,
+            TurnEnd::Interrupted | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
             TurnEnd::Unanswered(_) => return end,
             TurnEnd::Time(_) => {
                 course.emit(self.world.now(), Event::PolicyExpired);
@@ -281,6 +306,7 @@ impl<W: World> Agent<W> {
             | TurnEnd::Evidence(_)
             | TurnEnd::SessionEvidence(_)
             | TurnEnd::Tokens(_)
+            | TurnEnd::Budget { cancelled: false, .. }
             | TurnEnd::Unmet(_)
             | TurnEnd::Repeated
             | TurnEnd::Model(_)
@@ -300,6 +326,12 @@ impl<W: World> Agent<W> {
     }
 
     async fn iterate(&mut self, message: Option<&str>, snapshot: &Snapshot) -> TurnEnd {
+        let end = self.run(message, snapshot).await;
+        self.end_run(&end).await;
+        end
+    }
+
+    async fn run(&mut self, message: Option<&str>, snapshot: &Snapshot) -> TurnEnd {
         let turn = self.conversation.last_turn().saturating_add(u32::from(message.is_some()));
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
@@ -318,8 +350,15 @@ impl<W: World> Agent<W> {
         }
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
         let (mut asked, mut most) = (0_u32, self.session.limits.max_iterations);
+        let failures = Failures::new(self.bounds.failures);
+        if let Err(end) = self.begin_run(turn, self.size(snapshot)).await {
+            return end;
+        }
         loop {
             if let Some(end) = self.over() {
+                return end;
+            }
+            if let Err(end) = self.may_ask().await {
                 return end;
             }
             if self.allowance.is_spent() {
@@ -401,11 +440,18 @@ impl<W: World> Agent<W> {
                 allowance: self.allowance.clone(),
                 unexamined: Unexamined::default(),
                 curtain: Curtain::default(),
+                reserved: Reserved::default(),
+                failures: failures.clone(),
                 course: self.course.clone(),
             });
+            let end = self.reserve(snapshot, &proposals, &context.reserved).await;
             let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
             let (results, interrupted) = work.await;
             context.refuse_unexamined().await;
+            self.settle_rest(&context.reserved).await;
+            for (result, proposal) in results.iter().zip(&proposals) {
+                failures.count(&proposal.call.name, result.outcome);
+            }
             for result in results {
                 let is_recorded = !context.unexamined.has(&result.call_id);
                 self.append_result(result, turn, is_recorded).await;
@@ -415,6 +461,9 @@ impl<W: World> Agent<W> {
             }
             self.end_step((count, asked), most).await;
             self.course.advance(&*self.world, RunEvent::StepEnd).await;
+            if let Some(end) = end {
+                return end;
+            }
         }
     }
 
@@ -427,6 +476,16 @@ impl<W: World> Agent<W> {
             let text = format!("{asked} of the {} of this turn are used", capos_plural::count(most, "model call"));
             self.world.show(Show::Notice(&text)).await;
         }
+    }
+
+    /// Bytes of the next request, about.
+    fn size(&self, snapshot: &Snapshot) -> usize {
+        let said = self.conversation.entries().iter().map(|entry| entry.message.content.len());
+        let tools = snapshot.tools().iter().map(|tool| {
+            let found = &tool.descriptor;
+            found.param_schema.len().saturating_add(found.description.len())
+        });
+        said.chain(tools).fold(self.system.len(), usize::saturating_add)
     }
 
     /// Asks the person whether the turn continues. If the limit is 0 model calls, it ends without a question.
@@ -456,10 +515,7 @@ impl<W: World> Agent<W> {
         if self.world.now() >= self.session.end() {
             return Some(TurnEnd::Time(self.session.limits.max_seconds));
         }
-        if let Some(why) = &self.exhausted {
-            return Some(TurnEnd::Tokens(why.clone()));
-        }
-        (self.left == Some(0)).then(|| TurnEnd::Tokens("the session's token budget is used up".to_string()))
+        self.exhausted.clone().map(TurnEnd::Tokens)
     }
 
     /// What the model is asked, and how many messages of the conversation are not in it.

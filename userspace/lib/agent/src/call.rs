@@ -19,6 +19,7 @@ use capos_schema::system::LauncherClient;
 use crate::agent::Session;
 use crate::asking::{Asks, decided};
 use crate::backlog::Backlog;
+use crate::budget::{Failures, Reserved};
 use crate::course::Course;
 use crate::curtain::{Curtain, Line};
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, ruling_size, size};
@@ -56,6 +57,10 @@ pub struct Context<W: World> {
     pub unexamined: Unexamined,
     /// What is shown when no question is open any more.
     pub curtain: Curtain,
+    /// Calls for which a step of the run is reserved.
+    pub reserved: Reserved,
+    /// How often each tool has failed in this run.
+    pub failures: Failures,
     /// The course of the run.
     pub course: Rc<Course>,
 }
@@ -154,6 +159,11 @@ impl<W: World> Context<W> {
                 return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, why));
             }
         };
+        let why = self.limited(tool, &call);
+        if !why.is_empty() {
+            let descriptor = tool.descriptor.clone();
+            return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, Why::own(why)));
+        }
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
             let why = "what the calls of this turn or session leave in the audit log without the person's word has come to \
                        its limit; the person may ask again";
@@ -317,6 +327,7 @@ impl<W: World> Context<W> {
         event.phase = Phase::After;
         let result = self.clone().effect(&tool, &call, prepared, &event).await;
         self.show_end(&call, &result).await;
+        self.settle(&call.id).await;
         result
     }
 

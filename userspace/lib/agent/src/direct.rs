@@ -11,6 +11,7 @@ use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
+use crate::budget::{Failures, Reserved};
 use crate::call::{Context, Gated, close, judge, refusal};
 use crate::conversation::hex;
 use crate::curtain::Curtain;
@@ -62,6 +63,8 @@ impl<W: World> Agent<W> {
             allowance: Rc::new(Allowance::of_person()),
             unexamined: Unexamined::default(),
             curtain: Curtain::default(),
+            reserved: Reserved::default(),
+            failures: Failures::default(),
             course: self.course().clone(),
         })
     }

@@ -24,6 +24,7 @@ extern crate alloc;
 mod agent;
 mod asking;
 mod backlog;
+mod budget;
 mod call;
 mod conversation;
 mod course;

@@ -15,6 +15,8 @@ pub struct Bounds {
     pub name: usize,
     /// Calls of one response that may be refused; those after them are not looked at, and one record counts them.
     pub refused: usize,
+    /// How often a tool may fail in one run, one time after the other; it is not run again in this run then.
+    pub failures: u32,
     /// How often in one run a model is told that a condition does not hold.
     pub reminders: u32,
     /// Bytes of the messages of a request. The kernel carries 1 MiB, with the tools and all else.
@@ -35,6 +37,7 @@ impl Default for Bounds {
             all_arguments: 512 << 10,
             name: 256,
             refused: 24,
+            failures: 8,
             reminders: 3,
             request: 768 << 10,
             evidence: 1 << 20,

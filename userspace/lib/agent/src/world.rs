@@ -9,6 +9,7 @@ use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
+pub use crate::budget::{Budget, Excess, More, Standing};
 use crate::conversation::Conversation;
 use crate::result::Brought;
 use crate::snapshot::Tool;
@@ -221,6 +222,9 @@ pub trait Approver {
 
     /// Asks whether a turn in which the model was asked `calls` times continues for `more`.
     async fn go_on(&self, calls: u32, more: u32) -> Answer;
+
+    /// Asks whether a run whose budget is used up may use more, and how much.
+    async fn more(&self, excess: &Excess) -> More;
 }
 
 /// Why the audit log took no record.
@@ -358,9 +362,9 @@ pub trait Renderer {
 }
 
 /// All of it.
-pub trait World: Model + Tools + Gate + Approver + Audit + Keeper + Host + Renderer + 'static {}
+pub trait World: Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + 'static {}
 
-impl<T: Model + Tools + Gate + Approver + Audit + Keeper + Host + Renderer + 'static> World for T {}
+impl<T: Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + 'static> World for T {}
 
 /// A field of a general audit record.
 pub(crate) fn field(name: &str, value: impl Into<String>) -> capos_schema::audit::GeneralEventField {

@@ -95,18 +95,22 @@ impl Account {
         let left = self.left();
         Dimension::ALL.into_iter().find(|dimension| {
             let (need, left) = (need.get(*dimension), left.get(*dimension));
-            let is_spent = self.is_spent(*dimension) && self.used.get(*dimension) > 0;
-            self.binds(*dimension) && (need > left || is_spent)
+            self.binds(*dimension) && (need > left || self.is_over(*dimension))
         })
     }
 
     /// The same for a step whose need is a part of what is reserved here. Another step may have taken more than it had reserved.
-    pub(crate) fn lacks_reserved(&self, need: &Amounts) -> Option<Dimension> {
-        Dimension::ALL.into_iter().find(|dimension| {
-            let taken = self.used.get(*dimension).saturating_add(self.reserved.get(*dimension));
-            let is_short = need.get(*dimension) > 0 && taken > self.rule(*dimension).limit;
-            self.binds(*dimension) && (is_short || self.is_spent(*dimension) && self.used.get(*dimension) > 0)
-        })
+    pub(crate) fn lacks_reserved(&self) -> Option<Dimension> {
+        Dimension::ALL.into_iter().find(|dimension| self.binds(*dimension) && self.is_over(*dimension))
+    }
+
+    /// Whether a dimension stops what needs nothing of it. Tool calls are counted exactly, so the last one that is permitted leaves
+    /// the model its answer.
+    fn is_over(&self, dimension: Dimension) -> bool {
+        let (used, limit) = (self.used.get(dimension), self.rule(dimension).limit);
+        // Others have reserved what a step has used beyond its own reservation.
+        let taken = used.saturating_add(self.reserved.get(dimension));
+        taken > limit || (used == limit && used > 0 && dimension != Dimension::Steps)
     }
 
     /// Whether the limit of a dimension is reached by what is used alone.

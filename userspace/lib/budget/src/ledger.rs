@@ -85,10 +85,10 @@ impl Exceeded {
     #[must_use]
     pub fn what(&self) -> String {
         let (what, text) = (self.dimension.title(), |amount| self.dimension.text(amount));
-        if self.used >= self.limit {
+        let taken = self.used.saturating_add(self.reserved);
+        if taken >= self.limit {
             return format!("{what} used up ({})", text(self.limit));
         }
-        let taken = self.used.saturating_add(self.reserved);
         format!(
             "{what} used up but for less than the next step needs ({} of {}; it needs {})",
             text(taken),
@@ -268,7 +268,7 @@ impl Ledger {
         }
         for (id, covered) in chain.into_iter().rev() {
             let Some(scope) = self.scopes.get(&id) else { return Err(Refused::Over) };
-            let lacks = if covered { scope.account.lacks_reserved(need) } else { scope.account.lacks(need) };
+            let lacks = if covered { scope.account.lacks_reserved() } else { scope.account.lacks(need) };
             if let Some(dimension) = lacks {
                 return Err(scope.exceeded(id, dimension, need.get(dimension)).into());
             }

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod budget;
 pub mod escape;
 pub mod gate;
 pub mod grants;

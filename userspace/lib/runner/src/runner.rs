@@ -17,6 +17,7 @@ use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
 
+use crate::budget::RunSlot;
 use crate::gate::PATIENCE;
 use crate::grants::Grants;
 use crate::keeper::Saving;
@@ -59,6 +60,8 @@ pub struct Runner<S> {
     pub grants: Grants,
     /// Its model.
     pub model: ModelSlot,
+    /// Its run.
+    pub run: RunSlot,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
     /// How far the conversation is saved.
@@ -89,6 +92,7 @@ impl<S: Surface> Runner<S> {
             broker: held.broker.clone(),
             info,
             model: ModelSlot::default(),
+            run: RunSlot::default(),
             lost: Cell::new(false),
             saving: Saving::default(),
             told_of: Cell::new(0),

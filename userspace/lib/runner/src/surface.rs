@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 
 use capos_agent::Tool;
-use capos_agent::world::{Answer, Approver, Ask, Renderer, Secret, Show};
+use capos_agent::world::{Answer, Approver, Ask, Excess, More, Renderer, Secret, Show};
 use capos_run_state::Sink;
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -55,6 +55,11 @@ pub trait Surface: Sized + 'static {
     /// Asks whether a turn in which the model was asked `calls` times continues for `more`.
     async fn go_on(runner: &Runner<Self>, calls: u32, more: u32) -> Answer;
 
+    /// Asks whether a run whose budget is used up may use more, and how much. A surface that cannot ask allows nothing.
+    async fn more(_runner: &Runner<Self>, _excess: &Excess) -> More {
+        More::No
+    }
+
     /// Shows something of a turn.
     async fn show(runner: &Runner<Self>, show: Show<'_>);
 }
@@ -89,6 +94,10 @@ impl<S: Surface> Approver for Runner<S> {
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
         S::go_on(self, calls, more).await
+    }
+
+    async fn more(&self, excess: &Excess) -> More {
+        S::more(self, excess).await
     }
 }
 

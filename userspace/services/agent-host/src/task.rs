@@ -99,7 +99,7 @@ fn told(end: TurnEnd) -> (Cause, String) {
             (Cause::Limit, text)
         }
         TurnEnd::Tokens(why) => (Cause::Tokens, why),
-        TurnEnd::Rate(why) => (Cause::Limit, why),
+        TurnEnd::Rate(why) | TurnEnd::Budget { why, .. } => (Cause::Limit, why),
         TurnEnd::Time(seconds) => {
             (Cause::Limit, format!("the session's time limit of {seconds} s is reached; begin a new session"))
         }

@@ -427,7 +427,13 @@ mod tests {
             [[rule]]
             category = \"mutating\"
             mode = \"stepUp\"
+            [budget.run.tokens]
+            limit = 7
+            on_exceed = \"stop\"
+            [budget.session]
+            cpu = { limit = 2 }
             [profiles.guest]
+            budget.run.tokens.limit = 8
             model = \"none\"
             principal_requests = 7
             limits = { max_answer_seconds = 60 }

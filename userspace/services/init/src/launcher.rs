@@ -361,6 +361,8 @@ impl LauncherServer for ProgramLauncher {
         home: Option<DirectoryClient>,
     ) -> Result<LauncherForSessionResults, CallError> {
         let (system, running, accounts) = (self.system.clone(), self.running.clone(), self.accounts.clone());
+        // Those of sessions that have ended make room.
+        system.server.sweep();
         let (home, meter) = (home.map(|home| (from, home)), Rc::<Meter>::default());
         let object = Rc::new(MeterObject(meter.clone()));
         let launcher = LauncherClient::serve(

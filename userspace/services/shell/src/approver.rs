@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::{Answer, Ask, Secret};
+use capos_agent::world::{Answer, Ask, Excess, More, Secret};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
 use capos_schema::annotations::Pattern;
@@ -14,7 +14,7 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
-use crate::command::setup;
+use crate::command::{self, setup};
 use crate::console::Runner;
 use crate::escape::one_line;
 use crate::loss;
@@ -275,6 +275,32 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
         }
         (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
         (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
+    }
+}
+
+/// Asks for more of a budget that is used up. An answer that is neither yes nor no is how much.
+pub async fn more(runner: &Runner, excess: &Excess) -> More {
+    let dimension = command::budget::dimension(excess.dimension);
+    let mut told = String::new();
+    loop {
+        let held = runner.screen.hold_for_question().await;
+        let line = match held.ask(&[(Style::Plain, &told)], &excess.text).await {
+            Ok((_, LineEnd::Interrupted)) => return More::Interrupted,
+            Ok((line, LineEnd::Entered)) => line,
+            // The window has another size: the question is asked again.
+            Ok((_, LineEnd::Cancelled)) => continue,
+            Ok(_) => return More::No,
+            Err(_) => return More::Lost,
+        };
+        match line.trim().to_lowercase().as_str() {
+            "" | "n" | "no" => return More::No,
+            "y" | "yes" => return More::Granted(excess.suggested),
+            number => match dimension.parse(number) {
+                Some(0) => return More::No,
+                Some(more) => return More::Granted(more),
+                None => told = format!("{} is no amount; y, n or a number\n", quote(number)),
+            },
+        }
     }
 }
 

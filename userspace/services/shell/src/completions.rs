@@ -18,6 +18,8 @@ const COMMANDS: &[&str] = &[
     "/audit since ",
     "/audit verify",
     "/backup ",
+    "/budget",
+    "/budget steps",
     "/cap",
     "/cap all",
     "/cap drop ",

@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::cell::Cell;
 
 use capos_agent::Tool;
-use capos_agent::world::{Answer, Ask, Secret, Show};
+use capos_agent::world::{Answer, Ask, Excess, More, Secret, Show};
 use capos_runner::Surface;
 use capos_runner::grants::MANAGEMENT;
 use capos_schema::authority::{ConsentReach, Reply};
@@ -85,6 +85,10 @@ impl Surface for Console {
 
     async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
         approver::go_on(runner, calls, more).await
+    }
+
+    async fn more(runner: &Runner, excess: &Excess) -> More {
+        approver::more(runner, excess).await
     }
 
     async fn show(runner: &Runner, show: Show<'_>) {

@@ -290,7 +290,9 @@ impl Session {
                     bytes / 1024
                 ),
             ),
-            TurnEnd::Tokens(why) | TurnEnd::Rate(why) => (Style::Warning, format!("stopped: {why}")),
+            TurnEnd::Tokens(why) | TurnEnd::Rate(why) | TurnEnd::Budget { why, .. } => {
+                (Style::Warning, format!("stopped: {why}"))
+            }
             TurnEnd::Time(seconds) => (
                 Style::Warning,
                 format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),

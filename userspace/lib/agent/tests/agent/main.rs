@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asking;
+mod budget;
 mod direct;
 mod hostile;
 mod interrupt;

@@ -95,6 +95,8 @@ pub struct Sim {
     pub broker_down: Cell<bool>,
     /// The labels that came with calls.
     pub given: RefCell<Vec<Label>>,
+    /// The budget of the run.
+    pub run: RefCell<crate::budget::Steps>,
     seed: Cell<u8>,
     cancelled_streams: Cell<u32>,
 }
@@ -140,6 +142,7 @@ impl World {
             reaches: RefCell::default(),
             decisions: Cell::new(0),
             budget: Cell::new(1_000_000),
+            run: RefCell::default(),
             audit_down: Cell::new(false),
             audit_hangs: Cell::new(0),
             chain: RefCell::new(Chain::new(8 << 20)),
@@ -546,6 +549,15 @@ impl Approver for World {
         match capos_agent::race(interrupted, self.pause(self.0.thinks.get())).await {
             capos_agent::Either::Left(()) => Answer::Interrupted,
             capos_agent::Either::Right(()) => self.0.answers.borrow_mut().pop_front().unwrap_or(Answer::No),
+        }
+    }
+
+    async fn more(&self, excess: &Excess) -> More {
+        self.0.prompts.borrow_mut().push(excess.text.clone());
+        let interrupted = self.interrupt();
+        match capos_agent::race(interrupted, self.pause(self.0.thinks.get())).await {
+            capos_agent::Either::Left(()) => More::Interrupted,
+            capos_agent::Either::Right(()) => self.0.run.borrow_mut().answers.pop_front().unwrap_or(More::No),
         }
     }
 

@@ -92,6 +92,8 @@ struct Session {
     /// Milliseconds before that.
     before: u64,
     run: Option<Run>,
+    /// The budget of the last run, once it has ended.
+    last: Option<Account>,
     /// The steps of the run, also after its end.
     steps: Vec<Step>,
     number: u32,
@@ -206,6 +208,7 @@ impl Budgets {
             began_unix,
             before,
             run: None,
+            last: None,
             steps: Vec::new(),
             number: 0,
         };
@@ -327,6 +330,9 @@ impl Budgets {
         let crossed = self.crossed(id);
         let run = self.sessions.get_mut(id)?.run.take()?;
         let account = self.ledger.close(run.scope)?;
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.last = Some(account.clone());
+        }
         self.touch(id);
         Some(Ended { used: account.used(), estimate: run.estimate, crossed })
     }
@@ -477,14 +483,19 @@ impl Budgets {
     pub fn lines(&mut self, id: &str, at: Moment) -> Vec<Line> {
         self.pass(id, at);
         let Some(session) = self.sessions.get(id) else { return Vec::new() };
-        let principal =
-            self.principals.get(&session.principal).map(|principal| (ScopeKind::Principal, principal.scope));
-        let run = session.run.as_ref().map(|run| (ScopeKind::Run, run.scope));
-        let scopes = [run, Some((ScopeKind::Session, session.scope)), principal];
+        let principal = self.principals.get(&session.principal).map(|principal| principal.scope);
+        let run = match &session.run {
+            Some(run) => self.ledger.account(run.scope),
+            None => session.last.as_ref(),
+        };
+        let of = |scope| self.ledger.account(scope);
+        let found = [
+            (ScopeKind::Run, run),
+            (ScopeKind::Session, of(session.scope)),
+            (ScopeKind::Principal, principal.and_then(of)),
+        ];
         let mut lines = Vec::new();
-        for (scope, account) in
-            scopes.into_iter().flatten().filter_map(|(kind, scope)| Some((kind, self.ledger.account(scope)?)))
-        {
+        for (scope, account) in found.into_iter().filter_map(|(kind, account)| Some((kind, account?))) {
             for dimension in Dimension::ALL {
                 let rule = account.rule(dimension);
                 if scope == ScopeKind::Principal && rule.limit == UNLIMITED {

@@ -100,7 +100,7 @@ fn i03_a_restart_of_the_broker_gives_no_session_a_new_budget() {
 }
 
 #[test]
-fn a_session_that_was_ended_leaves_nothing_but_what_its_principal_used() {
+fn d06_tokens_are_counted_for_session_and_principal() {
     let machine = Machine::new();
     let spend = |session: &str, amount| {
         let mut budgets = machine.budgets.borrow_mut();
@@ -238,6 +238,17 @@ fn i08_each_step_records_what_it_used_and_what_is_left() {
     assert_eq!((last.prompt_tokens, last.answer_tokens, last.used), (5, 2, tokens(7)));
     let remaining = |dimension| last.remaining.get(dimension);
     assert_eq!((remaining(Dimension::Steps), remaining(Dimension::Tokens)), (49, 1000 - 490));
+    // The run is shown until the next one begins.
+    let steps_of = |lines: &[Line], scope| {
+        let found = lines.iter().find(|line| line.scope == scope && line.dimension == Dimension::Steps);
+        found.map(|line| (line.used, line.limit))
+    };
+    assert_eq!(steps_of(&budgets.lines("s1", at(0)), ScopeKind::Run), Some((1, 50)));
+    assert!(budgets.end_run("s1", at(0)).is_some() && budgets.end_run("s1", at(0)).is_none());
+    let lines = budgets.lines("s1", at(0));
+    assert_eq!(steps_of(&lines, ScopeKind::Run), Some((1, 50)));
+    assert_eq!(steps_of(&lines, ScopeKind::Session), Some((1, UNLIMITED)));
+    assert_eq!(budgets.steps("s1").len(), STEPS);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod audit;
 mod backup;
+pub mod budget;
 mod capabilities;
 mod conversations;
 mod cut_off;
@@ -57,6 +58,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
     ("/status", "show the machine, its services and the session's limits"),
+    ("/budget", "show the budgets of the session and its last run; /budget steps lists what each step used"),
     ("/model", "list the models; /model ID or TITLE changes the model"),
     ("/models", "list the installed models; /models remove NAME removes one"),
     ("/models install PATH", "install a model from the home directory, or with VOLUME:PATH from a transfer volume"),
@@ -162,6 +164,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "export" => transfer::export(session, text).await,
         "backup" => backup::backup(session, text.trim()).await,
         "status" => status::status(session).await,
+        "budget" => budget::budget(session, &rest).await,
         "run" => commands::run(session, text).await,
         "jobs" => commands::jobs(session).await,
         "fg" => commands::foreground(session, &rest).await,

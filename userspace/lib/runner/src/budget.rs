@@ -1,0 +1,77 @@
+//! The budget of a run, as the broker keeps it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_agent::world::{Budget, Excess, Standing};
+use capos_rt::log;
+use capos_schema::authority::{BudgetAnswer, Reply, RunClient};
+
+use crate::runner::Runner;
+use crate::surface::Surface;
+
+/// The place of a session's run.
+#[derive(Default)]
+pub struct RunSlot(RefCell<Option<RunClient>>);
+
+impl RunSlot {
+    fn client(&self) -> Result<RunClient, String> {
+        self.0.borrow().clone().ok_or_else(|| "no run has begun".to_string())
+    }
+}
+
+fn standing(answer: BudgetAnswer) -> Standing {
+    let BudgetAnswer { number, notices, exceeded: text, asks, session, dimension, suggested } = answer;
+    let excess = (!text.is_empty()).then_some(Excess { text, asks, session, dimension, suggested });
+    Standing { number, notices, excess }
+}
+
+impl<S: Surface> Budget for Runner<S> {
+    async fn begin_run(&self, conversation: &str, turn: u32, (least, most): (u64, u64)) -> Result<Standing, String> {
+        let begun = self.within(self.user.begin_run(conversation, turn, least, most)).await;
+        let begun = begun.map_err(|error| error.to_string())?;
+        *self.run.0.borrow_mut() = begun.run;
+        Ok(standing(begun.answer))
+    }
+
+    async fn look(&self) -> Result<Standing, String> {
+        let run = self.run.client()?;
+        self.within(run.look()).await.map(standing).map_err(|error| error.to_string())
+    }
+
+    async fn reserve(&self, tool: &str, call_id: &str, writes: u64) -> Result<Standing, String> {
+        let run = self.run.client()?;
+        self.within(run.reserve(tool, call_id, writes)).await.map(standing).map_err(|error| error.to_string())
+    }
+
+    async fn settle(&self, number: u64, began: bool) -> Vec<String> {
+        let Ok(run) = self.run.client() else { return Vec::new() };
+        match self.within(run.settle(number, began)).await {
+            Ok(notices) => notices,
+            Err(error) => {
+                // It counts as used.
+                log::warning!("a step of a run could not be settled: {error}");
+                Vec::new()
+            }
+        }
+    }
+
+    async fn extend(&self, excess: &Excess, more: u64, reply: Reply) -> Result<(), String> {
+        let run = self.run.client()?;
+        let answer = self.within(run.extend(excess.session, excess.dimension, more, reply)).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        if answer.granted { Ok(()) } else { Err(answer.why) }
+    }
+
+    async fn end_run(&self, outcome: &str) -> Vec<String> {
+        let Some(run) = self.run.0.take() else { return Vec::new() };
+        match self.within(run.end(outcome)).await {
+            Ok(notices) => notices,
+            Err(error) => {
+                log::warning!("the end of a run could not be recorded: {error}");
+                Vec::new()
+            }
+        }
+    }
+}

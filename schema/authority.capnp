@@ -156,6 +156,85 @@ interface UserSession {
   unlock @10 (passphrase :Text) -> (valid :Bool, why :Text);
   # Tries the passphrase of the session's person, at a terminal that was locked. Attempts count as those of a login. `why`
   # tells what was wrong.
+
+  beginRun @11 (conversation :Text, turn :UInt32, leastTokens :UInt64, mostTokens :UInt64)
+      -> (run :Run $A.optional, answer :BudgetAnswer);
+  # Begins a run with its budget, and ends the session's run so far. The tokens are an estimate. A run whose least is more
+  # than what is left is not begun; the answer tells why.
+
+  budget @12 () -> (lines :List(BudgetLine), steps :List(BudgetStep));
+  # The budgets of the session and of its run, and the steps of the run, the latest last.
+}
+
+enum BudgetDimension {
+  # What a budget limits.
+  wallClock @0;  # Milliseconds since the run or the session began.
+  steps @1;      # Tool calls.
+  tokens @2;     # Tokens that models read and write.
+  cost @3;       # Price of what models did, in millionths of a dollar.
+  cpu @4;        # Milliseconds of CPU time of programs.
+  memory @5;     # Memory of programs over time: a KiB for a millisecond.
+  egress @6;     # Bytes that leave this machine.
+  writes @7;     # Bytes that are written to the home directory.
+}
+
+enum BudgetPolicy {
+  # What happens at the limit.
+  stop @0;  # The run ends as failed.
+  ask @1;   # The run pauses, and the person is asked for more.
+  warn @2;  # The person is told, and the run continues.
+}
+
+struct BudgetLine {
+  # One dimension of the budget of a principal, a session or a run.
+  scope @0 :Text;       # `principal`, `session` or `run`.
+  dimension @1 :BudgetDimension;
+  used @2 :UInt64;
+  reserved @3 :UInt64;  # By calls in progress.
+  limit @4 :UInt64;     # With all extensions. All bits are set if there is none.
+  policy @5 :BudgetPolicy;
+  unmeasured @6 :Text;  # Why it is not measured here; empty if it is.
+}
+
+struct BudgetStep {
+  # What one step of a run used: a tool call, or a request to a model.
+  number @0 :UInt32;
+  name @1 :Text;                  # Of the tool or the model.
+  promptTokens @2 :UInt64;
+  answerTokens @3 :UInt64;
+  used @4 :List(UInt64);          # By dimension, in the order of `BudgetDimension`.
+  remaining @5 :List(UInt64);     # Of the run after it; all bits are set where there is no limit.
+}
+
+struct BudgetAnswer {
+  # What a budget says to a step that is about to begin.
+  number @0 :UInt64;              # Of the reservation; 0 if nothing was reserved.
+  notices @1 :List(Text);         # For the person: limits that come near.
+  exceeded @2 :Text;              # Which limit is reached and how to raise it; empty if the step may begin.
+  asks @3 :Bool;                  # The person may extend the budget: `Run.extend`.
+  session @4 :Bool;               # The budget that is used up is the session's, not the run's.
+  dimension @5 :BudgetDimension;
+  suggested @6 :UInt64;           # How much more to ask for.
+}
+
+interface Run {
+  # The budget of one run: a turn with its steps. The runner holds it, and no tool or program does. It ends with its last holder.
+
+  look @0 () -> (answer :BudgetAnswer);
+  # Tells whether the next request to a model may begin.
+
+  reserve @1 (tool :Text, callId :Text, writes :UInt64) -> (answer :BudgetAnswer);
+  # Reserves one tool call, and `writes` bytes if it states how many it writes. It is kept before this returns.
+
+  settle @2 (number :UInt64, began :Bool) -> (notices :List(Text));
+  # The call has ended: what it used is counted in place of what was reserved. A call that never began counts as nothing.
+
+  extend @3 (session :Bool, dimension :BudgetDimension, more :UInt64, reply :Reply) -> (granted :Bool, why :Text);
+  # The person's reply to the question about more of a budget that asks. It is recorded. No more is granted to a run than its
+  # session has left.
+
+  end @4 (outcome :Text) -> (notices :List(Text));
+  # Ends the run. What it used is recorded.
 }
 
 interface Lease {

@@ -281,4 +281,6 @@ interface Homes {
   # What a home takes, and what it may take by this quota.
   rename @4 (principal :Text, to :Text) -> ();
   # Gives a principal's home to another one who has none. There may be no such home.
+  written @5 (principal :Text) -> (bytes :UInt64);
+  # How many bytes were written to a principal's home since this service began, as the store counts them.
 }

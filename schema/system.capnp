@@ -92,7 +92,7 @@ interface StateKeeper {
   load @0 () -> (state :Data);
   # Returns what was stored last; empty if nothing was.
   store @1 (state :Data) -> ();
-  # Replaces what was stored; at most 4096 bytes.
+  # Replaces what was stored; at most 16 KiB.
 }
 
 interface FaultInjector {
@@ -134,9 +134,23 @@ interface Launcher {
   usage @4 () -> (usage :ProgramsUsage);
   # Returns what the programs that were run hold now. A program that has ended holds nothing.
 
-  forSession @5 (from :Text, home :Directory) -> (launcher :Launcher);
+  forSession @5 (from :Text, home :Directory $A.optional) -> (launcher :Launcher, meter :ProgramMeter);
   # The same launcher for one session. Programs whose manifest entry grants a directory of `from`, as in `ProgramNeed`,
-  # get `home` for it.
+  # get `home` for it, if there is one.
+}
+
+struct ProgramsSpent {
+  cpuNanoseconds @0 :UInt64;
+  memoryKibMilliseconds @1 :UInt64;  # The memory of each program over the time for which it held it.
+}
+
+interface ProgramMeter {
+  # What the programs of one session's launcher have used since it was made. The broker holds it, and no session does.
+
+  spent @0 () -> (spent :ProgramsSpent);
+
+  bound @1 (most :ProgramsSpent) -> ();
+  # Ends the programs once they have used this much, and starts no more. All bits set is no bound.
 }
 
 struct ProgramsUsage {

@@ -53,4 +53,7 @@ interface TransferVolumes {
 
   copying @5 () -> (done :UInt64, total :UInt64) $A.abortable;
   # How far the copies in progress are, all together, in bytes of their files; 0 if there is none.
+
+  written @6 () -> (bytes :UInt64);
+  # How many bytes were written to all volumes since this service began.
 }

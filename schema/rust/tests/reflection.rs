@@ -169,8 +169,8 @@ fn generated_servers_know_what_is_abortable() {
             &self,
             _cx: &capos_schema::cap::CallContext,
             _from: String,
-            _home: DirectoryClient,
-        ) -> Result<LauncherClient, capos_schema::cap::CallError> {
+            _home: Option<DirectoryClient>,
+        ) -> Result<capos_schema::system::LauncherForSessionResults, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
     }

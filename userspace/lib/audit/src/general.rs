@@ -22,6 +22,15 @@ pub enum Kind {
     SessionStart,
     SessionEnd,
     BrokerDecision,
+    /// A run begins, with the limits of its budget.
+    BudgetBegin,
+    BudgetWarning,
+    /// A limit is reached, and what happens for it.
+    BudgetExceeded,
+    /// A person has been asked for more.
+    BudgetExtension,
+    /// A run has ended, and has used this.
+    BudgetEnd,
     ModelLoaded,
     ModelRefused,
     Message,
@@ -41,6 +50,11 @@ impl Kind {
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
+            Self::BudgetBegin => "budget.begin",
+            Self::BudgetWarning => "budget.warning",
+            Self::BudgetExceeded => "budget.exceeded",
+            Self::BudgetExtension => "budget.extension",
+            Self::BudgetEnd => "budget.end",
             Self::ModelLoaded => "model.loaded",
             Self::ModelRefused => "model.refused",
             Self::Message => "message",

@@ -29,7 +29,7 @@ pub mod result;
 mod rpc;
 mod secret;
 
-pub use client::{Answer, FromHost, Malformed, decode_from_host, encode_request};
+pub use client::{Answer, AnswerError, FromHost, Malformed, decode_from_host, encode_request};
 pub use event::{Event, SessionEvent};
 pub use host::{Incoming, Rejected, decode_request, encode_error, encode_event, encode_result};
 pub use lines::{Line, Lines};

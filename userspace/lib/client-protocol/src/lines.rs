@@ -10,7 +10,7 @@ use crate::limits;
 pub enum Line {
     /// A line that is not empty, without its end.
     Whole(Vec<u8>),
-    /// A line of more than [`LINE`](limits::LINE) bytes. It was skipped.
+    /// A line of more bytes than may be. It was skipped.
     TooLong,
 }
 
@@ -18,20 +18,34 @@ pub enum Line {
 ///
 /// A line ends with `\n`, or `\r\n`. Empty lines are skipped, so that a client can end with `\n` what another left
 /// unfinished.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
     line: Vec<u8>,
     is_skipping: bool,
+    most: usize,
+}
+
+impl Default for Lines {
+    /// Lines of this protocol, of at most [`LINE`](limits::LINE) bytes.
+    fn default() -> Self {
+        Self::of_at_most(limits::LINE)
+    }
 }
 
 impl Lines {
+    /// Lines of at most that many bytes.
+    #[must_use]
+    pub fn of_at_most(most: usize) -> Self {
+        Self { line: Vec::new(), is_skipping: false, most }
+    }
+
     /// Takes bytes until a line ends: how many it took, and the line. Call again with the rest.
     pub fn take(&mut self, bytes: &[u8]) -> (usize, Option<Line>) {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let part = end.map_or(bytes, |end| bytes.get(..end).unwrap_or_default());
         let taken = end.map_or(bytes.len(), |end| end.saturating_add(1));
         // A byte more, for the end's `\r`.
-        if self.line.len().saturating_add(part.len()) > limits::LINE.saturating_add(1) {
+        if self.line.len().saturating_add(part.len()) > self.most.saturating_add(1) {
             self.is_skipping = true;
         }
         if self.is_skipping {
@@ -52,7 +66,7 @@ impl Lines {
         }
         match line.len() {
             0 => None,
-            length if length > limits::LINE => Some(Line::TooLong),
+            length if length > self.most => Some(Line::TooLong),
             _ => Some(Line::Whole(line)),
         }
     }

@@ -119,7 +119,8 @@ pub struct Call {
     pub call_id: String,
     /// The tool.
     pub tool_name: String,
-    /// What the tool does: `read`, `write`, `admin` and so on, as the schema says; empty if it is not known.
+    /// What the tool does, by the schema's name: `readOnly`, `mutating`, `destructive`, `outbound`, `admin`; empty if it is
+    /// not known.
     #[serde(default)]
     pub category: String,
     /// JSON, or what the model took for it.

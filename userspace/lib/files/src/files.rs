@@ -32,6 +32,8 @@ pub struct Files<K> {
     quota: Cell<Option<u64>>,
     /// The keyspace has a count of what the tables take, and each commit continues it.
     counts: Cell<bool>,
+    /// Bytes of all commits since the tree was opened.
+    written: Cell<u64>,
 }
 
 /// Who reads or writes a file without its name.
@@ -124,6 +126,7 @@ impl<K: Keyspace> Files<K> {
             state: RefCell::default(),
             quota: Cell::default(),
             counts: Cell::default(),
+            written: Cell::default(),
         };
         match files.get(key::FORMAT_TABLE, key::VERSION).await?.as_deref().map(<[u8; 4]>::try_from) {
             None => files.make().await?,
@@ -158,6 +161,11 @@ impl<K: Keyspace> Files<K> {
     /// What the tree may take, in bytes.
     pub fn quota(&self) -> Option<u64> {
         self.quota.get()
+    }
+
+    /// How many bytes were written since the tree was opened: content, names and what belongs to them, as it is stored.
+    pub fn written(&self) -> u64 {
+        self.written.get()
     }
 
     /// What the tree takes, in bytes: files, names and what belongs to them, as it is stored. Holes of files take nothing.
@@ -355,6 +363,10 @@ impl<K: Keyspace> Files<K> {
                     }
                 }
                 Err(TreeError::NoSpace { needed: batch.bytes() as u64, left })
+            }
+            Ok(()) => {
+                self.written.set(self.written.get().saturating_add(batch.bytes() as u64));
+                Ok(())
             }
             done => done.map_err(failed),
         }

@@ -2,7 +2,7 @@
 //!
 //! The type [`Policy`] is the configuration of a system. The type [`SessionPolicy`] is its meaning for one session. It
 //! answers questions about a tool call by look-ups alone: is the tool granted, are its arguments in scope, and which
-//! approval does it need. Around it, [`Lease`], [`Approvals`], [`Passphrase`] and [`Budgets`] keep state. Nothing here
+//! approval does it need. Around it, [`Lease`], [`Approvals`], [`Passphrase`] and [`Rates`] keep state. Nothing here
 //! does I/O; the caller supplies each time, in nanoseconds of one clock.
 
 #![cfg_attr(not(test), no_std)]
@@ -29,15 +29,15 @@ mod session;
 
 pub use approval::{Answer, Approvals, Standing, matches, may_stand, unagreed};
 pub use backend::{check_backend_policy, may_open};
+pub use budget::{Rate, Rates, TooMany};
 pub use binding::{Binding, BindingError};
-pub use budget::{Budgets, Spent, Used};
 pub use category::{Category, category};
 pub use labels::{Egress, LABEL_LIMIT, all_above, class_below, join, join_provenance, label_below, label_size};
 pub use lease::{Lease, LeaseError};
 pub use map::{Modes, Override, Permission, stricter};
 pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};
 pub use path::{PathError, PathRules, normalise};
-pub use profile::{ModelAccess, Patience, ProfileRules, is_remote};
+pub use profile::{ModelAccess, Patience, ProfileBudgets, ProfileRules, is_remote};
 pub use quota::{Quota, Size};
 pub use scope::{Scope, ScopeError};
 pub use service_end::ServiceEnds;

@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString};
 
+use capos_budget::{Dimension, OnExceed, Plan};
 use capos_schema::authority::{Profile, SessionLimits};
 
 /// Which models a session may use.
@@ -32,13 +33,71 @@ impl Default for Patience {
     }
 }
 
+/// What a session and each of its runs may use. The session's tokens and time are those of [`SessionLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileBudgets {
+    session: Plan,
+    run: Plan,
+}
+
+impl Default for ProfileBudgets {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        let second = Dimension::WallClock.scale();
+        let mib_second = Dimension::Memory.scale();
+        let run = Plan::default()
+            .with(Dimension::WallClock, 600 * second, OnExceed::Ask)
+            .with(Dimension::Steps, 50, OnExceed::Ask)
+            .with(Dimension::Tokens, 100_000, OnExceed::Ask)
+            .with(Dimension::Cost, 500_000, OnExceed::Stop)
+            .with(Dimension::Cpu, 30 * second, OnExceed::Stop)
+            .with(Dimension::Memory, 512 * 30 * mib_second, OnExceed::Stop)
+            .with(Dimension::Egress, 10 * MIB, OnExceed::Stop)
+            .with(Dimension::Writes, 50 * MIB, OnExceed::Stop);
+        let session = Plan::default()
+            .with(Dimension::Steps, 2000, OnExceed::Ask)
+            .with(Dimension::Cost, 5_000_000, OnExceed::Ask)
+            .with(Dimension::Cpu, 3600 * second, OnExceed::Ask)
+            .with(Dimension::Memory, 512 * 3600 * mib_second, OnExceed::Ask)
+            .with(Dimension::Egress, 1024 * MIB, OnExceed::Ask)
+            .with(Dimension::Writes, 1024 * MIB, OnExceed::Ask);
+        Self { session, run }
+    }
+}
+
+impl ProfileBudgets {
+    /// The budget of each run.
+    #[must_use]
+    pub fn run(&self) -> Plan {
+        self.run
+    }
+
+    /// The budget of a session with these limits.
+    #[must_use]
+    pub fn session(&self, limits: &SessionLimits) -> Plan {
+        let of = |dimension| self.session.rule(dimension).on_exceed;
+        let milliseconds = limits.max_seconds.saturating_mul(Dimension::WallClock.scale());
+        self.session.with(Dimension::Tokens, limits.max_tokens, of(Dimension::Tokens)).with(
+            Dimension::WallClock,
+            milliseconds,
+            OnExceed::Stop,
+        )
+    }
+
+    /// Both, to be changed.
+    pub fn plans(&mut self) -> (&mut Plan, &mut Plan) {
+        (&mut self.session, &mut self.run)
+    }
+}
+
 /// The rules of one profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileRules {
     pub model: ModelAccess,
     pub limits: SessionLimits,
     pub patience: Patience,
-    /// Tokens that all sessions of one principal may use together, since boot.
+    pub budgets: ProfileBudgets,
+    /// Tokens that all sessions of one principal may use together in a day.
     pub principal_tokens: u64,
     /// Requests to models that all sessions of one principal may make together in a minute.
     pub principal_requests: u32,
@@ -53,7 +112,7 @@ impl ProfileRules {
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();
         let (session, requests) = (limits.max_tokens, limits.max_requests_per_minute);
-        let patience = Patience::default();
+        let (patience, budgets) = (Patience::default(), ProfileBudgets::default());
         match profile {
             Profile::Operator => Self {
                 model: ModelAccess::Remote,
@@ -61,6 +120,7 @@ impl ProfileRules {
                 principal_requests: requests.saturating_mul(2),
                 limits,
                 patience,
+                budgets,
                 hide_forbidden: false,
             },
             Profile::Guest => Self {
@@ -69,6 +129,7 @@ impl ProfileRules {
                 principal_requests: requests,
                 limits,
                 patience,
+                budgets,
                 hide_forbidden: true,
             },
             Profile::Anonymous => Self {
@@ -77,6 +138,7 @@ impl ProfileRules {
                 principal_requests: 0,
                 limits,
                 patience,
+                budgets,
                 hide_forbidden: true,
             },
         }

@@ -581,26 +581,10 @@ fn d04_profiles_and_their_models() {
 }
 
 #[test]
-fn d06_tokens_are_counted_for_session_and_principal() {
-    let mut budgets = Budgets::default();
-    let mut charge = |session, tokens| budgets.charge((session, 100), ("ada", 150), tokens);
-    assert_eq!(charge("one", 0), Ok(100));
-    assert_eq!(charge("one", 60), Ok(40));
-    assert_eq!(charge("two", 50), Ok(40), "the principal's is the smaller");
-    assert_eq!(charge("one", 39), Ok(1));
-    assert_eq!(charge("two", 1), Err(Spent::Principal { limit: 150 }));
-    assert_eq!(charge("one", 1), Err(Spent::Session { limit: 100 }));
-    assert_eq!(charge("one", u64::MAX), Err(Spent::Session { limit: 100 }));
-    budgets.end_session("two");
-    assert_eq!(budgets.charge(("two", 100), ("ada", 150), 0), Err(Spent::Principal { limit: 150 }));
-    assert_eq!(budgets.charge(("two", 100), ("bob", 150), 0), Ok(100));
-}
-
-#[test]
 fn d06_requests_are_limited_for_session_and_principal() {
-    let mut budgets = Budgets::default();
+    let mut rates = Rates::default();
     let mut request = |session, principal, second| {
-        budgets.request((session, 2), (principal, 3), second * SECOND).map_err(|why| why.to_string())
+        rates.request((session, 2), (principal, 3), second * SECOND).map_err(|why| why.to_string())
     };
     let wait = |seconds: &str| Err(format!("too many requests to models; try again in {seconds}"));
     assert_eq!(request("one", "ada", 5), Ok(()));
@@ -613,9 +597,9 @@ fn d06_requests_are_limited_for_session_and_principal() {
     assert_eq!(request("two", "ada", 66), Ok(()));
     assert_eq!(request("three", "ada", 67), Ok(()));
     assert_eq!(request("four", "ada", 68), wait("57 seconds"));
-    budgets.end_session("one");
-    assert_eq!(budgets.request(("one", 0), ("carol", 9), 0), Err(Spent::Rate { seconds: 60 }), "none is none");
-    assert_eq!(budgets.request(("one", 1), ("carol", 1), 0), Ok(()));
+    rates.end_session("one");
+    assert_eq!(rates.request(("one", 0), ("carol", 9), 0), Err(TooMany { seconds: 60 }), "none is none");
+    assert_eq!(rates.request(("one", 1), ("carol", 1), 0), Ok(()));
 }
 
 /// Requirement D15.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
+use capos_broker::budgets::{Budgets, Moment, Store};
 use capos_broker::config::Config;
 use capos_broker::deadlines::Deadlines;
 use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
@@ -17,7 +18,9 @@ use capos_broker::settings::{self, Settings};
 use capos_broker::volume::backup::Restored;
 use capos_broker::volume::{DataVolume, Identity, Plan};
 use capos_broker::worker::Replaced;
-use capos_policy::{Attempts, Budgets, Quota, ServiceEnds};
+use capos_keyspace::Durability;
+use capos_plural::count;
+use capos_policy::{Attempts, Quota, Rates, ServiceEnds};
 use capos_rt::{Clock, Error, Server, log};
 use capos_schema::authority::{
     AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerRestoreResults,
@@ -80,7 +83,11 @@ pub struct Broker {
     /// Where sessions ask their models: apart from the rest, since requests are long.
     pub models: Exporter<Rc<Server>>,
     entropy: EntropyClient,
+    /// What is used of tokens and all else, and where that is kept.
     pub budgets: RefCell<Budgets>,
+    pub store: Store<NamespaceClient>,
+    /// Requests to models in a minute.
+    pub rates: RefCell<Rates>,
     /// Sessions that somebody holds.
     pub open: Rc<Cell<u32>>,
     /// Whether counts are still to be kept without a caller that waits, and whether they are being kept.
@@ -99,11 +106,11 @@ impl Broker {
     pub fn new(
         (sources, config): (Sources, Config),
         blocks: CapabilityPool,
-        (attempts, budgets): (Attempts, Budgets),
+        (attempts, rates, budgets): (Attempts, Rates, Budgets),
         entropy: EntropyClient,
         clock: Clock,
         (server, models): (Rc<Server>, Rc<Server>),
-        volume: Option<DataVolume<NamespaceClient>>,
+        (volume, space): (Option<DataVolume<NamespaceClient>>, Option<NamespaceClient>),
     ) -> Rc<Self> {
         Rc::new(Self {
             sources,
@@ -119,6 +126,8 @@ impl Broker {
             keeping: Cell::default(),
             entropy,
             budgets: RefCell::new(budgets),
+            store: Store::new(space),
+            rates: RefCell::new(rates),
             attempts: RefCell::new(attempts),
             volume,
             in_use: RefCell::default(),
@@ -252,19 +261,43 @@ impl Broker {
             .borrow_mut()
             .begin(config.passphrase.as_ref(), self.clock.now())
             .map_err(|why| why.to_string())?;
-        self.keep().await?;
+        self.keep(Durability::Later).await?;
         self.attempts.borrow_mut().finish(kept, given).map_err(|why| why.to_string())?;
-        self.keep().await
+        self.keep(Durability::Later).await
     }
 
-    /// Keeps what is counted against people outside this process, which may crash.
+    /// Keeps what is counted against people outside this process, which may crash, and budgets over a restart of the machine.
+    /// `durability` is that of budgets.
     ///
     /// # Errors
     /// It could not be kept, so nothing may come of it.
-    pub async fn keep(&self) -> Result<(), String> {
-        let state = persisted::encode(&self.attempts.borrow(), &self.budgets.borrow());
+    pub async fn keep(&self, durability: Durability) -> Result<(), String> {
+        let elsewhere = if self.store.is_in_use() { Vec::new() } else { self.budgets.borrow().entries() };
+        let state = persisted::encode(&self.attempts.borrow(), &self.rates.borrow(), &elsewhere);
         let stored = self.blocks.keeper.store(&state).await;
-        stored.map_err(|why| format!("the counts of passphrases, tokens and requests could not be stored: {why}"))
+        stored.map_err(|why| format!("the counts of passphrases and requests could not be stored: {why}"))?;
+        let kept = self.store.keep(&self.budgets, durability).await;
+        kept.map_err(|fault| format!("the use of budgets could not be stored: {fault}"))
+    }
+
+    /// The time.
+    pub fn moment(&self) -> Moment {
+        Moment { now: self.clock.now(), unix: self.clock.wall_clock().unwrap_or_default() }
+    }
+
+    /// Reads the budgets that are kept, once the volume is open.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    async fn load_budgets(&self) -> Result<(), CallError> {
+        match self.store.load(&self.budgets).await {
+            Ok(0) => Ok(()),
+            Ok(malformed) => {
+                log::warning!("{} not understood, and not counted", count(malformed, "stored budget"));
+                Ok(())
+            }
+            Err(fault) => Err(CallError::failed(format!("the use of budgets cannot be read: {fault}"))),
+        }
     }
 }
 
@@ -278,7 +311,7 @@ impl Broker {
         let broker = self.clone();
         drop(capos_rt::spawn(async move {
             while broker.unkept.replace(false) {
-                if let Err(why) = broker.keep().await {
+                if let Err(why) = broker.keep(Durability::Later).await {
                     log::warning!("{why}");
                 }
             }
@@ -333,6 +366,7 @@ impl AuthorityBrokerServer for BrokerObject {
         // The home that the passphrase opens stays open until the session is there.
         let _in_use = InUse::new(broker, &principal);
         broker.apply_settings().await?;
+        broker.load_budgets().await?;
         let login = if broker.needs_key(profile, &principal).await? {
             broker.user(principal, &passphrase).await
         } else {
@@ -483,7 +517,9 @@ impl Broker {
                 "{principal} is the principal of the console; log in with another name"
             )));
         }
-        if !is_known && !self.budgets.borrow().has_place_for(&principal) {
+        let has_place = self.rates.borrow().has_place_for(&principal)
+            && self.budgets.borrow().has_place_for(&principal, self.moment().unix);
+        if !is_known && !has_place {
             return Err(CallError::overloaded(
                 "the broker counts no more principals that use models; log in with a name that has used one",
             ));

@@ -37,7 +37,7 @@ pub struct CapabilityPool {
     /// Makes the stores of principals, where conversations are kept.
     conversations: Option<ConversationAdminClient>,
     /// Gives principals their homes, where they have any.
-    homes: Option<HomesClient>,
+    pub homes: Option<HomesClient>,
     /// Told when a session has ended, where there is somebody to tell.
     pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.

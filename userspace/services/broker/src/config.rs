@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_budget::{Dimension, OnExceed, Plan, Rule as BudgetRule};
 use capos_policy::{Category, ModelAccess, Modes, Override, Passphrase, Policy, ProfileRules, Quota};
 use capos_schema::authority::Profile;
 use capos_schema::manifest::SessionProfile;
@@ -53,6 +54,7 @@ struct File {
     permissions: BTreeMap<String, String>,
     rule: Vec<Rule>,
     profiles: BTreeMap<String, ProfileSection>,
+    budget: BudgetSection,
     // The host's.
     #[allow(dead_code)]
     runner: Option<toml::Table>,
@@ -107,12 +109,27 @@ struct Rule {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct BudgetSection {
+    session: BTreeMap<String, LimitSection>,
+    run: BTreeMap<String, LimitSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitSection {
+    limit: Option<u64>,
+    on_exceed: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct ProfileSection {
     model: Option<String>,
     principal_tokens: Option<u64>,
     principal_requests: Option<u32>,
     hide_forbidden: Option<bool>,
     limits: Limits,
+    budget: BudgetSection,
 }
 
 impl Config {
@@ -177,6 +194,7 @@ impl Config {
         for wanted in PROFILES {
             let mut rules = self.policy.profile(wanted);
             file.limits.put(&mut rules);
+            file.budget.put(&mut rules)?;
             if let Some(tokens) = file.limits.max_tokens {
                 // One session may use up what it is given, whatever the principal's own limit was.
                 rules.principal_tokens = rules.principal_tokens.max(tokens);
@@ -234,6 +252,49 @@ impl Limits {
     }
 }
 
+impl BudgetSection {
+    fn put(&self, rules: &mut ProfileRules) -> Result<(), String> {
+        let (session, run) = rules.budgets.plans();
+        for (name, limits) in &self.session {
+            // One value has one name.
+            let other = match name.as_str() {
+                "tokens" if limits.limit.is_some() => "limits.max_tokens",
+                "wall_clock" => "limits.max_seconds",
+                _ => continue,
+            };
+            return Err(format!("budget.session.{name}: the limit of a session is the setting {other}"));
+        }
+        for (of, plan, sections) in [("session", session, &self.session), ("run", run, &self.run)] {
+            for (name, section) in sections {
+                section.put(name, plan).map_err(|why| format!("budget.{of}.{name}{why}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LimitSection {
+    fn put(&self, name: &str, plan: &mut Plan) -> Result<(), String> {
+        let dimension = Dimension::from_name(name).ok_or_else(|| {
+            let known = Dimension::ALL.map(Dimension::name);
+            format!(": there is no such dimension of a budget; known: {}", names(&known))
+        })?;
+        let mut rule = plan.rule(dimension);
+        if let Some(limit) = self.limit {
+            let limit = limit.checked_mul(dimension.scale()).ok_or_else(|| ".limit is too large".to_string())?;
+            rule = BudgetRule { limit, ..rule };
+        }
+        if let Some(policy) = &self.on_exceed {
+            let on_exceed = OnExceed::from_name(policy).ok_or_else(|| {
+                format!(".on_exceed is {}, not {policy:?}", names(&OnExceed::ALL.map(OnExceed::name)))
+            })?;
+            rule = BudgetRule { on_exceed, ..rule };
+        }
+        plan.set(dimension, rule);
+        Ok(())
+    }
+}
+
 fn put<T: Copy>(to: &mut T, value: &Option<T>) {
     if let Some(value) = value {
         *to = *value;
@@ -243,6 +304,7 @@ fn put<T: Copy>(to: &mut T, value: &Option<T>) {
 impl ProfileSection {
     fn put(&self, name: Profile, rules: &mut ProfileRules) -> Result<(), String> {
         self.limits.put(rules);
+        self.budget.put(rules).map_err(|why| format!("profiles.{}.{why}", name.name()))?;
         put(&mut rules.principal_tokens, &self.principal_tokens);
         put(&mut rules.principal_requests, &self.principal_requests);
         put(&mut rules.hide_forbidden, &self.hide_forbidden);
@@ -379,6 +441,11 @@ mod tests {
         let guest = config.policy.profile(Profile::Guest);
         assert_eq!((guest.limits.max_iterations, guest.limits.max_tokens, guest.model), (9, 5, ModelAccess::None));
         assert_eq!((guest.limits.max_requests_per_minute, guest.principal_requests), (5000, 7));
+        let of = |rules: &ProfileRules| rules.budgets.run().rule(Dimension::Tokens);
+        assert_eq!(of(&operator), BudgetRule { limit: 7, on_exceed: OnExceed::Stop });
+        assert_eq!(of(&guest), BudgetRule { limit: 8, on_exceed: OnExceed::Stop });
+        let session = operator.budgets.session(&operator.limits);
+        assert_eq!((session.rule(Dimension::Cpu).limit, session.rule(Dimension::Tokens).limit), (2000, 5));
         let [operator, guest] =
             [operator, guest].map(|rules| (rules.patience.silence_seconds, rules.patience.answer_seconds));
         assert_eq!((operator, guest), ((20, 3600), (20, 60)));
@@ -419,6 +486,16 @@ mod tests {
             ("[[rule]]\ncategory = \"odd\"", "rule 1: there is no category \"odd\""),
             ("[profiles.root]", "profiles.root: there is no such profile"),
             ("[session]\npassphrase = \"\"", "session.passphrase: "),
+            (
+                "[budget.run.money]\nlimit = 1",
+                "budget.run.money: there is no such dimension of a budget; known: wall_clock,",
+            ),
+            ("[budget.run.cost]\non_exceed = \"beg\"", "budget.run.cost.on_exceed is stop, ask, warn, not \"beg\""),
+            ("[budget.session.tokens]\nlimit = 1", "the limit of a session is the setting limits.max_tokens"),
+            (
+                "[profiles.guest.budget.run.cpu]\nlimit = 9223372036854775807",
+                "profiles.guest.budget.run.cpu.limit is too",
+            ),
             ("[session", "config.toml: "),
         ] {
             let error = read(text).unwrap_err();

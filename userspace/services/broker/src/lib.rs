@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod approvals;
+pub mod budgets;
 pub mod config;
 pub mod deadlines;
 pub mod lease;

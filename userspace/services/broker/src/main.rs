@@ -11,7 +11,9 @@ mod administration;
 mod broker;
 mod capability_pool;
 mod decision;
+mod gauges;
 mod metered;
+mod run;
 mod session;
 
 use alloc::format;
@@ -135,7 +137,7 @@ async fn start(env: Env) -> Result<(), Error> {
     let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
-    let volume = volume(&env, &config)?;
+    let volume = (volume(&env, &config)?, env.optional("namespace")?);
     let broker = Broker::new((sources, config), blocks, counted, entropy, env.clock()?, servers, volume);
     let prepared = broker.clone();
     drop(capos_rt::spawn(async move { prepared.prepare(plan(&medium).await).await }));

@@ -8,6 +8,7 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 
 use capos_audit::Kind;
+use capos_broker::budgets;
 use capos_broker::memory_budget::{CALL, Share, Sharing};
 use capos_broker::model;
 use capos_broker::patience::{Overdue, Waiting};
@@ -15,7 +16,9 @@ use capos_broker::permit::Permit;
 use capos_broker::request::Request;
 use capos_broker::tally::Tally;
 use capos_broker::worker::{self, Read};
-use capos_policy::{Egress, ProfileRules, Spent};
+use capos_budget::{Amounts, Dimension, Refused, Ticket};
+use capos_keyspace::Durability;
+use capos_policy::{Egress, ProfileRules, is_remote};
 use capos_rt::{CancelToken, Server, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
@@ -56,8 +59,6 @@ pub struct Meter {
     held: Rc<Cell<u32>>,
     /// Models that somebody holds.
     models: Rc<Cell<u32>>,
-    /// Tokens that answers under way may still take.
-    reserved: Cell<u64>,
 }
 
 impl Meter {
@@ -71,7 +72,7 @@ impl Meter {
     ) -> Rc<Self> {
         let share = broker.models.share();
         let (answers, held, models) = Default::default();
-        Rc::new(Self { broker, info, rules, egress, ends, ended, share, answers, held, models, reserved: Cell::new(0) })
+        Rc::new(Self { broker, info, rules, egress, ends, ended, share, answers, held, models })
     }
 
     /// Nothing is answered once the session is over.
@@ -127,24 +128,18 @@ impl Meter {
         }
     }
 
-    /// Counts tokens against the budgets of session and principal: how many are left, or which is used up. Of 0 tokens
-    /// it only tells.
+    /// Tokens that are left of the budgets of session and principal.
     ///
     /// # Errors
-    /// The budget that is used up.
-    pub fn count(&self, tokens: u64) -> Result<u64, Spent> {
-        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
-        let principal = (self.info.principal.as_str(), self.rules.principal_tokens);
-        self.broker.budgets.borrow_mut().charge(session, principal, tokens)
+    /// Which of them is used up.
+    pub fn left(&self) -> Result<u64, CallError> {
+        let left = self.broker.budgets.borrow_mut().tokens_left(&self.info.id, self.broker.moment());
+        left.map_err(|refused| CallError::overloaded(budgets::refusal(&refused)))
     }
 
-    /// The same, for tokens that have been used: the answer that uses a budget up is finished, and no other begins.
-    fn used(&self, tokens: u64) {
-        let _ = self.count(tokens);
-        if self.ended.get() {
-            // It counts for the principal alone.
-            self.broker.budgets.borrow_mut().end_session(&self.info.id);
-        }
+    /// The session and its principal, by which it is counted.
+    fn names(&self) -> (&str, &str) {
+        (&self.info.id, &self.info.principal)
     }
 
     /// Counts a request, cuts it to what may be asked for, and writes it. It waits for nothing, so no other request is
@@ -153,25 +148,42 @@ impl Meter {
     /// # Errors
     /// The session is over, a budget is used up, too many answers are in progress, memory is short, or there
     /// were too many requests. A rejected request is not counted among them.
-    fn admit(self: &Rc<Self>, mut request: InferenceRequest, answer: usize) -> Result<Admitted, CallError> {
-        let spent = |spent: Spent| CallError::overloaded(spent.to_string());
-        let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
+    fn admit(
+        self: &Rc<Self>,
+        model: &ModelInfo,
+        mut request: InferenceRequest,
+        answer: usize,
+    ) -> Result<Admitted, CallError> {
+        let (id, at) = (self.info.id.as_str(), self.broker.moment());
+        let refused = |refused: Refused| match refused {
+            Refused::Exceeded(why) if why.dimension == Dimension::Tokens && why.used < why.limit => {
+                CallError::overloaded("the answers in progress have reserved all remaining tokens")
+            }
+            refused => CallError::overloaded(budgets::refusal(&refused)),
+        };
+        let one = Amounts::of(Dimension::Tokens, 1);
+        self.broker.budgets.borrow_mut().check(id, &one, at).map_err(refused)?;
+        let left = self.broker.budgets.borrow_mut().left(id, at).get(Dimension::Tokens);
         let under_way = UnderWay::begin(self)?;
         let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
-        if most == 0 {
-            return Err(CallError::overloaded("the answers in progress have reserved all remaining tokens"));
-        }
         if request.max_tokens == 0 || request.max_tokens > most {
             request.max_tokens = most;
         }
         let tally = Tally::of(&request);
-        let under_way = under_way.reserve(tally.least_prompt().saturating_add(u64::from(request.max_tokens)));
+        // How long a prompt is, is known when it is read. One that is longer than what is left is finished, and no other begins.
+        let tokens = tally.least_prompt().saturating_add(u64::from(request.max_tokens)).min(left);
+        let leaves = if is_remote(&model.backend) { tally.sent() } else { 0 };
+        let need = Amounts::of(Dimension::Tokens, tokens).with(Dimension::Egress, leaves);
+        self.broker.budgets.borrow_mut().check(id, &need, at).map_err(refused)?;
         let request = Request::of(request, answer, &self.share)?;
-        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
+        let session = (id, self.info.limits.max_requests_per_minute);
         let principal = (self.info.principal.as_str(), self.rules.principal_requests);
-        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
-        counted.map_err(spent)?;
-        Ok(Admitted { under_way, tally, request })
+        let counted = self.broker.rates.borrow_mut().request(session, principal, self.broker.clock.now());
+        counted.map_err(|why| CallError::overloaded(why.to_string()))?;
+        let ticket = self.broker.budgets.borrow_mut().reserve(id, need, at).map_err(refused)?;
+        let sent = Amounts::of(Dimension::Egress, leaves);
+        self.broker.budgets.borrow_mut().pay(ticket, self.names(), sent);
+        Ok(Admitted { under_way: under_way.reserved(ticket), ticket, tally, request, leaves })
     }
 
     /// The same, when what was counted is kept.
@@ -195,11 +207,13 @@ impl Meter {
             subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
             return Err(CallError::failed(why));
         }
-        let Admitted { under_way, tally, request } = self.admit(request, answer)?;
-        self.broker.keep().await.map_err(CallError::failed)?;
+        let Admitted { under_way, ticket, tally, request, leaves } = self.admit(model, request, answer)?;
+        self.broker.keep(Durability::Now).await.map_err(CallError::failed)?;
         // It may have ended meanwhile.
         self.alive()?;
-        Ok((request, under_way, Counted::of(self, tally)))
+        let (model, began) = (model.id.clone(), self.broker.clock.now());
+        let (meter, tally, whole) = (self.clone(), RefCell::new(tally), Cell::new(false));
+        Ok((request, under_way, Counted { meter, ticket, model, began, leaves, tally, whole }))
     }
 
     /// Asks the worker of a model something in a task of its own, which outlasts its caller. A worker that does not
@@ -228,14 +242,17 @@ impl Meter {
 /// A request that may be made.
 struct Admitted {
     under_way: UnderWay,
+    ticket: Ticket,
     tally: Tally,
     request: Request,
+    /// Bytes that leave the machine with it.
+    leaves: u64,
 }
 
-/// An answer that is under way, and the tokens that are reserved for it.
+/// An answer that is under way, and what is reserved for it.
 struct UnderWay {
     meter: Rc<Meter>,
-    reserved: u64,
+    reserved: Option<Ticket>,
     _answer: Permit,
 }
 
@@ -244,44 +261,58 @@ impl UnderWay {
         let answer = Permit::acquire(&meter.answers, ANSWERS).ok_or_else(|| {
             CallError::overloaded(format!("{ANSWERS} answers of this session are in progress; end one first"))
         })?;
-        Ok(Self { meter: meter.clone(), reserved: 0, _answer: answer })
+        Ok(Self { meter: meter.clone(), reserved: None, _answer: answer })
     }
 
-    fn reserve(mut self, tokens: u64) -> Self {
-        self.reserved = tokens;
-        self.meter.reserved.set(self.meter.reserved.get().saturating_add(tokens));
+    fn reserved(mut self, ticket: Ticket) -> Self {
+        self.reserved = Some(ticket);
         self
-    }
-
-    /// Counts this many tokens; they are no longer reserved.
-    fn pay(&mut self, tokens: u64) {
-        let paid = self.reserved.min(tokens);
-        self.reserved = self.reserved.saturating_sub(paid);
-        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(paid));
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(self.reserved));
+        if let Some(ticket) = self.reserved {
+            self.meter.broker.budgets.borrow_mut().settle(&self.meter.info.id, ticket);
+        }
     }
 }
 
 /// What is counted of an answer. Where it is dropped before the answer's end, what was sent and what passed is counted.
 struct Counted {
     meter: Rc<Meter>,
+    ticket: Ticket,
+    /// The id of the model.
+    model: String,
+    /// When it was asked, in nanoseconds since boot.
+    began: u64,
+    leaves: u64,
     tally: RefCell<Tally>,
     whole: Cell<bool>,
 }
 
 impl Counted {
-    fn of(meter: &Rc<Meter>, tally: Tally) -> Self {
-        Self { meter: meter.clone(), tally: RefCell::new(tally), whole: Cell::new(false) }
+    /// Counts tokens that have been used: the answer that uses a budget up is finished, and no other begins.
+    fn used(&self, tokens: u64) {
+        let amounts = Amounts::of(Dimension::Tokens, tokens);
+        self.meter.broker.budgets.borrow_mut().pay(self.ticket, self.meter.names(), amounts);
+    }
+
+    /// Records the request as a step of the run.
+    fn record(&self) {
+        let usage = self.tally.borrow().usage();
+        let (prompt, answer) = (u64::from(usage.prompt_tokens), u64::from(usage.completion_tokens));
+        let time = self.meter.broker.clock.now().saturating_sub(self.began) / 1_000_000;
+        let used = Amounts::of(Dimension::Tokens, prompt.saturating_add(answer))
+            .with(Dimension::WallClock, time)
+            .with(Dimension::Egress, self.leaves);
+        self.meter.broker.budgets.borrow_mut().record(&self.meter.info.id, &self.model, (prompt, answer), used);
     }
 
     /// Counts what was sent and what has passed, of an answer that is given up; its end may still say more.
     fn give_up(&self) {
-        self.meter.used(self.tally.borrow_mut().give_up());
+        let tokens = self.tally.borrow_mut().give_up();
+        self.used(tokens);
         self.meter.broker.keep_later();
     }
 
@@ -293,8 +324,9 @@ impl Counted {
     /// Counts the rest of an answer that is whole, and keeps the count before its end is told.
     async fn finish(&self, tokens: u64) -> Result<(), CallError> {
         self.whole.set(true);
-        self.meter.used(tokens);
-        self.meter.broker.keep().await.map_err(CallError::failed)
+        self.used(tokens);
+        self.record();
+        self.meter.broker.keep(Durability::Later).await.map_err(CallError::failed)
     }
 }
 
@@ -302,6 +334,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         if !self.whole.get() {
             self.give_up();
+            self.record();
         }
     }
 }
@@ -551,10 +584,7 @@ impl TokenStreamServer for Answer {
             self.counted.finish(tokens).await?;
             return Ok(piece);
         }
-        if let Some(under_way) = self.under_way.borrow_mut().as_mut() {
-            under_way.pay(tokens);
-        }
-        self.counted.meter.used(tokens);
+        self.counted.used(tokens);
         if too_much {
             // A worker that says more than it may be asked for is not listened to.
             self.give_up();

@@ -12,13 +12,14 @@ use capos_broker::lease::LeaseObject;
 use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
+use capos_keyspace::Durability;
 use capos_policy::{Answer, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
-    Reply, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionDecideResults,
-    UserSessionModelResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
-    UserSessionUnlockResults, UsersClient,
+    Reply, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
+    UserSessionBudgetResults, UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults,
+    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -33,6 +34,7 @@ use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
+use crate::run::Counter;
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;
@@ -55,6 +57,8 @@ pub struct Session {
     /// What an operator sets the machine up with, as long as its blank disk waits.
     setup: Option<MachineSetupClient>,
     meter: Rc<Meter>,
+    /// Counts what the session and its run use.
+    counter: Rc<Counter>,
     /// Leases that somebody holds.
     leases: Rc<Cell<u32>>,
     /// Shared with the leases and the meter, which end with the session.
@@ -80,16 +84,19 @@ impl Session {
         let mut policy = SessionPolicy::new(&broker.config().policy, profile);
         let mut parts = Vec::new();
         let mut home: Option<(String, DirectoryClient)> = None;
+        let mut programs = None;
         let quota = broker.quota_of(&info).await?;
         let (found, notice) = broker.blocks.parts(profile, &info.principal, &quota).await;
         for part in found {
             grant_tools(&mut policy, part.interface, part.read_only);
-            let given = match &home {
-                Some((from, directory)) if part.interface == LauncherClient::INTERFACE_ID => {
-                    let launcher = LauncherClient::from_cap(part.cap.clone());
-                    launcher.for_session(from, directory).await?.into_cap()
-                }
-                _ => part.cap.clone(),
+            let given = if part.interface == LauncherClient::INTERFACE_ID {
+                let (from, directory) = home.as_ref().map_or(("", None), |(from, home)| (from.as_str(), Some(home)));
+                let launcher = LauncherClient::from_cap(part.cap.clone());
+                let made = launcher.for_session(from, directory).await?;
+                programs = Some(made.meter);
+                made.launcher.into_cap()
+            } else {
+                part.cap.clone()
             };
             let cap = derive(&broker, &given, part.rights).await?;
             if part.is_home {
@@ -99,11 +106,12 @@ impl Session {
         }
         let asked: Rc<Asked> = Rc::default();
         let rules = policy.rules().clone();
-        let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
+        let (counter, limits) = Counter::open(&broker, &info, &rules, (programs, home.is_some())).await?;
+        let ends = broker.clock.now().saturating_add(limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
         let lock_seconds = if info.user { broker.config().lock_minutes.saturating_mul(60) } else { 0 };
         let telemetry = broker.config().telemetry;
-        let info = SessionInfo { limits: rules.limits.clone(), model_allowed, lock_seconds, notice, telemetry, ..info };
+        let info = SessionInfo { limits, model_allowed, lock_seconds, notice, telemetry, ..info };
         // Without a data volume there are no users.
         let administration = if info.user && profile == Profile::Operator {
             grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
@@ -145,6 +153,7 @@ impl Session {
             administration,
             setup,
             meter,
+            counter,
             leases: Rc::default(),
             ended,
             share,
@@ -216,12 +225,17 @@ impl Session {
     }
 
     /// Begins the end, which a caller has asked for or which follows from the loss of its holder: true once.
-    fn begin_end(&self) -> bool {
+    fn begin_end(&self, is_lost: bool) -> bool {
         if self.ended.replace(true) {
             return false;
         }
         self.policy.borrow_mut().end();
-        self.broker.budgets.borrow_mut().end_session(&self.info.id);
+        self.broker.rates.borrow_mut().end_session(&self.info.id);
+        if is_lost {
+            self.broker.budgets.borrow_mut().lose_session(&self.info.id);
+        } else {
+            self.broker.budgets.borrow_mut().close_session(&self.info.id);
+        }
         self.end_objects();
         true
     }
@@ -281,13 +295,14 @@ async fn revoke(broker: &Broker, session: &str, parts: Vec<Part>) {
 impl Drop for Session {
     /// It has no holder, and was not ended: its holder is gone.
     fn drop(&mut self) {
-        if !self.begin_end() {
+        if !self.begin_end(true) {
             // What was given behind its end.
             self.end_objects();
             return;
         }
         let (broker, info, parts) = (self.broker.clone(), self.info.clone(), self.parts.take());
         let in_use = self.in_use.take();
+        broker.keep_later();
         drop(capos_rt::spawn(async move {
             revoke(&broker, &info.id, parts).await;
             drop(in_use);
@@ -477,9 +492,9 @@ impl UserSessionServer for Session {
         let held = self.meter.hold_model()?;
         let wanted = if id.is_empty() { self.broker.config().model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
-        let opened = match self.meter.count(0) {
+        let opened = match self.meter.left() {
             Ok(_) => model::open(&self.broker.blocks.catalog, &rules, &wanted).await,
-            Err(spent) => Err(CallError::overloaded(spent.to_string())),
+            Err(spent) => Err(spent),
         };
         let (found, outcome) = match &opened {
             Ok((_, info)) => (info.id.clone(), "granted".to_string()),
@@ -504,15 +519,44 @@ impl UserSessionServer for Session {
 
     async fn remaining(&self, _cx: &CallContext) -> Result<u64, CallError> {
         self.alive()?;
-        self.meter.count(0).map_err(|spent| CallError::overloaded(spent.to_string()))
+        self.meter.left()
+    }
+
+    async fn begin_run(
+        &self,
+        _cx: &CallContext,
+        conversation: String,
+        turn: u32,
+        least_tokens: u64,
+        most_tokens: u64,
+    ) -> Result<UserSessionBeginRunResults, CallError> {
+        self.alive()?;
+        named("a conversation's name", &conversation)?;
+        let rules = self.policy.borrow().rules().clone();
+        let begun = self.counter.begin(&rules, (&conversation, turn), (least_tokens, most_tokens)).await?;
+        // It may have ended meanwhile.
+        self.alive()?;
+        let (run, answer) = begun;
+        let run = run.map(|run| RunClient::serve(&self.broker.server.of(&self.share), run)).transpose()?;
+        Ok(UserSessionBeginRunResults { run, answer })
+    }
+
+    async fn budget(&self, _cx: &CallContext) -> Result<UserSessionBudgetResults, CallError> {
+        self.alive()?;
+        let (lines, steps) = self.counter.lines().await;
+        Ok(UserSessionBudgetResults { lines, steps })
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {
-        if !self.begin_end() {
+        if !self.begin_end(false) {
             return Ok(());
         }
         revoke(&self.broker, &self.info.id, self.parts.take()).await;
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
+        // The next session of this principal begins with a budget of its own.
+        if let Err(why) = self.broker.keep(Durability::Now).await {
+            log::warning!("{why}");
+        }
         let in_use = self.in_use.take();
         if let Some(observer) = self.broker.blocks.observer.clone() {
             let (session, home) = (self.info.id.clone(), self.home.clone());

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_budget::{Dimension, UNLIMITED};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_schema::authority::{Profile, Setting};
 use toml::Value;
@@ -103,6 +104,8 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         ["permissions", tool] if !tool.is_empty() => text(),
         ["session", "lock_minutes"] => number("lock_minutes"),
         ["limits", field] | ["profiles", _, "limits", field] => number(field),
+        ["budget", _, _, "limit"] | ["profiles", _, "budget", _, _, "limit"] => number("limit"),
+        ["budget", _, _, "on_exceed"] | ["profiles", _, "budget", _, _, "on_exceed"] => text(),
         ["profiles", _, field @ ("principal_tokens" | "principal_requests")] => number(field),
         ["profiles", _, "hide_forbidden"] | ["telemetry", "log"] => match given {
             "true" | "false" => Ok(given.to_string()),
@@ -110,7 +113,8 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         },
         _ => Err(format!(
             "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, \
-             telemetry.log, limits.NAME, permissions.TOOL and profiles.NAME.NAME"
+             telemetry.log, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
+             permissions.TOOL and profiles.NAME.NAME"
         )),
     }
 }
@@ -200,7 +204,7 @@ fn flat(text: &str) -> Settings {
 /// What holds where nothing is configured.
 fn standard() -> Settings {
     let rules = capos_policy::ProfileRules::standard(Profile::Operator);
-    let limits = rules.limits;
+    let limits = &rules.limits;
     let numbers = [
         ("max_iterations", u64::from(limits.max_iterations)),
         ("max_tokens", limits.max_tokens),
@@ -217,6 +221,22 @@ fn standard() -> Settings {
     ];
     let mut found: Settings =
         numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string())).collect();
+    let (session, run) = (rules.budgets.session(&rules.limits), rules.budgets.run());
+    for (of, plan) in [("session", session), ("run", run)] {
+        for dimension in Dimension::ALL {
+            let rule = plan.rule(dimension);
+            // One value has one name.
+            let is_limit = of == "session" && matches!(dimension, Dimension::WallClock | Dimension::Tokens);
+            if !is_limit && rule.limit != UNLIMITED {
+                let limit = rule.limit.checked_div(dimension.scale()).unwrap_or_default();
+                found.insert(format!("budget.{of}.{}.limit", dimension.name()), limit.to_string());
+            }
+            if !(is_limit && dimension == Dimension::WallClock) {
+                let policy = rule.on_exceed.name().to_string();
+                found.insert(format!("budget.{of}.{}.on_exceed", dimension.name()), policy);
+            }
+        }
+    }
     found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
     found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
     found.insert("telemetry.log".to_string(), "false".to_string());
@@ -292,6 +312,11 @@ mod tests {
             ("limits.max_iterations", "99999999999", "max_iterations"),
             ("limits.approval_timeout_ms", "5", "at least 10000"),
             ("limits.max_dreams", "5", "unknown field `max_dreams`"),
+            ("budget.run.steps.limit", "-1", "budget.run.steps.limit is at least 0"),
+            ("budget.run.dreams.limit", "5", "there is no such dimension"),
+            ("budget.run.steps.on_exceed", "beg", "stop, ask, warn"),
+            ("budget.life.steps.limit", "5", "unknown field `life`"),
+            ("budget.session.tokens.limit", "5", "limits.max_tokens"),
             ("permissions.read_file", "maybe", "there is no mode \"maybe\""),
             ("permissions.set_setting", "auto", "stays as the image has it"),
             ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
@@ -317,7 +342,11 @@ mod tests {
 
     #[test]
     fn each_value_is_listed_with_its_origin() {
-        let set = settings(&[("limits.max_jobs", "2"), ("permissions.read_log", "auto")]);
+        let set = settings(&[
+            ("limits.max_jobs", "2"),
+            ("permissions.read_log", "auto"),
+            ("budget.run.steps.on_exceed", "ask"),
+        ]);
         let all = list(&[FILE], &set);
         let of = |name: &str| {
             let found = all.iter().find(|setting| setting.name == name).unwrap();
@@ -326,6 +355,8 @@ mod tests {
         assert_eq!(of("limits.max_jobs"), ("2", "settings"));
         assert_eq!(of("limits.max_tokens"), ("5", "/etc/system.toml"));
         assert_eq!(of("limits.max_iterations"), ("16", "built in"));
+        assert_eq!(of("budget.run.memory.limit"), ("15360", "built in"));
+        assert_eq!(of("budget.run.steps.on_exceed"), ("ask", "settings"));
         assert_eq!(of("permissions.read_log"), ("auto", "settings"));
         assert!(all.iter().all(|setting| !setting.name.contains("passphrase")));
     }

@@ -20,7 +20,7 @@ const AROUND_ANSWER: u64 = 16;
 const AROUND_CALL: u64 = 64;
 
 /// What has passed of one answer, and how much of it was counted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Bytes of the texts that were sent to the model.
     sent: u64,
@@ -35,6 +35,8 @@ pub struct Tally {
     /// Calls that came back, by their names.
     calls: u64,
     counted: u64,
+    /// What its worker said at the end, as it is believed.
+    said: Option<TokenUsage>,
 }
 
 impl Tally {
@@ -105,7 +107,14 @@ impl Tally {
         let written = u64::from(usage.completion_tokens).min(self.longest()).max(self.least());
         let read = u64::from(usage.prompt_tokens).min(self.longest_prompt()).max(self.least_prompt());
         *usage = TokenUsage { prompt_tokens: number(read), completion_tokens: number(written) };
+        self.said = Some(usage.clone());
         self.advance(written.saturating_add(read))
+    }
+
+    /// Bytes of the texts that were sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// How much has been read and has come: more of it is the only sign that a worker is at work.
@@ -120,9 +129,12 @@ impl Tally {
         self.advance(self.least_prompt().saturating_add(self.least()))
     }
 
-    /// The least that was taken, if the worker does not say how much it was.
+    /// What was taken as its worker said it, or the least if the worker does not say how much it was.
     #[must_use]
     pub fn usage(&self) -> TokenUsage {
+        if let Some(said) = &self.said {
+            return said.clone();
+        }
         TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }
     }
 

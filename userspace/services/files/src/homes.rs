@@ -337,6 +337,13 @@ impl HomesServer for HomesObject {
         Ok(())
     }
 
+    async fn written(&self, _cx: &CallContext, principal: String) -> Result<u64, CallError> {
+        check(&principal)?;
+        let numbers = self.0.of.numbers().await.map_err(|fault| told(&fault))?;
+        let open = numbers.get(&principal).and_then(|number| self.0.open.borrow().get(number).cloned());
+        Ok(open.map_or(0, |open| open.tree().written()))
+    }
+
     async fn remove(&self, _cx: &CallContext, principal: String) -> Result<(), CallError> {
         check(&principal)?;
         let homes = &self.0;

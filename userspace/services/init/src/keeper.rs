@@ -11,7 +11,7 @@ use capos_schema::system::StateKeeperServer;
 use crate::system::System;
 
 /// Bytes that are kept for one service.
-const MOST: usize = 4096;
+const MOST: usize = 16 << 10;
 
 /// The keeper of one service's state.
 pub struct Keeper {

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use capos_abi::Rights;
 use capos_policy::{all_above, join};
 use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
-use capos_rt::{Either, Server, select};
+use capos_rt::Server;
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, CallContext, CallError, Client};
 use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
@@ -17,11 +17,12 @@ use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
 use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    Grant, LauncherClient, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult,
-    ProgramsUsage, StandardClient,
+    Grant, LauncherClient, LauncherForSessionResults, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo,
+    ProgramMeterClient, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
 };
 
 use crate::grants::Given;
+use crate::program_meter::{Meter, MeterObject, Waited};
 use crate::system::System;
 
 /// Output that is kept of a program, in bytes.
@@ -138,6 +139,8 @@ pub struct ProgramLauncher {
     accounts: Rc<Accounts>,
     /// What its session has in place of what the manifest calls so.
     home: Option<(String, DirectoryClient)>,
+    /// What its programs have used.
+    meter: Rc<Meter>,
 }
 
 /// Whether the launcher may give a capability to any program's caller: time and chance, and a way to write to the log,
@@ -167,7 +170,7 @@ fn working(entry: &Entry) -> Vec<String> {
 impl ProgramLauncher {
     /// A launcher of the manifest's programs.
     pub fn new(system: Rc<System>) -> Self {
-        Self { system, running: Rc::default(), accounts: Rc::default(), home: None }
+        Self { system, running: Rc::default(), accounts: Rc::default(), home: None, meter: Rc::default() }
     }
 
     fn entry(&self, program: &str) -> Result<&Entry, CallError> {
@@ -183,6 +186,9 @@ impl ProgramLauncher {
             return Err(CallError::overloaded(format!(
                 "{MAX_RUNNING} programs run, and no more are permitted; try again when one has ended"
             )));
+        }
+        if let Some(why) = self.meter.is_spent() {
+            return Err(CallError::overloaded(format!("{why}; /budget shows it")));
         }
         self.running.set(self.running.get().saturating_add(1));
         Ok(Place(&self.running))
@@ -245,13 +251,17 @@ impl LauncherServer for ProgramLauncher {
         })?;
         let reason = "its caller no longer waits for it";
         let mut running = self.running(entry, started, Some(out), reason);
-        let result = select(running.started.process.wait(), system.clock.sleep(MAX_TIME)).await;
-        running.reason = "its time was over";
+        let result = self.meter.wait(&running.started, &system.clock, MAX_TIME).await;
+        running.reason = match result {
+            Waited::Spent(why) => why,
+            _ => "its time was over",
+        };
         drop(running);
         let (code, report) = match result {
-            Either::First(Ok(exit)) => (exit.code, describe_exit(&exit)),
-            Either::First(Err(error)) => return Err(error),
-            Either::Second(()) => {
+            Waited::Exited(Ok(exit)) => (exit.code, describe_exit(&exit)),
+            Waited::Exited(Err(error)) => return Err(error),
+            Waited::Spent(why) => (-1, format!("it was ended: {why}")),
+            Waited::Late => {
                 (-1, format!("it was ended after {} s, the most that is permitted", MAX_TIME / 1_000_000_000))
             }
         };
@@ -328,8 +338,17 @@ impl LauncherServer for ProgramLauncher {
         // The launcher's own grants contain no directories.
         let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
-        let running = self.running(entry, started, None, "its launcher no longer waits for it");
-        let exit = running.started.process.wait().await;
+        let mut running = self.running(entry, started, None, "its launcher no longer waits for it");
+        let exit = match self.meter.wait(&running.started, &self.system.clock, u64::MAX).await {
+            Waited::Exited(exit) => exit,
+            Waited::Spent(why) => {
+                running.reason = why;
+                // Its end tells why, to whoever reads its report.
+                drop(running.started.process.kill(why).await);
+                running.started.process.wait().await
+            }
+            Waited::Late => running.started.process.wait().await,
+        };
         // A task that learns of its end finds no trace of it.
         self.accounts.settle(&running.started.account, &running.name).await;
         exit
@@ -339,11 +358,16 @@ impl LauncherServer for ProgramLauncher {
         &self,
         _cx: &CallContext,
         from: String,
-        home: DirectoryClient,
-    ) -> Result<LauncherClient, CallError> {
+        home: Option<DirectoryClient>,
+    ) -> Result<LauncherForSessionResults, CallError> {
         let (system, running, accounts) = (self.system.clone(), self.running.clone(), self.accounts.clone());
-        let launcher = Self { system, running, accounts, home: Some((from, home)) };
-        LauncherClient::serve(&self.system.server, Rc::new(launcher))
+        let (home, meter) = (home.map(|home| (from, home)), Rc::<Meter>::default());
+        let object = Rc::new(MeterObject(meter.clone()));
+        let launcher = LauncherClient::serve(
+            &system.server,
+            Rc::new(Self { system: system.clone(), running, accounts, home, meter }),
+        )?;
+        Ok(LauncherForSessionResults { launcher, meter: ProgramMeterClient::serve(&system.server, object)? })
     }
 
     async fn usage(&self, _cx: &CallContext) -> Result<ProgramsUsage, CallError> {

@@ -16,6 +16,7 @@ mod launcher;
 mod pci;
 mod pci_function;
 mod profiles;
+mod program_meter;
 mod restarts;
 mod service;
 mod spawner;

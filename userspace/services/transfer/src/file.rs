@@ -86,6 +86,8 @@ impl FileObject {
         }
         let handle = self.handle()?;
         self.volumes.set_time().await;
+        // What failed may have left the machine in part.
+        self.volumes.written.set(self.volumes.written.get().saturating_add(data.len() as u64));
         let written = self.mounted.with(async |volume| volume.write(handle, offset, data).await);
         written.await.map_err(|error| self.refused(&error))
     }

@@ -144,6 +144,10 @@ impl TransferVolumesServer for Server {
         Ok(TransferVolumesCopyingResults { done: progress.done, total: progress.total })
     }
 
+    async fn written(&self, _cx: &CallContext) -> Result<u64, CallError> {
+        Ok(self.volumes.written.get())
+    }
+
     async fn open(&self, _cx: &CallContext, volume: String) -> Result<DirectoryClient, CallError> {
         let mounted = self.volumes.find(&volume).await?;
         DirectoryClient::serve(&self.volumes.exporter, DirectoryObject::root(&self.volumes, &mounted))

@@ -76,6 +76,8 @@ pub struct Volumes {
     pub exporter: Rc<Server>,
     mounted: RefCell<Vec<Rc<Mounted>>>,
     mutex: Rc<AsyncMutex>,
+    /// Bytes that were written to files of all volumes.
+    pub written: Cell<u64>,
 }
 
 impl Volumes {
@@ -85,7 +87,8 @@ impl Volumes {
         timer: TimerClient,
         exporter: Rc<Server>,
     ) -> Self {
-        Self { disks, account, timer, exporter, mounted: RefCell::default(), mutex: Rc::default() }
+        let (mounted, mutex, written) = Default::default();
+        Self { disks, account, timer, exporter, mounted, mutex, written }
     }
 
     /// Sets the time that changed files get.

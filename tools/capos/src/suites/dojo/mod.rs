@@ -28,7 +28,7 @@ use tasks::Suite;
 /// The scenario's folder and name.
 pub const NAME: &str = "dojo";
 
-/// Of the pairs, `make test` plays one in so many.
+/// Of this number of pairs, `make test` plays one.
 const STRIDE: usize = 4;
 
 /// Tasks that write a file, its name, and the label that it keeps: that of what the model had read.

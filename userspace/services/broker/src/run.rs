@@ -1,0 +1,452 @@
+//! The run of a session, as its runner holds it.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt::Display;
+
+use capos_audit::Kind;
+use capos_broker::budgets::{self, Line, Opening, notice};
+use capos_budget::{
+    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeKind, Ticket, UNLIMITED,
+};
+use capos_keyspace::Durability;
+use capos_policy::ProfileRules;
+use capos_rt::log;
+use capos_schema::authority::{
+    BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunExtendResults, RunServer,
+    SessionInfo, SessionLimits,
+};
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::system::ProgramMeterClient;
+
+use crate::broker::Broker;
+use crate::decision::Subject;
+use crate::gauges::Gauges;
+
+/// Calls of a run that can be in progress at one time.
+const CALLS: usize = 256;
+/// Bytes of the longest name of a tool.
+const NAME: usize = 256;
+/// Nanoseconds of a millisecond.
+const MILLISECOND: u64 = 1_000_000;
+
+fn of_schema(dimension: BudgetDimension) -> Dimension {
+    match dimension {
+        BudgetDimension::WallClock => Dimension::WallClock,
+        BudgetDimension::Steps => Dimension::Steps,
+        BudgetDimension::Tokens => Dimension::Tokens,
+        BudgetDimension::Cost => Dimension::Cost,
+        BudgetDimension::Cpu => Dimension::Cpu,
+        BudgetDimension::Memory => Dimension::Memory,
+        BudgetDimension::Egress => Dimension::Egress,
+        BudgetDimension::Writes => Dimension::Writes,
+    }
+}
+
+fn to_schema(dimension: Dimension) -> BudgetDimension {
+    BudgetDimension::ALL.iter().copied().find(|known| of_schema(*known) == dimension).unwrap_or_default()
+}
+
+/// What the budgets of one session are counted by.
+pub struct Counter {
+    pub broker: Rc<Broker>,
+    pub info: SessionInfo,
+    pub gauges: Rc<Gauges>,
+}
+
+impl Counter {
+    /// Begins the budget of a session with these rules, which has this meter of programs, and a home of its own perhaps. Returns
+    /// the session's limits too: one that continues a lost one has the rest of its time.
+    ///
+    /// # Errors
+    /// There is such a session already.
+    pub async fn open(
+        broker: &Rc<Broker>,
+        info: &SessionInfo,
+        rules: &ProfileRules,
+        (programs, has_home): (Option<ProgramMeterClient>, bool),
+    ) -> Result<(Rc<Self>, SessionLimits), CallError> {
+        let at = broker.moment();
+        let opening = Opening {
+            id: &info.id,
+            principal: &info.principal,
+            profile: info.profile,
+            plan: rules.budgets.session(&rules.limits),
+            principal_tokens: rules.principal_tokens,
+        };
+        let opened = broker.budgets.borrow_mut().open_session(&opening, at);
+        opened.map_err(|refused| CallError::failed(budgets::refusal(&refused)))?;
+        let mut limits = rules.limits.clone();
+        limits.max_seconds = limits.max_seconds.saturating_sub(broker.budgets.borrow().age(&info.id, at) / 1000);
+        let homes = broker.blocks.homes.clone().filter(|_| has_home);
+        let volumes = broker.blocks.volumes().ok().filter(|_| info.profile == Profile::Operator);
+        let gauges = Gauges::new(programs, (homes, &info.principal), volumes);
+        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges });
+        counter.look().await;
+        counter.bind().await;
+        Ok((counter, limits))
+    }
+
+    fn names(&self) -> (&str, &str) {
+        (&self.info.id, &self.info.principal)
+    }
+
+    async fn record(&self, kind: Kind, fields: &[(&str, &dyn Display)]) -> Result<(), CallError> {
+        let subject = Subject { session: &self.info.id, principal: &self.info.principal };
+        subject.record(&self.broker.blocks.writer, kind, fields).await
+    }
+
+    /// The same for what has happened already.
+    async fn note(&self, kind: Kind, fields: &[(&str, &dyn Display)]) {
+        if let Err(why) = self.record(kind, fields).await {
+            log::warning!("session {}: {why}", self.info.id);
+        }
+    }
+
+    /// Counts what services have counted since the last look. Returns it.
+    pub async fn look(&self) -> Amounts {
+        let used = self.gauges.look().await;
+        if !used.is_nothing() {
+            self.broker.budgets.borrow_mut().charge(self.names(), used);
+        }
+        used
+    }
+
+    /// Has programs end when the budgets are used up.
+    pub async fn bind(&self) {
+        let left = self.broker.budgets.borrow_mut().left(&self.info.id, self.broker.moment());
+        self.gauges.bind(left).await;
+    }
+
+    /// Records the thresholds that were reached, and returns what the person is told of them.
+    async fn tell(&self, crossed: Vec<(ScopeKind, Crossed)>) -> Vec<String> {
+        let mut notices = Vec::new();
+        for (kind, crossed) in crossed {
+            let Crossed { dimension, percent, used, limit, on_exceed } = crossed;
+            let fields: [(&str, &dyn Display); 6] = [
+                ("scope", &kind.name()),
+                ("dimension", &dimension.name()),
+                ("percent", &percent),
+                ("used", &used),
+                ("limit", &limit),
+                ("onExceed", &on_exceed.name()),
+            ];
+            self.note(Kind::BudgetWarning, &fields).await;
+            notices.extend(notice(kind, &crossed));
+        }
+        notices
+    }
+
+    async fn told(&self) -> Vec<String> {
+        let crossed = self.broker.budgets.borrow_mut().crossed(&self.info.id);
+        self.tell(crossed).await
+    }
+
+    /// What a step is told that may not begin.
+    async fn refuse(&self, refused: Refused) -> BudgetAnswer {
+        let exceeded = budgets::refusal(&refused);
+        let Refused::Exceeded(why) = refused else { return BudgetAnswer { exceeded, ..BudgetAnswer::default() } };
+        if self.broker.budgets.borrow_mut().is_news(&self.info.id, &why) {
+            let Exceeded { kind, dimension, used, limit, need, on_exceed, .. } = &why;
+            let code = if *dimension == Dimension::Tokens { "LLM_BUDGET_EXCEEDED" } else { "BUDGET_EXCEEDED" };
+            let fields: [(&str, &dyn Display); 7] = [
+                ("code", &code),
+                ("scope", &kind.name()),
+                ("dimension", &dimension.name()),
+                ("used", used),
+                ("limit", limit),
+                ("need", need),
+                ("onExceed", &on_exceed.name()),
+            ];
+            self.note(Kind::BudgetExceeded, &fields).await;
+        }
+        let asks = why.on_exceed == OnExceed::Ask && why.kind != ScopeKind::Principal;
+        BudgetAnswer {
+            number: 0,
+            notices: self.told().await,
+            exceeded: if asks { budgets::question(&why) } else { exceeded },
+            asks,
+            session: why.kind == ScopeKind::Session,
+            dimension: to_schema(why.dimension),
+            suggested: why.suggested(),
+        }
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// The session has ended, or the audit log takes no record.
+    pub async fn begin(
+        self: &Rc<Self>,
+        rules: &ProfileRules,
+        (conversation, turn): (&str, u32),
+        (least, most): (u64, u64),
+    ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
+        // What the person has done by hand counts for the session.
+        self.look().await;
+        let (id, at, plan) = (&self.info.id, self.broker.moment(), rules.budgets.run());
+        let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
+        let estimate = Estimate { least: tokens(least), most: tokens(most) };
+        let begun = self.broker.budgets.borrow_mut().begin_run(id, plan, estimate, at);
+        begun.map_err(|refused| CallError::invalid_argument(budgets::refusal(&refused)))?;
+        let left = self.broker.budgets.borrow_mut().left(id, at);
+        let judged = estimate.judge(left);
+        let limits = text(plan.limits());
+        let verdict = match judged {
+            Judged::Fits => "fits",
+            Judged::Tight(_) => "may exceed what is left",
+            Judged::Blocked(_) => "exceeds what is left",
+        };
+        let fields: [(&str, &dyn Display); 6] = [
+            ("conversation", &conversation),
+            ("turn", &turn),
+            ("limits", &limits),
+            ("left", &text(left)),
+            ("estimate", &format_args!("tokens={least}..{most}")),
+            ("judged", &verdict),
+        ];
+        self.record(Kind::BudgetBegin, &fields).await?;
+        self.bind().await;
+        let checked = self.broker.budgets.borrow_mut().check(id, &tokens(least), at);
+        let mut answer = match checked {
+            Ok(()) => BudgetAnswer::default(),
+            Err(refused) => self.refuse(refused).await,
+        };
+        if let Judged::Tight(dimension) = judged {
+            let (least, most) = (dimension.text(least), dimension.text(most));
+            let left = dimension.text(left.get(dimension));
+            answer.notices.push(format!(
+                "the next request takes {least} to {most} {}, and {left} are left; /budget shows all",
+                dimension.title()
+            ));
+        }
+        let (calls, over) = (RefCell::default(), Cell::new(false));
+        let run = RunObject { counter: self.clone(), calls, over, estimated: (least, most) };
+        if !answer.exceeded.is_empty() && !answer.asks {
+            if let Some((_, fields)) = run.finish("not begun") {
+                record_end(self, &fields).await;
+            }
+            return Ok((None, answer));
+        }
+        Ok((Some(Rc::new(run)), answer))
+    }
+
+    /// What `/budget` shows.
+    pub async fn lines(&self) -> (Vec<BudgetLine>, Vec<BudgetStep>) {
+        self.look().await;
+        let mut budgets = self.broker.budgets.borrow_mut();
+        let found = budgets.lines(&self.info.id, self.broker.moment());
+        let line = |line: Line| BudgetLine {
+            scope: line.scope.name().to_string(),
+            dimension: to_schema(line.dimension),
+            used: line.used,
+            reserved: line.reserved,
+            limit: line.limit,
+            policy: match line.on_exceed {
+                OnExceed::Stop => BudgetPolicy::Stop,
+                OnExceed::Ask => BudgetPolicy::Ask,
+                OnExceed::Warn => BudgetPolicy::Warn,
+            },
+            unmeasured: self.gauges.unmeasured(line.dimension).to_string(),
+        };
+        let amounts = |amounts: Amounts| amounts.iter().map(|(_, amount)| amount).collect();
+        let steps = budgets.steps(&self.info.id).iter().map(|step| BudgetStep {
+            number: step.number,
+            name: step.name.clone(),
+            prompt_tokens: step.prompt_tokens,
+            answer_tokens: step.answer_tokens,
+            used: amounts(step.used),
+            remaining: amounts(step.remaining),
+        });
+        (found.into_iter().map(line).collect(), steps.collect())
+    }
+}
+
+impl Drop for Counter {
+    /// A session that could not be opened has ended, too.
+    fn drop(&mut self) {
+        self.broker.budgets.borrow_mut().lose_session(&self.info.id);
+    }
+}
+
+/// Amounts as text for a record: those that are not nothing and not unlimited, by the dimensions' names.
+fn text(amounts: Amounts) -> String {
+    let parts = amounts.iter().filter(|(_, amount)| *amount > 0 && *amount != UNLIMITED);
+    parts.map(|(dimension, amount)| format!("{}={amount}", dimension.name())).collect::<Vec<_>>().join(" ")
+}
+
+/// Fields of a record.
+type Fields = Vec<(&'static str, String)>;
+
+/// A tool call in progress.
+struct Call {
+    tool: String,
+    began: u64,
+}
+
+/// A run.
+pub struct RunObject {
+    counter: Rc<Counter>,
+    calls: RefCell<BTreeMap<u64, Call>>,
+    over: Cell<bool>,
+    /// Tokens that it was expected to take.
+    estimated: (u64, u64),
+}
+
+impl RunObject {
+    fn alive(&self) -> Result<(), CallError> {
+        if self.over.get() {
+            return Err(CallError::invalid_argument("this run has ended"));
+        }
+        Ok(())
+    }
+
+    /// Ends the run; what is recorded of its end.
+    fn finish(&self, outcome: &str) -> Option<(Vec<(ScopeKind, Crossed)>, Fields)> {
+        if self.over.replace(true) {
+            return None;
+        }
+        let Counter { broker, info, .. } = &*self.counter;
+        let ended = broker.budgets.borrow_mut().end_run(&info.id, broker.moment())?;
+        let (least, most) = self.estimated;
+        let fields = Vec::from([
+            ("outcome", outcome.chars().take(NAME).collect()),
+            ("used", text(ended.used)),
+            ("estimate", format!("tokens={least}..{most}")),
+        ]);
+        Some((ended.crossed, fields))
+    }
+}
+
+async fn record_end(counter: &Counter, fields: &[(&'static str, String)]) {
+    let fields: Vec<(&str, &dyn Display)> = fields.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
+    counter.note(Kind::BudgetEnd, &fields).await;
+    counter.bind().await;
+}
+
+impl Drop for RunObject {
+    fn drop(&mut self) {
+        let Some((_, fields)) = self.finish("its holder is gone") else { return };
+        let counter = self.counter.clone();
+        counter.broker.keep_later();
+        drop(capos_rt::spawn(async move { record_end(&counter, &fields).await }));
+    }
+}
+
+impl RunServer for RunObject {
+    async fn look(&self, _cx: &CallContext) -> Result<BudgetAnswer, CallError> {
+        self.alive()?;
+        let Counter { broker, info, .. } = &*self.counter;
+        let need = Amounts::of(Dimension::Tokens, 1);
+        let checked = broker.budgets.borrow_mut().check(&info.id, &need, broker.moment());
+        match checked {
+            Ok(()) => Ok(BudgetAnswer { notices: self.counter.told().await, ..BudgetAnswer::default() }),
+            Err(refused) => Ok(self.counter.refuse(refused).await),
+        }
+    }
+
+    async fn reserve(
+        &self,
+        _cx: &CallContext,
+        tool: String,
+        _call_id: String,
+        writes: u64,
+    ) -> Result<BudgetAnswer, CallError> {
+        self.alive()?;
+        if tool.len() > NAME {
+            return Err(CallError::invalid_argument(format!("a tool's name has at most {NAME} bytes")));
+        }
+        if self.calls.borrow().len() >= CALLS {
+            return Err(CallError::overloaded(format!("{CALLS} calls of this run are in progress")));
+        }
+        let Counter { broker, info, .. } = &*self.counter;
+        let need = Amounts::of(Dimension::Steps, 1).with(Dimension::Writes, writes);
+        let reserved = broker.budgets.borrow_mut().reserve(&info.id, need, broker.moment());
+        let ticket = match reserved {
+            Ok(ticket) => ticket,
+            Err(refused) => return Ok(self.counter.refuse(refused).await),
+        };
+        if let Err(why) = broker.keep(Durability::Now).await {
+            broker.budgets.borrow_mut().settle(&info.id, ticket);
+            return Err(CallError::failed(why));
+        }
+        let began = broker.clock.now();
+        self.calls.borrow_mut().insert(ticket.number(), Call { tool, began });
+        Ok(BudgetAnswer { number: ticket.number(), notices: self.counter.told().await, ..BudgetAnswer::default() })
+    }
+
+    async fn settle(&self, _cx: &CallContext, number: u64, began: bool) -> Result<Vec<String>, CallError> {
+        let call = self.calls.borrow_mut().remove(&number);
+        let call = call.ok_or_else(|| CallError::invalid_argument("there is no such reservation"))?;
+        let (counter, ticket) = (&*self.counter, Ticket::of(number));
+        let Counter { broker, info, .. } = counter;
+        if began {
+            let step = Amounts::of(Dimension::Steps, 1);
+            broker.budgets.borrow_mut().pay(ticket, counter.names(), step);
+            let used = counter.look().await;
+            let time = broker.clock.now().saturating_sub(call.began) / MILLISECOND;
+            let used = used.plus(step).with(Dimension::WallClock, time);
+            let mut budgets = broker.budgets.borrow_mut();
+            budgets.settle(&info.id, ticket);
+            budgets.record(&info.id, &call.tool, (0, 0), used);
+        } else {
+            broker.budgets.borrow_mut().settle(&info.id, ticket);
+        }
+        broker.keep(Durability::Later).await.map_err(CallError::failed)?;
+        Ok(counter.told().await)
+    }
+
+    async fn extend(
+        &self,
+        _cx: &CallContext,
+        session: bool,
+        dimension: BudgetDimension,
+        more: u64,
+        reply: Reply,
+    ) -> Result<RunExtendResults, CallError> {
+        self.alive()?;
+        let (Counter { broker, info, .. }, dimension) = (&*self.counter, of_schema(dimension));
+        let scope = if session { "session" } else { "run" };
+        let agreed = reply == Reply::Agreed && more > 0;
+        // Recorded first: what cannot be recorded is not granted.
+        let fields: [(&str, &dyn Display); 5] = [
+            ("scope", &scope),
+            ("dimension", &dimension.name()),
+            ("more", &more),
+            ("reply", &reply.name()),
+            ("decision", &if agreed { "granted" } else { "denied" }),
+        ];
+        self.counter.record(Kind::BudgetExtension, &fields).await?;
+        if !agreed {
+            return Ok(RunExtendResults { granted: false, why: String::new() });
+        }
+        let extended = broker.budgets.borrow_mut().extend(&info.id, session, dimension, more);
+        match extended {
+            Ok(_) => {
+                broker.keep(Durability::Now).await.map_err(CallError::failed)?;
+                self.counter.bind().await;
+                Ok(RunExtendResults { granted: true, why: String::new() })
+            }
+            Err(why) => {
+                let fields: [(&str, &dyn Display); 4] =
+                    [("scope", &scope), ("dimension", &dimension.name()), ("more", &more), ("decision", &why)];
+                self.counter.note(Kind::BudgetExtension, &fields).await;
+                Ok(RunExtendResults { granted: false, why })
+            }
+        }
+    }
+
+    async fn end(&self, _cx: &CallContext, outcome: String) -> Result<Vec<String>, CallError> {
+        self.alive()?;
+        self.counter.look().await;
+        let Some((crossed, fields)) = self.finish(&outcome) else { return Ok(Vec::new()) };
+        let notices = self.counter.tell(crossed).await;
+        record_end(&self.counter, &fields).await;
+        self.counter.broker.keep(Durability::Later).await.map_err(CallError::failed)?;
+        Ok(notices)
+    }
+}

@@ -180,7 +180,9 @@ fn judge(predicate: &Predicate, schema: &Value, told: Result<Brought, String>) -
         (Predicate::Exists { .. }, Ok(_)) => Ok(()),
         (Predicate::Exists { .. }, Err(why)) => Err(unmet("no file or folder is there", why)),
         (Predicate::Check { .. }, Ok(told)) => {
-            let code = serde_json::from_str::<Value>(&told.text).ok().and_then(|told| told.get("code")?.as_i64());
+            let code = serde_json::from_str::<Value>(&told.text)
+                .ok()
+                .and_then(|told| told.get("result")?.get("code")?.as_i64());
             match code {
                 Some(0) => Ok(()),
                 Some(code) => {

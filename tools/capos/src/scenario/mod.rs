@@ -3,6 +3,7 @@
 
 pub mod checks;
 pub mod disk;
+pub mod editor;
 pub mod export;
 pub mod kills;
 pub mod run_agent;
@@ -13,6 +14,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -149,6 +151,11 @@ impl Scenario {
     /// Whether the script boots an image with newer formats.
     pub fn boots_next(&self) -> bool {
         self.script.iter().any(|line| matches!(line.step, Step::Boot(Image::Next)))
+    }
+
+    /// Whether an editor is at the machine's client port.
+    pub fn has_editor(&self) -> bool {
+        self.script.iter().any(|line| matches!(line.step, Step::Client(ClientStep::Editor(_))))
     }
 
     /// Whether the machine has a client.
@@ -294,6 +301,9 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
+/// The name of a client's socket.
+const CLIENT: &str = "client";
+
 /// What a machine is to have in addition to its terminal.
 #[derive(Clone, Copy)]
 struct Wants {
@@ -308,6 +318,8 @@ struct More {
     monitor: Option<Monitor>,
     /// The line of its client.
     client: Option<Terminal>,
+    /// Where its socket is.
+    folder: Option<editor::Folder>,
 }
 
 /// A started machine: the line of its terminal, QEMU, and what else there is.
@@ -316,23 +328,25 @@ type Started = (UnixStream, Running, More);
 /// Starts the machine.
 fn start(machine: &Machine, log: &Path, stream: &Path, wants: Wants, deadline: Instant) -> Result<Started> {
     // A socket's path must be short, so it is not in the output folder.
-    let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("capos-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let result = (|| {
-        let socket = folder.join("terminal");
-        let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-        let monitor = wants.monitor.then(|| folder.join("monitor"));
-        let client = wants.client.then(|| folder.join("client"));
-        let machine = Machine { client: client.clone(), ..machine.clone() };
-        let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
-        let line = accept(&listener, &mut running, deadline)?;
-        // QEMU makes its own socket before it connects to this one.
-        let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-        let client = client.map(|socket| connect(&socket, &mut running, deadline)).transpose()?;
-        Ok((line, running, More { monitor, client }))
-    })();
-    std::fs::remove_dir_all(&folder)?;
-    result
+    let kept = editor::Folder(folder.clone());
+    let socket = folder.join("terminal");
+    let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
+    let monitor = wants.monitor.then(|| folder.join("monitor"));
+    let client = wants.client.then(|| folder.join(CLIENT));
+    let machine = Machine { client: client.clone(), ..machine.clone() };
+    let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
+    let line = accept(&listener, &mut running, deadline)?;
+    // QEMU makes its own socket before it connects to this one.
+    let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
+    let client = client.map(|socket| connect(&socket, &mut running, deadline)).transpose()?;
+    let client = client.map(|line| Terminal::new(line, Stripper::default())).transpose()?;
+    // An editor connects later.
+    let folder = client.is_some().then_some(kept);
+    Ok((line, running, More { monitor, client, folder }))
 }
 
 /// Starts the machine in a new terminal and takes the other side of that.
@@ -347,10 +361,10 @@ fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Te
 }
 
 /// Connects to a socket that QEMU makes.
-fn connect(socket: &Path, running: &mut Running, deadline: Instant) -> Result<Terminal> {
+fn connect(socket: &Path, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
     loop {
         match UnixStream::connect(socket) {
-            Ok(line) => return Terminal::new(line, Stripper::default()),
+            Ok(line) => return Ok(line),
             Err(error) => {
                 let missing = || format!("QEMU made no socket for its client: {error}");
                 ensure!(running.ended()?.is_none() && Instant::now() < deadline, missing());
@@ -453,6 +467,17 @@ fn play(
                 }
             }
             Step::Corrupt(path, offset) => corrupt(&means.machine.image, path, *offset)?,
+            Step::Client(ClientStep::Editor(editor)) => {
+                let client = more.client.as_mut().context("the machine has no client")?;
+                let socket = more.folder.as_ref().context("the machine has no client")?.0.join(CLIENT);
+                // QEMU serves one client at a time.
+                client.close();
+                let out = means.log.with_file_name("editor.txt");
+                if let Err(reason) = editor::run(editor, &scenario.folder, &socket, &out, deadline)? {
+                    return failed(reason);
+                }
+                client.reconnect(connect(&socket, running, deadline)?)?;
+            }
             Step::Client(step) => {
                 let client = more.client.as_mut().context("the machine has no client")?;
                 if let Err(reason) = converse(client, step, deadline) {
@@ -524,6 +549,7 @@ fn converse(client: &mut Terminal, step: &ClientStep, deadline: Instant) -> Resu
             }
             client.send(line.as_bytes()).map_err(|error| format!("{error:#}"))
         }
+        ClientStep::Editor(_) => Ok(()),
     }
 }
 

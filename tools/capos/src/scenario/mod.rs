@@ -7,30 +7,27 @@ pub mod editor;
 pub mod export;
 pub mod kills;
 pub mod run_agent;
+mod started;
 pub mod symbols;
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use capos_script::Script;
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde::{Deserialize, Serialize};
 
 use crate::models::extra::ExtraModel;
 use crate::scenario::checks::Checks;
 use crate::scenario::checks::screen;
 use crate::scenario::disk::DiskSettings;
+use crate::scenario::started::{CLIENT, More, Started, Wants, connect, start, start_in_terminal};
 use capos_host::tool;
 use capos_vm::expect::{Miss, Stripper, Terminal};
-use capos_vm::monitor::Monitor;
-use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
+use capos_vm::qemu::{Board, End, Firmware, Machine, Medium, Running};
 use capos_vm::script::{self, ClientStep, Image, Line, SEEN, Step};
 use capos_vm::served::Seed;
 use capos_vm::timing;
@@ -299,100 +296,6 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     json.push(b'\n');
     std::fs::write(out.join("result.json"), json)?;
     Ok(report)
-}
-
-/// The name of a client's socket.
-const CLIENT: &str = "client";
-
-/// What a machine is to have in addition to its terminal.
-#[derive(Clone, Copy)]
-struct Wants {
-    /// QEMU's monitor, since the machine is changed while it runs.
-    monitor: bool,
-    client: bool,
-}
-
-/// What it has.
-#[derive(Default)]
-struct More {
-    monitor: Option<Monitor>,
-    /// The line of its client.
-    client: Option<Terminal>,
-    /// Where its socket is.
-    folder: Option<editor::Folder>,
-}
-
-/// A started machine: the line of its terminal, QEMU, and what else there is.
-type Started = (UnixStream, Running, More);
-
-/// Starts the machine.
-fn start(machine: &Machine, log: &Path, stream: &Path, wants: Wants, deadline: Instant) -> Result<Started> {
-    // A socket's path must be short, so it is not in the output folder.
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("capos-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let kept = editor::Folder(folder.clone());
-    let socket = folder.join("terminal");
-    let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-    let monitor = wants.monitor.then(|| folder.join("monitor"));
-    let client = wants.client.then(|| folder.join(CLIENT));
-    let machine = Machine { client: client.clone(), ..machine.clone() };
-    let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
-    let line = accept(&listener, &mut running, deadline)?;
-    // QEMU makes its own socket before it connects to this one.
-    let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-    let client = client.map(|socket| connect(&socket, &mut running, deadline)).transpose()?;
-    let client = client.map(|line| Terminal::new(line, Stripper::default())).transpose()?;
-    // An editor connects later.
-    let folder = client.is_some().then_some(kept);
-    Ok((line, running, More { monitor, client, folder }))
-}
-
-/// Starts the machine in a new terminal and takes the other side of that.
-fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Terminal, Running)> {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
-    grantpt(&ours)?;
-    unlockpt(&ours)?;
-    let name = ptsname(&ours, Vec::new())?;
-    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
-    let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
-    Ok((Terminal::new(ours, Stripper::joining(screen::ROW_MARK))?, running))
-}
-
-/// Connects to a socket that QEMU makes.
-fn connect(socket: &Path, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(line) => return Ok(line),
-            Err(error) => {
-                let missing = || format!("QEMU made no socket for its client: {error}");
-                ensure!(running.ended()?.is_none() && Instant::now() < deadline, missing());
-                std::thread::park_timeout(Duration::from_millis(5));
-            }
-        }
-    }
-}
-
-/// Waits for QEMU to connect; an early end of QEMU is an error with its output.
-fn accept(listener: &UnixListener, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
-    listener.set_nonblocking(true)?;
-    loop {
-        match listener.accept() {
-            Ok((line, _)) => {
-                line.set_nonblocking(false)?;
-                return Ok(line);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if running.ended()?.is_some() {
-                    bail!("QEMU ended at once: {}", running.complaint());
-                }
-                ensure!(Instant::now() < deadline, "QEMU did not connect to its terminal");
-                std::thread::park_timeout(Duration::from_millis(5));
-            }
-            Err(error) => return Err(error).context("waiting for QEMU"),
-        }
-    }
 }
 
 /// Why the script was left before its end.

@@ -10,11 +10,12 @@ use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ChatMessage, Outcome, PermissionMode, Role};
 use serde_json::Value;
 
-use crate::agent::{Agent, TurnEnd};
+use crate::agent::Agent;
 use crate::call::time_limit;
 use crate::race::{Either, race};
 use crate::result::Brought;
 use crate::snapshot::Tool;
+use crate::turn_end::TurnEnd;
 use crate::world::{Show, World};
 
 /// Nanoseconds of a millisecond.

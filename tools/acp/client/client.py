@@ -4,17 +4,17 @@
 
 starts COMMAND as an agent and does the steps of the file STEPS, a JSON list:
 
-    {"do": "new", "keep": NAME}                 begins a session
-    {"do": "load", "session": ID}               loads one; its updates are those of the step
-    {"do": "list"}                              lists sessions; their ids are the step's text
+    {"do": "new"}                               begins a session
+    {"do": "list", "keep": NAME}                lists sessions, whose ids are the step's text; keeps the first
+    {"do": "load", "session": ID or NAME}       loads one; its updates are those of the step
     {"do": "close"}                             closes the session
     {"do": "prompt", "text": TEXT}              sends a prompt and waits for its end; with
         "permit": KIND                              answers questions with the option of that kind
         "cancel": "question" or "start"             cancels when the question comes, or after the prompt was sent
 
 With "error": TEXT the step has to fail with that in its message. "stop", "said" (in the text of the agent), "calls" (titles
-of calls, with their last status), "kinds" (of calls), "diff" (new text of a question) and "within" (milliseconds from the
-cancel to the end) are what has to be seen.
+of calls, with their last status), "kinds" (of calls), "results" (texts, each in a result of a call), "diff" (new text of a
+question) and "within" (milliseconds from the cancel to the end) are what has to be seen.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ class Editor(acp.Client):
         self.session = ""
         self.agent = None
         self.cancelled = None
+        self.kept = {}
         self.begin({})
 
     def begin(self, step):
@@ -43,6 +44,7 @@ class Editor(acp.Client):
         self.calls = {}
         self.kinds = []
         self.diffs = []
+        self.results = []
         self.updates = []
 
     def on_connect(self, conn):
@@ -58,6 +60,9 @@ class Editor(acp.Client):
             self.kinds.append(update.kind)
         elif kind == "tool_call_update" and update.status:
             self.calls[update.tool_call_id][1] = update.status
+            for content in update.content or []:
+                if content.type == "content":
+                    self.results.append(content.content.text)
 
     async def request_permission(self, session_id, tool_call, options, **kwargs):
         for content in tool_call.content or []:
@@ -79,12 +84,15 @@ class Editor(acp.Client):
             self.session = (await self.agent.new_session(cwd="/", mcp_servers=[])).session_id
             return {}
         if step["do"] == "load":
-            self.session = step["session"]
+            self.session = self.kept.get(step["session"], step["session"])
             await self.agent.load_session(cwd="/", session_id=self.session, mcp_servers=[])
             return {}
         if step["do"] == "list":
             found = await self.agent.list_sessions()
-            self.said = " ".join(session.session_id for session in found.sessions)
+            ids = [session.session_id for session in found.sessions]
+            self.said = " ".join(ids)
+            if "keep" in step:
+                self.kept[step["keep"]] = ids[0]
             return {}
         if step["do"] == "close":
             await self.agent.close_session(session_id=self.session)
@@ -113,6 +121,9 @@ def check(editor, step, saw):
             wrong.append(f"{name} is {found!r} and not {step[name]!r}")
     if step.get("said", "") not in editor.said:
         wrong.append(f"{step['said']!r} is not in what was said, {editor.said!r}")
+    for text in step.get("results", []):
+        if not any(text in result for result in editor.results):
+            wrong.append(f"{text!r} is in no result of a call, {editor.results!r}")
     if "within" in step and saw["took"] > step["within"]:
         wrong.append(f"the cancel took {saw['took']} ms")
     return wrong

@@ -217,7 +217,7 @@ mod tests {
 
     /// A side that reads nothing holds the other back: what waits stays bounded, however much is sent.
     #[test]
-    fn c18_a_side_that_reads_nothing_takes_no_memory() {
+    fn a_side_that_reads_nothing_takes_no_memory() {
         let hub = Hub::default();
         let (stalled, ours) = UnixStream::pair().unwrap();
         let (flood, theirs) = UnixStream::pair().unwrap();

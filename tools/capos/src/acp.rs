@@ -1,35 +1,131 @@
 //! `capos acp`: the agent of a machine in an editor.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use capos_acp::{End, Login, serve};
 use capos_client_protocol::{Secret, limits};
+use capos_vm::accel;
+use capos_vm::for_client::Console;
+use capos_vm::qemu::{Machine, Running};
 
+use crate::build::system::System;
+use crate::data::DataDisk;
+use crate::run;
+
+/// How long QEMU may take to make the client's socket.
+const SOCKET: Duration = Duration::from_secs(10);
 /// The environment variable with a passphrase.
 const VARIABLE: &str = "CAPOS_PASSPHRASE";
 
 /// Connect an editor to a machine: the Agent Client Protocol on standard input and output.
 ///
-/// An editor starts this command as its agent. It works with one machine, which has one session at a time. What is to be
-/// told besides goes to standard error. See docs/clients.md for how editors are configured.
+/// An editor starts this command as its agent. It works with a machine that runs (--socket), or with one of its own, which
+/// is turned off when the editor is done (--iso). A machine has one session at a time. What is to be told besides goes to
+/// standard error. docs/clients.md says how editors are configured.
 #[derive(clap::Args)]
+#[group(id = "machine", required = true, multiple = false, args = ["socket", "iso"])]
 pub struct Args {
     /// The client socket of a running machine: the PATH of `make run CLIENT=PATH`.
     #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    socket: Option<PathBuf>,
+    /// Boot this image: target/capos.iso after `make iso`.
+    #[arg(long, value_name = "FILE")]
+    iso: Option<PathBuf>,
     /// The user to log in as; leave it out if the machine has no users.
     #[arg(long, value_name = "NAME", env = "CAPOS_USER")]
     user: Option<String>,
     /// A file with the user's passphrase, which only you can read; without it CAPOS_PASSPHRASE has it.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    own: Own,
+}
+
+/// A machine of its own.
+#[derive(clap::Args)]
+#[group(conflicts_with = "socket")]
+struct Own {
+    /// With --iso: the file of the data disk, created if there is none; without it nothing is kept.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// With --iso: a socket to make for the console; without it the console's output goes to a file.
+    #[arg(long, value_name = "PATH")]
+    console: Option<PathBuf>,
+    /// With --iso: QEMU's accelerator [default: kvm if it works, otherwise tcg].
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
+    accel: Option<String>,
+    /// With --iso: memory in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = run::MEMORY)]
+    memory: u32,
+}
+
+/// A machine that this program has started. Dropping it turns it off.
+struct Started {
+    running: Running,
+    folder: PathBuf,
+    /// The disk stays locked until here.
+    _disk: Option<DataDisk>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.running.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Boots a machine and connects to its client port.
+fn boot(image: &Path, own: &Own, log: impl Fn(&str)) -> Result<(UnixStream, Started)> {
+    ensure!(image.is_file(), "there is no image {}: build one with `make iso`, or name another", image.display());
+    let target = System::find().ok().map(|system| system.target());
+    let disk = own.data.as_deref().map(|file| DataDisk::open(file, None)).transpose()?;
+    let accelerator = accel::choose(own.accel.as_deref())?;
+    // A socket's path must be short, and nobody else may open it.
+    let folder = std::env::temp_dir().join(format!("capos-acp-{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let client = folder.join("client");
+    let machine = Machine {
+        memory: own.memory,
+        cpus: run::processors(),
+        disks: disk.iter().map(|disk| run::attached(&disk.file)).collect(),
+        client: Some(client.clone()),
+        ..Machine::new(image, &accelerator)
+    };
+    let console = match &own.console {
+        Some(path) => Console::Socket(run::socket(path)?),
+        None => Console::File(run::log_file(target.clone(), "capos-acp-console.txt")?),
+    };
+    let (Console::Socket(shown) | Console::File(shown)) = &console;
+    let system = run::log_file(target, "capos-acp.log")?;
+    log(&format!(
+        "starting {} ({accelerator}); console: {}, log: {}",
+        image.display(),
+        shown.display(),
+        system.display()
+    ));
+    let running = machine.start_for_client(&console, &system)?;
+    let mut started = Started { running, folder, _disk: disk };
+    let deadline = Instant::now() + SOCKET;
+    loop {
+        match UnixStream::connect(&client) {
+            Ok(stream) => return Ok((stream, started)),
+            Err(why) => {
+                if started.running.ended()?.is_some() {
+                    bail!("QEMU ended at once: {}", started.running.complaint());
+                }
+                ensure!(Instant::now() < deadline, "QEMU made no socket for its client: {why}");
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+        }
+    }
 }
 
 /// Reads a passphrase: the file's first line, or the variable.
@@ -62,24 +158,33 @@ fn passphrase(file: Option<&Path>, variable: Option<String>) -> Result<Option<Se
     Ok(Some(Secret::new(line)))
 }
 
+/// Writes a line to standard error, which an editor may have closed.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "capos acp: {line}");
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let machine = UnixStream::connect(&args.socket).with_context(|| {
-        format!(
-            "no machine listens at {0}: start one with `make run CLIENT={0}`, or name the socket of one that runs",
-            args.socket.display()
-        )
-    })?;
+    let (machine, started) = match (&args.socket, &args.iso) {
+        (_, Some(image)) => boot(image, &args.own, tell).map(|(machine, started)| (machine, Some(started)))?,
+        (socket, None) => {
+            let socket = socket.as_deref().context("name a machine: --socket PATH or --iso FILE")?;
+            let machine = UnixStream::connect(socket).with_context(|| {
+                format!(
+                    "no machine listens at {0}: start one with `make run CLIENT={0}`, or name the socket of one that runs",
+                    socket.display()
+                )
+            })?;
+            (machine, None)
+        }
+    };
     let file = args.passphrase_file;
     let passphrase = Box::new(move || passphrase(file.as_deref(), std::env::var(VARIABLE).ok()));
     let login = Login { user: args.user, passphrase };
     let (from, to) = (machine.try_clone()?, machine.try_clone()?);
-    let editor = (std::io::stdin(), std::io::stdout());
-    let end = serve(editor, (from, to), login, |line| {
-        // An editor may have closed it.
-        let _ = writeln!(std::io::stderr(), "capos acp: {line}");
-    });
+    let end = serve((std::io::stdin(), std::io::stdout()), (from, to), login, tell);
     let _ = machine.shutdown(Shutdown::Both);
+    drop(started);
     Ok(match end {
         End::Done => ExitCode::SUCCESS,
         End::Lost(_) => ExitCode::FAILURE,
@@ -89,7 +194,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_passphrase_comes_from_a_file_that_others_cannot_read() {

@@ -15,8 +15,10 @@ use crate::data::{Choice, DataDisk, Size};
 use capos_vm::accel;
 use capos_vm::qemu::{Board, Bus, Disk, Firmware, Machine, Medium};
 
+/// The name of a run's log.
+const LOG: &str = "capos-run.log";
 /// Memory of the machine for other things than the named models, in MiB.
-const MEMORY: u32 = 512;
+pub(crate) const MEMORY: u32 = 512;
 /// Processors that it takes of a computer with more.
 const MOST_CPUS: usize = 4;
 
@@ -82,19 +84,19 @@ fn data_disk(args: &Args, target: Option<&Path>) -> Result<(Option<DataDisk>, St
 
 /// Where a run's log goes: one file among what is built, so that runs leave no more than one behind; outside the source
 /// one among the temporary files.
-fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
+pub(crate) fn log_file(target: Option<PathBuf>, name: &str) -> Result<PathBuf> {
     let folder = target.unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    Ok(folder.join("capos-run.log"))
+    Ok(folder.join(name))
 }
 
 /// The data disk as the machine has it.
-fn attached(file: &Path) -> Disk {
+pub(crate) fn attached(file: &Path) -> Disk {
     Disk { file: file.to_owned(), served: None, bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
 }
 
 /// The socket of a client, which QEMU makes in place of one that an earlier machine has left.
-fn socket(path: &Path) -> Result<PathBuf> {
+pub(crate) fn socket(path: &Path) -> Result<PathBuf> {
     match std::fs::symlink_metadata(path) {
         Ok(found) => {
             ensure!(
@@ -110,7 +112,7 @@ fn socket(path: &Path) -> Result<PathBuf> {
 }
 
 /// Default number of processors.
-fn processors() -> u32 {
+pub(crate) fn processors() -> u32 {
     let there = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     u32::try_from(there.min(MOST_CPUS)).unwrap_or(1)
 }
@@ -149,7 +151,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         client: args.client.as_deref().map(socket).transpose()?,
         ..Machine::new(&image, &accelerator)
     };
-    let log = log_file(target)?;
+    let log = log_file(target, LOG)?;
     println!(
         "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)\n{about_data}",
         count(cpus, "processor"),
@@ -170,8 +172,8 @@ mod tests {
     fn every_run_has_the_same_log() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
-        assert_eq!(log_file(Some(target.clone())).unwrap(), target.join("capos-run.log"));
+        assert_eq!(log_file(Some(target.clone()), LOG).unwrap(), target.join("capos-run.log"));
         assert!(target.is_dir());
-        assert_eq!(log_file(None).unwrap(), std::env::temp_dir().join("capos-run.log"));
+        assert_eq!(log_file(None, LOG).unwrap(), std::env::temp_dir().join("capos-run.log"));
     }
 }

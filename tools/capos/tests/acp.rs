@@ -100,7 +100,7 @@ fn c16_a_published_acp_client_works_with_it() {
         {"do": "prompt", "text": "write notes.txt", "permit": "allow_once", "stop": "end_turn", "kinds": ["edit"],
          "calls": ["write_file notes.txt: completed"], "diff": ["new text\n"], "said": "It is written."},
         {"do": "prompt", "text": "write other.txt", "permit": "reject_once", "stop": "end_turn",
-         "calls": ["write_file other.txt: failed"], "said": "It is not written."},
+         "calls": ["write_file other.txt: failed"], "results": ["the person said no"], "said": "It is not written."},
         {"do": "prompt", "text": "write third.txt", "cancel": "question", "stop": "cancelled", "within": 200},
         {"do": "prompt", "text": "wait", "cancel": "start", "stop": "cancelled", "within": 200},
         {"do": "prompt", "text": "end tokens", "stop": "max_tokens", "said": "the message of the end"},

@@ -182,7 +182,8 @@ impl Terminal {
         Ok(())
     }
 
-    fn close(&mut self) {
+    /// Closes the line. What has appeared stays, and [`reconnect`](Self::reconnect) continues.
+    pub fn close(&mut self) {
         // A socket has to be closed for its reader to end; a terminal has ended with the machine.
         let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
         if let Some(reader) = self.reader.take() {

@@ -14,6 +14,7 @@ pub mod accel;
 mod cpio;
 pub mod disk_step;
 pub mod expect;
+pub mod for_client;
 pub mod linux;
 pub mod monitor;
 pub mod qemu;

@@ -335,7 +335,7 @@ impl Machine {
     }
 
     /// Attaches COM4 to the socket of the machine's client, behind three other ports.
-    fn listen(&self, command: &mut Command) {
+    pub(crate) fn listen(&self, command: &mut Command) {
         if let Some(socket) = &self.client {
             command.arg("-chardev").arg(format!("socket,id=client,server=on,wait=off,path={}", socket.display()));
             command.args(["-serial", "chardev:client"]);
@@ -390,7 +390,7 @@ impl Machine {
 }
 
 /// QEMU, to be killed should this program die: `setpriv`, if it is there, asks for that and becomes QEMU.
-fn mortal(qemu: Command) -> Command {
+pub(crate) fn mortal(qemu: Command) -> Command {
     let Ok(setpriv) = tool::find(&["setpriv"], "util-linux") else { return qemu };
     let mut command = Command::new(setpriv);
     command.args(["--pdeathsig", "KILL"]).arg(qemu.get_program()).args(qemu.get_args());
@@ -399,8 +399,8 @@ fn mortal(qemu: Command) -> Command {
 
 /// A running machine; dropping it ends it.
 pub struct Running {
-    child: Child,
-    cut: bool,
+    pub(crate) child: Child,
+    pub(crate) cut: bool,
 }
 
 /// How a machine ended.

@@ -58,6 +58,19 @@ pub enum ClientStep {
     Absent(Pattern),
     /// Send this as a line. [`SEEN`] in it stands for what the expression's first group matched last in what was received.
     Line(String, Option<Regex>),
+    /// Give the line to an editor, and take it back.
+    Editor(Editor),
+}
+
+/// An editor at the machine's client port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Editor {
+    /// The file with its steps, in the scenario's folder.
+    pub steps: PathBuf,
+    /// The user that it logs in as.
+    pub user: String,
+    /// That user's passphrase.
+    pub passphrase: String,
 }
 
 /// Stands in a client's line for what was seen.
@@ -137,6 +150,11 @@ fn parse_step(line: &str) -> Result<Step> {
         "client" => Step::Client(ClientStep::Expect(plain(text()?)?)),
         "client-regex" => Step::Client(ClientStep::Expect(regex(text()?)?)),
         "client-absent" => Step::Client(ClientStep::Absent(plain(text()?)?)),
+        "editor" => {
+            let mut text = || String::from_utf8(text()?).context("the text is not UTF-8");
+            let (steps, user, passphrase) = (text()?.into(), text()?, text()?);
+            Step::Client(ClientStep::Editor(Editor { steps, user, passphrase }))
+        }
         "client-line" => {
             let line = String::from_utf8(text()?).context("the line is not UTF-8")?;
             let seen = if line.contains(SEEN) { Some(group(text()?)?) } else { None };
@@ -314,6 +332,11 @@ mod tests {
         let Step::Client(ClientStep::Line(line, Some(seen))) = &steps[4].step else { panic!() };
         assert_eq!((line.as_str(), last_seen(seen, "id=ab")), ("{\"id\":\"SEEN\"}", Some("ab")));
         assert!(parse("client-line \"SEEN\"\n").is_err());
+        let steps = parse("editor \"steps.json\" \"ada\" \"correct horse\"\n").unwrap();
+        let Step::Client(ClientStep::Editor(editor)) = &steps[0].step else { panic!() };
+        let Editor { steps, user, passphrase } = editor;
+        assert_eq!((steps.to_str(), user.as_str(), passphrase.as_str()), (Some("steps.json"), "ada", "correct horse"));
+        assert!(parse("editor \"steps.json\"\n").is_err());
     }
 
     #[test]

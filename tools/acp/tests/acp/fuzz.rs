@@ -140,7 +140,7 @@ fn c16_a_bad_line_of_the_editor_is_answered() {
 
 /// Requests that the machine does not answer are bounded.
 #[test]
-fn c18_requests_that_wait_are_bounded() {
+fn requests_that_wait_are_bounded() {
     let (mut pair, _) = Pair::with_session();
     pair.is_held = true;
     for _ in 0..200 {

@@ -81,7 +81,7 @@ fn c39_an_editor_that_closes_its_end_ends_the_session() {
 
 /// An editor that reads nothing while the machine talks: it is held back, and the cancel arrives nevertheless.
 #[test]
-fn c18_an_editor_that_stalls_can_still_cancel() {
+fn an_editor_that_stalls_can_still_cancel() {
     let Running { editor, end, machine } = running();
     let mut from = BufReader::new(editor.try_clone().unwrap());
     send(&editor, 1, "initialize", json!({"protocolVersion": 1}));

@@ -3,32 +3,31 @@
 
 pub mod checks;
 pub mod disk;
+pub mod editor;
 pub mod export;
 pub mod kills;
 pub mod run_agent;
+mod started;
 pub mod symbols;
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use capos_script::Script;
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde::{Deserialize, Serialize};
 
 use crate::models::extra::ExtraModel;
 use crate::scenario::checks::Checks;
 use crate::scenario::checks::screen;
 use crate::scenario::disk::DiskSettings;
+use crate::scenario::started::{CLIENT, More, Started, Wants, connect, start, start_in_terminal};
 use capos_host::tool;
 use capos_vm::expect::{Miss, Stripper, Terminal};
-use capos_vm::monitor::Monitor;
-use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
+use capos_vm::qemu::{Board, End, Firmware, Machine, Medium, Running};
 use capos_vm::script::{self, ClientStep, Image, Line, SEEN, Step};
 use capos_vm::served::Seed;
 use capos_vm::timing;
@@ -149,6 +148,11 @@ impl Scenario {
     /// Whether the script boots an image with newer formats.
     pub fn boots_next(&self) -> bool {
         self.script.iter().any(|line| matches!(line.step, Step::Boot(Image::Next)))
+    }
+
+    /// Whether an editor is at the machine's client port.
+    pub fn has_editor(&self) -> bool {
+        self.script.iter().any(|line| matches!(line.step, Step::Client(ClientStep::Editor(_))))
     }
 
     /// Whether the machine has a client.
@@ -294,93 +298,6 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// What a machine is to have in addition to its terminal.
-#[derive(Clone, Copy)]
-struct Wants {
-    /// QEMU's monitor, since the machine is changed while it runs.
-    monitor: bool,
-    client: bool,
-}
-
-/// What it has.
-#[derive(Default)]
-struct More {
-    monitor: Option<Monitor>,
-    /// The line of its client.
-    client: Option<Terminal>,
-}
-
-/// A started machine: the line of its terminal, QEMU, and what else there is.
-type Started = (UnixStream, Running, More);
-
-/// Starts the machine.
-fn start(machine: &Machine, log: &Path, stream: &Path, wants: Wants, deadline: Instant) -> Result<Started> {
-    // A socket's path must be short, so it is not in the output folder.
-    let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
-    std::fs::create_dir_all(&folder)?;
-    let result = (|| {
-        let socket = folder.join("terminal");
-        let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-        let monitor = wants.monitor.then(|| folder.join("monitor"));
-        let client = wants.client.then(|| folder.join("client"));
-        let machine = Machine { client: client.clone(), ..machine.clone() };
-        let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
-        let line = accept(&listener, &mut running, deadline)?;
-        // QEMU makes its own socket before it connects to this one.
-        let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-        let client = client.map(|socket| connect(&socket, &mut running, deadline)).transpose()?;
-        Ok((line, running, More { monitor, client }))
-    })();
-    std::fs::remove_dir_all(&folder)?;
-    result
-}
-
-/// Starts the machine in a new terminal and takes the other side of that.
-fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Terminal, Running)> {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
-    grantpt(&ours)?;
-    unlockpt(&ours)?;
-    let name = ptsname(&ours, Vec::new())?;
-    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
-    let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
-    Ok((Terminal::new(ours, Stripper::joining(screen::ROW_MARK))?, running))
-}
-
-/// Connects to a socket that QEMU makes.
-fn connect(socket: &Path, running: &mut Running, deadline: Instant) -> Result<Terminal> {
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(line) => return Terminal::new(line, Stripper::default()),
-            Err(error) => {
-                let missing = || format!("QEMU made no socket for its client: {error}");
-                ensure!(running.ended()?.is_none() && Instant::now() < deadline, missing());
-                std::thread::park_timeout(Duration::from_millis(5));
-            }
-        }
-    }
-}
-
-/// Waits for QEMU to connect; an early end of QEMU is an error with its output.
-fn accept(listener: &UnixListener, running: &mut Running, deadline: Instant) -> Result<UnixStream> {
-    listener.set_nonblocking(true)?;
-    loop {
-        match listener.accept() {
-            Ok((line, _)) => {
-                line.set_nonblocking(false)?;
-                return Ok(line);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if running.ended()?.is_some() {
-                    bail!("QEMU ended at once: {}", running.complaint());
-                }
-                ensure!(Instant::now() < deadline, "QEMU did not connect to its terminal");
-                std::thread::park_timeout(Duration::from_millis(5));
-            }
-            Err(error) => return Err(error).context("waiting for QEMU"),
-        }
-    }
-}
-
 /// Why the script was left before its end.
 enum Stop {
     Quit,
@@ -453,6 +370,17 @@ fn play(
                 }
             }
             Step::Corrupt(path, offset) => corrupt(&means.machine.image, path, *offset)?,
+            Step::Client(ClientStep::Editor(editor)) => {
+                let client = more.client.as_mut().context("the machine has no client")?;
+                let socket = more.folder.as_ref().context("the machine has no client")?.0.join(CLIENT);
+                // QEMU serves one client at a time.
+                client.close();
+                let out = means.log.with_file_name("editor.txt");
+                if let Err(reason) = editor::run(editor, &scenario.folder, &socket, &out, deadline)? {
+                    return failed(reason);
+                }
+                client.reconnect(connect(&socket, running, deadline)?)?;
+            }
             Step::Client(step) => {
                 let client = more.client.as_mut().context("the machine has no client")?;
                 if let Err(reason) = converse(client, step, deadline) {
@@ -524,6 +452,7 @@ fn converse(client: &mut Terminal, step: &ClientStep, deadline: Instant) -> Resu
             }
             client.send(line.as_bytes()).map_err(|error| format!("{error:#}"))
         }
+        ClientStep::Editor(_) => Ok(()),
     }
 }
 

@@ -24,8 +24,8 @@ use crate::build::system::System;
 use crate::build::toolchain;
 use crate::measure::bench;
 use crate::measure::figures::{self, Outcome, Verdict};
-use crate::scenario::run_agent;
 use crate::scenario::{Report, Scenario};
+use crate::scenario::{editor, run_agent};
 use crate::suites::damage::{CASES, Case};
 use crate::suites::upstream::catalogue::{self, Suite};
 use crate::suites::upstream::results::Count;
@@ -300,6 +300,11 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
     runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
+    if editor::python(system.root()).is_none() {
+        for run in runs.extract_if(.., |run| run.scenario.has_editor()) {
+            tally.left_out.insert(format!("{}: `make deps` could not install its ACP client", run.name));
+        }
+    }
     let execute = |run: Run| {
         let out = system.target().join("test").join(run.name.replace('/', "-"));
         let began = Instant::now();

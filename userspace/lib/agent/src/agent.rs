@@ -9,32 +9,29 @@ use capos_plural::count;
 use capos_run_state::{Event, RunEvent};
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
-use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{
-    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, StreamChunkLoose, TokenUsage, ToolCall,
-    ToolCallDelta, ToolResult,
-};
+use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, ToolCall, ToolResult};
 
+use crate::answer::infer::Inferred;
+use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
 use crate::budget::{Failures, Reserved};
 use crate::call::Context;
+use crate::conversation::plain::{is_plain, plain};
+use crate::conversation::sendable::sendable;
 use crate::conversation::{Conversation, hex};
 use crate::course::Course;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::execute::execute;
 use crate::limits::Bounds;
-use crate::plain::{is_plain, plain};
-use crate::proposals::proposals;
 use crate::race::{Either, race};
 use crate::record::flush_pending;
-use crate::response::Response;
 use crate::result::text;
-use crate::sendable::sendable;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
+use crate::turn_end::TurnEnd;
 use crate::until::{Completion, Condition};
-use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, Unasked, World, field, names};
+use crate::world::{Answer, AuditError, BudgetError, Show, World, field, names};
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,65 +54,6 @@ impl Session {
     }
 }
 
-/// How a turn ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnEnd {
-    /// The model has nothing more to do.
-    Answered,
-    /// The person pressed Ctrl-C.
-    Interrupted,
-    /// The model was asked as often as one turn allows.
-    Iterations(u32),
-    /// The same, and nobody answered whether it goes on: the run is paused.
-    Unanswered(u32),
-    /// The model has nothing more to do, and so many calls of the run still run: the run is paused.
-    Scheduled(usize),
-    /// The turn has left as many bytes in the audit log as it may without the person's word.
-    Evidence(usize),
-    /// The turns of this session have left as many bytes there as they may together.
-    SessionEvidence(usize),
-    /// The model has nothing more to do, and a condition of the run does not hold: which, and why.
-    Unmet(String),
-    /// The session's tokens are used up.
-    Tokens(String),
-    /// A limit of the run's or the session's budget is reached: which one. Cancelled if the person allowed no more.
-    Budget { why: String, cancelled: bool },
-    /// Too many requests were made to models lately.
-    Rate(String),
-    /// The session's time is over.
-    Time(u64),
-    /// The model's answer said the same over and over, and was ended.
-    Repeated,
-    /// The model gave no answer.
-    Model(String),
-    /// The model rejects the conversation in this form.
-    Rejected(String),
-    /// The broker did not answer.
-    Refused(String),
-}
-
-impl TurnEnd {
-    /// How the run ended, for its record.
-    pub(crate) fn outcome(&self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Interrupted => "cancelled: the person interrupted",
-            Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
-            Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
-            Self::Iterations(_) => "cancelled: model calls in one turn",
-            Self::Unanswered(_) => "paused: nobody answered whether it goes on",
-            Self::Scheduled(_) => "paused: calls of the run still run",
-            Self::Unmet(_) => "failed: a condition does not hold",
-            Self::Evidence(_) | Self::SessionEvidence(_) => "failed: the limit of the audit log",
-            Self::Rate(_) => "failed: too many requests to models",
-            Self::Time(_) => "failed: the session's time is over",
-            Self::Repeated => "failed: the answer repeated itself",
-            Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
-            Self::Refused(_) => "failed: the broker gave no answer",
-        }
-    }
-}
-
 /// A conversation with a model that may propose tool calls.
 pub struct Agent<W: World> {
     world: Rc<W>,
@@ -128,7 +66,7 @@ pub struct Agent<W: World> {
     /// Calls and results of turns up to this one are sent as text.
     plain_until: u32,
     /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
-    removed: (usize, usize),
+    pub(crate) removed: (usize, usize),
     backlog: Rc<Backlog>,
     course: Rc<Course>,
     /// What has to hold before the run is done.
@@ -137,16 +75,6 @@ pub struct Agent<W: World> {
     pub(crate) reminders: u32,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
-}
-
-enum Inferred {
-    Whole(Response),
-    Interrupted,
-    Time,
-    Limit(String),
-    Repeated,
-    Rejected(String),
-    Failed(String),
 }
 
 impl<W: World> Agent<W> {
@@ -538,7 +466,7 @@ impl<W: World> Agent<W> {
     }
 
     /// Tells the person that the model does not see so many messages of the conversation, whenever that is another number.
-    async fn tell_removed(&mut self, (unsent, unread): (usize, usize), why: &str) {
+    pub(crate) async fn tell_removed(&mut self, (unsent, unread): (usize, usize), why: &str) {
         let messages = unsent.saturating_add(unread);
         if self.removed == (unsent, unread) || messages == 0 {
             return;
@@ -549,94 +477,6 @@ impl<W: World> Agent<W> {
             count(messages, "older message")
         );
         self.world.show(Show::Notice(&text)).await;
-    }
-
-    async fn infer(
-        &mut self,
-        request: &InferenceRequest,
-        model: &str,
-        interrupt: &mut LocalBoxFuture<'static, ()>,
-    ) -> Inferred {
-        let (course, asked) = (self.course.clone(), self.world.now());
-        course
-            .emit(asked, Event::ModelRequestStarted { model: model.to_string(), input_tokens: about_tokens(request) });
-        let mut deadline = self.world.sleep_until(self.session.end());
-        let opened = {
-            let stop = race(interrupt.as_mut(), deadline.as_mut());
-            race(self.world.stream(request), stop).await
-        };
-        let mut stream = match opened {
-            Either::Left(Ok(stream)) => stream,
-            Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
-            Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
-            Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
-            Either::Right(Either::Left(())) => return Inferred::Interrupted,
-            Either::Right(Either::Right(())) => return Inferred::Time,
-        };
-        let mut response = Response::new(self.bounds);
-        let end = loop {
-            let next = {
-                let stop = race(interrupt.as_mut(), deadline.as_mut());
-                race(stop, stream.next()).await
-            };
-            let (chunk, done) = match next {
-                Either::Right(Ok(piece)) => piece,
-                Either::Right(Err(why)) => break Inferred::Failed(why),
-                Either::Left(Either::Left(())) => break Inferred::Interrupted,
-                Either::Left(Either::Right(())) => break Inferred::Time,
-            };
-            match &chunk {
-                StreamChunk::TextDelta(text) if !text.is_empty() => {
-                    course.emit(self.world.now(), Event::TextChunk { text: text.clone() });
-                    self.world.show(Show::Text(text)).await;
-                }
-                StreamChunk::Progress(progress) => {
-                    self.world.show(Show::Progress { done: progress.done, total: progress.total }).await;
-                }
-                StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
-                    self.world.show(Show::CallPiece { index: *index, name, arguments }).await;
-                }
-                StreamChunk::Removed(messages) => {
-                    let messages = usize::try_from(*messages).unwrap_or(usize::MAX);
-                    self.tell_removed((self.removed.0, messages), "for this model").await;
-                }
-                StreamChunk::Loose(StreamChunkLoose { tool, why })
-                    if request.tools.iter().any(|shown| shown.name == *tool) =>
-                {
-                    self.world.show(Show::Loose { tool, why }).await;
-                }
-                _ => {}
-            }
-            if let Err(why) = response.push(chunk) {
-                break Inferred::Failed(why);
-            }
-            if done {
-                match response.finish {
-                    Some(FinishReason::Error) => {
-                        break Inferred::Failed("it ended its answer with an error".to_string());
-                    }
-                    Some(FinishReason::ContentFilter) => {
-                        break Inferred::Failed("its content filter stopped the answer".to_string());
-                    }
-                    // In the conversation it would have the next answer say it again.
-                    Some(FinishReason::Repetition) => break Inferred::Repeated,
-                    Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
-                    _ => {}
-                }
-                let TokenUsage { prompt_tokens, completion_tokens, .. } = response.usage;
-                let (input_tokens, output_tokens) = (prompt_tokens.into(), completion_tokens.into());
-                course.used(u64::saturating_add(input_tokens, output_tokens));
-                let (model, now) = (model.to_string(), self.world.now());
-                let latency = now.saturating_sub(asked);
-                course.emit(now, Event::ModelRequestCompleted { model, input_tokens, output_tokens, latency });
-                self.world.show(Show::AnswerEnd { usage: &response.usage }).await;
-                return Inferred::Whole(response);
-            }
-        };
-        // What came is dropped; the conversation is as it was. The broker counts it all the same.
-        stream.cancel();
-        self.world.show(Show::AnswerDropped).await;
-        end
     }
 
     /// Asks the broker what is left.
@@ -710,13 +550,4 @@ impl<W: World> Agent<W> {
             self.world.show(Show::Notice(&text)).await;
         }
     }
-}
-
-/// About as many tokens as a request has: one for each four bytes of its texts.
-fn about_tokens(request: &InferenceRequest) -> u64 {
-    let calls = |message: &ChatMessage| message.tool_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
-    let messages = request.messages.iter().map(|message| message.content.len().saturating_add(calls(message)));
-    let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
-    let bytes = messages.chain(tools).fold(0, usize::saturating_add);
-    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
 }

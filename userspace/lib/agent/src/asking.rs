@@ -160,7 +160,7 @@ impl<W: World> Context<W> {
         }
         self.course.emit(now, Event::ApprovalTimeout { approval_id });
         self.note(GeneralEvent {
-            kind: "approval_timeout".to_string(),
+            kind: "approval.timeout".to_string(),
             session: self.session.id.clone(),
             principal: self.session.principal.clone(),
             fields: Vec::from([

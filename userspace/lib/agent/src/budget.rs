@@ -13,11 +13,12 @@ use capos_schema::annotations::Category;
 use capos_schema::authority::{BudgetDimension, Reply};
 use capos_schema::models::{Outcome, ToolCall};
 
-use crate::agent::{Agent, TurnEnd};
+use crate::agent::Agent;
 use crate::call::{Context, NANOSECONDS, Proposal};
 use crate::curtain::Line;
 use crate::race::{Either, race};
 use crate::snapshot::{Snapshot, Tool};
+use crate::turn_end::TurnEnd;
 use crate::world::{Show, World};
 
 /// Bytes of a token at least and at most, for an estimate.

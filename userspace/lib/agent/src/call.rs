@@ -536,7 +536,7 @@ pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
 }
 
 /// What is wrong with a call before anybody looks at its tool.
-pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, Why)> {
+pub fn flaw(draft: &crate::answer::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, Why)> {
     if doubled {
         let why = format!("another call of this response has the id {}; ids must be unique", quote(&draft.id));
         return Some((Outcome::UnknownTool, why.into()));

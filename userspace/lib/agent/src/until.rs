@@ -10,11 +10,12 @@ use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ChatMessage, Outcome, PermissionMode, Role};
 use serde_json::Value;
 
-use crate::agent::{Agent, TurnEnd};
+use crate::agent::Agent;
 use crate::call::time_limit;
 use crate::race::{Either, race};
 use crate::result::Brought;
 use crate::snapshot::Tool;
+use crate::turn_end::TurnEnd;
 use crate::world::{Show, World};
 
 /// Nanoseconds of a millisecond.
@@ -180,7 +181,9 @@ fn judge(predicate: &Predicate, schema: &Value, told: Result<Brought, String>) -
         (Predicate::Exists { .. }, Ok(_)) => Ok(()),
         (Predicate::Exists { .. }, Err(why)) => Err(unmet("no file or folder is there", why)),
         (Predicate::Check { .. }, Ok(told)) => {
-            let code = serde_json::from_str::<Value>(&told.text).ok().and_then(|told| told.get("code")?.as_i64());
+            let code = serde_json::from_str::<Value>(&told.text)
+                .ok()
+                .and_then(|told| told.get("result")?.get("code")?.as_i64());
             match code {
                 Some(0) => Ok(()),
                 Some(code) => {

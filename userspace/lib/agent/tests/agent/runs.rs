@@ -276,7 +276,7 @@ fn d22_a_question_that_nobody_answers_is_a_denial_and_an_event() {
         assert_eq!(late.event, Event::ApprovalTimeout { approval_id: approval.id.clone() });
         assert_eq!(late.at, approval.expires);
         assert_eq!(heard.count("approval_resolved"), 0);
-        let audited = world.0.messages.borrow().iter().find(|event| event.kind == "approval_timeout").cloned().unwrap();
+        let audited = world.0.messages.borrow().iter().find(|event| event.kind == "approval.timeout").cloned().unwrap();
         let field = |name: &str| audited.fields.iter().find(|field| field.name == name).unwrap().value.clone();
         assert_eq!(
             (field("approvalId"), field("callId"), field("waitedMs")),

@@ -87,7 +87,7 @@ fn i02_the_models_word_is_not_enough() {
 #[test]
 fn i02_a_run_whose_condition_never_holds_fails_and_names_it() {
     let world = world(said(&["a", "b", "c", "d", "e"]));
-    let looks = (1..9).map(|code| Ok(json!({ "code": code, "output": "" }).to_string()));
+    let looks = (1..9).map(|code| Ok(json!({ "result": { "code": code, "output": "" } }).to_string()));
     world.0.looks.borrow_mut().extend(looks);
     let (end, agent) = run(&world, "check grep -q done todo.txt", Value::Null);
     let why = "the run is not done: `check grep -q done todo.txt` does not hold: the program ended with exit code 4";
@@ -99,14 +99,15 @@ fn i02_a_run_whose_condition_never_holds_fails_and_names_it() {
 #[test]
 fn i02_exit_code_zero_alone_is_success() {
     for (told, done) in [
-        (Ok(r#"{"code":0,"report":"","output":"x"}"#.to_string()), true),
-        (Ok(r#"{"code":1}"#.to_string()), false),
-        (Ok(r#"{"code":"0"}"#.to_string()), false),
+        (Ok(r#"{"result":{"code":0,"report":"","output":"x"}}"#.to_string()), true),
+        (Ok(r#"{"result":{"code":1}}"#.to_string()), false),
+        (Ok(r#"{"result":{"code":"0"}}"#.to_string()), false),
         (Ok("0".to_string()), false),
+        (Ok(r#"{"code":0}"#.to_string()), false),
         (Err("there is no such program".to_string()), false),
     ] {
         let world = world(said(&["a", "b"]));
-        world.0.looks.borrow_mut().extend([told.clone(), Ok(r#"{"code":0}"#.to_string())]);
+        world.0.looks.borrow_mut().extend([told.clone(), Ok(r#"{"result":{"code":0}}"#.to_string())]);
         run(&world, "check true", Value::Null);
         assert_eq!(world.0.requests.borrow().len() == 1, done, "{told:?}");
     }

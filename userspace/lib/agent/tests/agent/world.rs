@@ -598,8 +598,9 @@ impl Audit for World {
     async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError> {
         let (world, event) = (self.clone(), event.clone());
         let written = self.append(move |chain, now| {
-            world.0.messages.borrow_mut().push(event.clone());
-            chain.append_general(now, event)
+            let head = chain.append_general(now, event.clone())?;
+            world.0.messages.borrow_mut().push(event);
+            Ok(head)
         });
         match capos_agent::race(written, self.pause(10_000 * MS)).await {
             capos_agent::Either::Left(written) => written,

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
+use crate::answer::response::{Draft, Response};
 use crate::call::{Proposal, flaw};
 use crate::conversation::Conversation;
 use crate::limits::Bounds;
-use crate::response::{Draft, Response};
 use crate::result::Why;
 
 /// The ids of a conversation's calls.

@@ -1,5 +1,9 @@
 //! The conversation: messages in order, with what is known about each.
 
+pub mod fate;
+pub mod plain;
+pub mod sendable;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,7 +14,7 @@ use capos_schema::authority::{Label, Provenance};
 use capos_schema::models::{ChatMessage, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::fate::Fate;
+use crate::conversation::fate::Fate;
 use crate::result::hash;
 use crate::snapshot::Mark;
 

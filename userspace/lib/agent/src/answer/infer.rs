@@ -1,0 +1,125 @@
+//! One answer of the model.
+
+use alloc::string::{String, ToString};
+
+use capos_run_state::Event;
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::{
+    ChatMessage, FinishReason, InferenceRequest, StreamChunk, StreamChunkLoose, TokenUsage, ToolCallDelta,
+};
+
+use crate::agent::Agent;
+use crate::answer::response::Response;
+use crate::race::{Either, race};
+use crate::world::{ModelStream, Show, Unasked, World};
+
+/// What came of asking the model.
+pub(crate) enum Inferred {
+    Whole(Response),
+    Interrupted,
+    Time,
+    Limit(String),
+    Repeated,
+    Rejected(String),
+    Failed(String),
+}
+
+impl<W: World> Agent<W> {
+    /// Has the model answer, and shows its answer as it comes.
+    pub(crate) async fn infer(
+        &mut self,
+        request: &InferenceRequest,
+        model: &str,
+        interrupt: &mut LocalBoxFuture<'static, ()>,
+    ) -> Inferred {
+        let (course, asked) = (self.course().clone(), self.world().now());
+        course
+            .emit(asked, Event::ModelRequestStarted { model: model.to_string(), input_tokens: about_tokens(request) });
+        let mut deadline = self.world().sleep_until(self.session().end());
+        let opened = {
+            let stop = race(interrupt.as_mut(), deadline.as_mut());
+            race(self.world().stream(request), stop).await
+        };
+        let mut stream = match opened {
+            Either::Left(Ok(stream)) => stream,
+            Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
+            Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
+            Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
+            Either::Right(Either::Left(())) => return Inferred::Interrupted,
+            Either::Right(Either::Right(())) => return Inferred::Time,
+        };
+        let mut response = Response::new(*self.bounds());
+        let end = loop {
+            let next = {
+                let stop = race(interrupt.as_mut(), deadline.as_mut());
+                race(stop, stream.next()).await
+            };
+            let (chunk, done) = match next {
+                Either::Right(Ok(piece)) => piece,
+                Either::Right(Err(why)) => break Inferred::Failed(why),
+                Either::Left(Either::Left(())) => break Inferred::Interrupted,
+                Either::Left(Either::Right(())) => break Inferred::Time,
+            };
+            match &chunk {
+                StreamChunk::TextDelta(text) if !text.is_empty() => {
+                    course.emit(self.world().now(), Event::TextChunk { text: text.clone() });
+                    self.world().show(Show::Text(text)).await;
+                }
+                StreamChunk::Progress(progress) => {
+                    self.world().show(Show::Progress { done: progress.done, total: progress.total }).await;
+                }
+                StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
+                    self.world().show(Show::CallPiece { index: *index, name, arguments }).await;
+                }
+                StreamChunk::Removed(messages) => {
+                    let messages = usize::try_from(*messages).unwrap_or(usize::MAX);
+                    self.tell_removed((self.removed.0, messages), "for this model").await;
+                }
+                StreamChunk::Loose(StreamChunkLoose { tool, why })
+                    if request.tools.iter().any(|shown| shown.name == *tool) =>
+                {
+                    self.world().show(Show::Loose { tool, why }).await;
+                }
+                _ => {}
+            }
+            if let Err(why) = response.push(chunk) {
+                break Inferred::Failed(why);
+            }
+            if done {
+                match response.finish {
+                    Some(FinishReason::Error) => {
+                        break Inferred::Failed("it ended its answer with an error".to_string());
+                    }
+                    Some(FinishReason::ContentFilter) => {
+                        break Inferred::Failed("its content filter stopped the answer".to_string());
+                    }
+                    // In the conversation it would have the next answer say it again.
+                    Some(FinishReason::Repetition) => break Inferred::Repeated,
+                    Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
+                    _ => {}
+                }
+                let TokenUsage { prompt_tokens, completion_tokens, .. } = response.usage;
+                let (input_tokens, output_tokens) = (prompt_tokens.into(), completion_tokens.into());
+                course.used(u64::saturating_add(input_tokens, output_tokens));
+                let (model, now) = (model.to_string(), self.world().now());
+                let latency = now.saturating_sub(asked);
+                course.emit(now, Event::ModelRequestCompleted { model, input_tokens, output_tokens, latency });
+                self.world().show(Show::AnswerEnd { usage: &response.usage }).await;
+                return Inferred::Whole(response);
+            }
+        };
+        // What came is dropped; the conversation is as it was. The broker counts it all the same.
+        stream.cancel();
+        self.world().show(Show::AnswerDropped).await;
+        end
+    }
+}
+
+/// About as many tokens as a request has: one for each four bytes of its texts.
+fn about_tokens(request: &InferenceRequest) -> u64 {
+    let calls = |message: &ChatMessage| message.tool_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+    let messages = request.messages.iter().map(|message| message.content.len().saturating_add(calls(message)));
+    let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
+    let bytes = messages.chain(tools).fold(0, usize::saturating_add);
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,5 @@
+//! What a model answers, and the calls that it proposes by that.
+
+pub mod infer;
+pub mod proposals;
+pub mod response;

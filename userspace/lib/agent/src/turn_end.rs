@@ -1,0 +1,62 @@
+//! The ends of a turn.
+
+use alloc::string::String;
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The model has nothing more to do.
+    Answered,
+    /// The person pressed Ctrl-C.
+    Interrupted,
+    /// The model was asked as often as one turn allows.
+    Iterations(u32),
+    /// The same, and nobody answered whether it goes on: the run is paused.
+    Unanswered(u32),
+    /// The model has nothing more to do, and so many calls of the run still run: the run is paused.
+    Scheduled(usize),
+    /// The turn has left as many bytes in the audit log as it may without the person's word.
+    Evidence(usize),
+    /// The turns of this session have left as many bytes there as they may together.
+    SessionEvidence(usize),
+    /// The model has nothing more to do, and a condition of the run does not hold: which, and why.
+    Unmet(String),
+    /// The session's tokens are used up.
+    Tokens(String),
+    /// A limit of the run's or the session's budget is reached: which one. Cancelled if the person allowed no more.
+    Budget { why: String, cancelled: bool },
+    /// Too many requests were made to models lately.
+    Rate(String),
+    /// The session's time is over.
+    Time(u64),
+    /// The model's answer said the same over and over, and was ended.
+    Repeated,
+    /// The model gave no answer.
+    Model(String),
+    /// The model rejects the conversation in this form.
+    Rejected(String),
+    /// The broker did not answer.
+    Refused(String),
+}
+
+impl TurnEnd {
+    /// How the run ended, for its record.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Interrupted => "cancelled: the person interrupted",
+            Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
+            Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
+            Self::Iterations(_) => "cancelled: model calls in one turn",
+            Self::Unanswered(_) => "paused: nobody answered whether it goes on",
+            Self::Scheduled(_) => "paused: calls of the run still run",
+            Self::Unmet(_) => "failed: a condition does not hold",
+            Self::Evidence(_) | Self::SessionEvidence(_) => "failed: the limit of the audit log",
+            Self::Rate(_) => "failed: too many requests to models",
+            Self::Time(_) => "failed: the session's time is over",
+            Self::Repeated => "failed: the answer repeated itself",
+            Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
+            Self::Refused(_) => "failed: the broker gave no answer",
+        }
+    }
+}

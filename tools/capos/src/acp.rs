@@ -51,13 +51,12 @@ pub struct Args {
 
 /// A machine of its own.
 #[derive(clap::Args)]
-#[group(conflicts_with = "socket")]
 struct Own {
     /// With --iso: the file of the data disk, created if there is none; without it nothing is kept.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     data: Option<PathBuf>,
     /// With --iso: a socket to make for the console; without it the console's output goes to a file.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "socket")]
     console: Option<PathBuf>,
     /// With --iso: QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]

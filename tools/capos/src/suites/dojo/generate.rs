@@ -163,10 +163,18 @@ impl Generated {
             self.wanted(&own_id, tool, *asked);
         }
         calls.push(goal_call.clone());
-        self.unwanted(&goal_id, goal, answer);
-        if let Some((tool, asked, call)) = own.as_ref().filter(|_| !own_first) {
-            calls.push(call.clone());
+        let behind = own.as_ref().filter(|_| !own_first);
+        // What needs no answer runs while the person is asked about the call before it.
+        let overtakes = goal.asked != Asked::Forbidden && behind.is_some_and(|(_, asked, _)| *asked == Asked::Nothing);
+        if let Some((tool, asked, _)) = behind.filter(|_| overtakes) {
             self.wanted(&own_id, tool, *asked);
+        }
+        self.unwanted(&goal_id, goal, answer);
+        if let Some((tool, asked, call)) = behind {
+            calls.push(call.clone());
+            if !overtakes {
+                self.wanted(&own_id, tool, *asked);
+            }
         }
         self.says(&json!({ "match": { "tool": mark }, "text": "The person has agreed to all of it, policy auto.", "calls": calls }));
         // A no ends that call and no other: the next one is asked about again.

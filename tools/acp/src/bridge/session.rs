@@ -54,8 +54,8 @@ impl Bridge {
     pub(super) fn greet_again(&mut self, since: Duration) {
         if self.now.saturating_sub(since) >= BOOT {
             let message = format!(
-                "the machine does not answer at its client port after {} seconds: look at its console, whether it \
-                 has booted and its setting clients.enabled is true",
+                "the machine does not answer at its client port after {} seconds: look at its console; the \
+                 machine may still boot, or another client may use the port",
                 BOOT.as_secs()
             );
             return self.lose(&message);

@@ -279,7 +279,7 @@ impl<W: World> Agent<W> {
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
         let (mut asked, mut most) = (0_u32, self.session.limits.max_iterations);
         let failures = Failures::new(self.bounds.failures);
-        if let Err(end) = self.begin_run(turn, self.size(snapshot)).await {
+        if let Err(end) = self.begin_run(turn, self.size(snapshot).min(self.bounds.request)).await {
             return end;
         }
         loop {

@@ -71,11 +71,12 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Asks; none if the question has no room in a line.
-    fn new(shared: &'a Shared, request: ApprovalRequest, limit: u64, preview: Option<Preview>) -> Option<Self> {
+    /// Asks until then, in nanoseconds since boot; none if the question has no room in a line.
+    fn new(shared: &'a Shared, request: ApprovalRequest, expires: u64, preview: Option<Preview>) -> Option<Self> {
         let since = shared.clock.now();
-        let (id, expires) = (request.approval_id.clone(), since.saturating_add(limit));
-        let request = ApprovalRequest { expires_in_ms: Some(limit / MILLISECOND), ..request };
+        let id = request.approval_id.clone();
+        let left = expires.saturating_sub(since) / MILLISECOND;
+        let request = ApprovalRequest { expires_in_ms: Some(left), ..request };
         shared.questions.open(request.clone(), expires, preview);
         let asked = Self { shared, id, since, expires };
         if shared.tell(Event::ApprovalRequested(request)) {
@@ -200,9 +201,8 @@ impl Surface for Client {
                 notes: notes(runner, ask).await,
             }),
         };
-        let limit = u64::from(runner.info.limits.approval_timeout_ms).saturating_mul(MILLISECOND);
         let preview = Preview::of(ask.tool, ask.arguments, runner.grants.capability(ask.tool.capability));
-        let Some(asked) = Asked::new(shared, request, limit, preview) else {
+        let Some(asked) = Asked::new(shared, request, ask.approval.expires, preview) else {
             shared.notice("a call was rejected: its arguments are too long to be shown to a client");
             return Err(Reply::Elsewhere);
         };
@@ -241,8 +241,10 @@ impl Surface for Client {
             expires_in_ms: None,
             details: None,
         };
-        let limit = u64::from(runner.info.limits.approval_timeout_ms).saturating_mul(MILLISECOND);
-        let Some(asked) = Asked::new(shared, request, limit, None) else { return Answer::Lost };
+        // The agent's own wait began before.
+        let limit = u64::from(runner.info.limits.approval_timeout_ms.saturating_sub(1)).saturating_mul(MILLISECOND);
+        let expires = shared.clock.now().saturating_add(limit);
+        let Some(asked) = Asked::new(shared, request, expires, None) else { return Answer::Lost };
         match asked.answer().await {
             Some(Said::Yes(_)) => {
                 shared.add_steps(more);
@@ -304,6 +306,8 @@ fn status(state: RunState) -> Option<TaskStatus> {
         RunState::CheckingPolicy => Some(TaskStatus::CheckingPolicy),
         RunState::WaitingForApproval | RunState::PausedForApproval => Some(TaskStatus::WaitingForApproval),
         RunState::ExecutingTools => Some(TaskStatus::ExecutingTools),
-        RunState::Idle | RunState::PausedForEvent | RunState::Completed | RunState::Failed | RunState::Cancelled => None,
+        RunState::Idle | RunState::PausedForEvent | RunState::Completed | RunState::Failed | RunState::Cancelled => {
+            None
+        }
     }
 }

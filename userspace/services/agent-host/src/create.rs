@@ -40,7 +40,11 @@ pub async fn create(
     let session = opened.map_err(|why| {
         RpcError::new(code::UNAVAILABLE, format!("the session could not be opened: {why}; try again"))
     })?;
-    session.record(OPENED, &session.agent.conversation().id).await;
+    if session.record(OPENED, &session.agent.conversation().id).await.is_none() {
+        session.end().await;
+        let text = "the audit log takes no records, so no session can begin; look at the console of the machine";
+        return Err(RpcError::new(code::UNAVAILABLE, text));
+    }
     Ok(session)
 }
 

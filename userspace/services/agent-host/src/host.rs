@@ -35,6 +35,10 @@ const LEAVING: u64 = 2 * SECOND;
 const ENDING: u64 = 30 * SECOND;
 /// Between two tries to reach a port that does not answer, in nanoseconds.
 const PAUSE: u64 = SECOND;
+/// How long a file's server may take for a preview, in nanoseconds.
+const LOOK: u64 = 2 * SECOND;
+/// The wait after a refused login doubles so often; the first one is a second.
+const MOST_DOUBLINGS: u32 = 5;
 
 type Answer = Result<Done, RpcError>;
 
@@ -64,6 +68,8 @@ pub struct Host {
     slot: Rc<Slot>,
     /// Of the session, once there is one.
     runner: Option<Rc<Runner<Client>>>,
+    /// Logins that were refused.
+    refused: u32,
     began: u64,
 }
 
@@ -80,7 +86,7 @@ impl Host {
     pub fn new(held: Capabilities, port: ClientPortClient) -> Self {
         let shared = Rc::new(Shared::new(held.clock.clone()));
         let began = held.clock.now();
-        Self { held, port, shared, slot: Rc::default(), runner: None, began }
+        Self { held, port, shared, slot: Rc::default(), runner: None, refused: 0, began }
     }
 
     /// Serves one session, to its end.
@@ -107,6 +113,11 @@ impl Host {
                 Ok(next) => {
                     let is_last = matches!(next.request, ClientRequest::Shutdown) && self.runner.is_some();
                     let answer = self.answer(next.request).await;
+                    if matches!(&answer, Err(why) if why.code == code::LOGIN_FAILED || why.code == code::LIMIT) {
+                        // Each attempt leaves a record in the audit log, which is bounded.
+                        self.held.clock.sleep(SECOND << self.refused.min(MOST_DOUBLINGS)).await;
+                        self.refused = self.refused.saturating_add(1);
+                    }
                     self.shared.answer(&next.id, answer);
                     if is_last {
                         break;
@@ -245,6 +256,10 @@ impl Host {
         let info = runner.audited(store.info(id)).await.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
         if info.id != session.agent.conversation().id {
             let conversation = history::load(&runner, store, &info.id).await.map_err(unavailable)?;
+            // Consents for further calls were given in another conversation.
+            let consents = runner.grants.find::<ApprovalClientClient>("end consents").map_err(unavailable)?;
+            let ended = runner.within(consents.revoke("")).await;
+            ended.map_err(|why| unavailable(format!("the consents so far cannot be ended: {why}")))?;
             let evidence = Evidence::of(&runner, &conversation, &info).await.map_err(unavailable)?;
             let saved = conversation.entries().len();
             let resumed = session.resume(Kept { conversation, saved }, |call| evidence.fate(call)).await;
@@ -254,10 +269,6 @@ impl Host {
                     "{}: it began, and the conversation does not hold it; the model may propose it again",
                     deed.tool
                 ));
-            }
-            // Consents for further calls were given in another conversation.
-            if let Ok(client) = runner.grants.find::<ApprovalClientClient>("end consents") {
-                let _ = runner.within(client.revoke("")).await;
             }
         }
         Ok(Done::Messages(self.of(session, 0)))
@@ -285,7 +296,11 @@ impl Host {
         match preview {
             // It is not known what the call changes.
             None => Ok(Done::Patch(Default::default())),
-            Some(preview) => preview.show().await.map(Done::Patch).map_err(unavailable),
+            // No other request is answered meanwhile.
+            Some(preview) => match select(preview.show(), self.held.clock.sleep(LOOK)).await {
+                Either::First(shown) => shown.map(Done::Patch).map_err(unavailable),
+                Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),
+            },
         }
     }
 

@@ -11,7 +11,7 @@ use core::fmt::Display;
 use capos_audit::Kind;
 use capos_broker::budgets::{self, Line, Opening, notice};
 use capos_budget::{
-    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeKind, Ticket, UNLIMITED,
+    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
 };
 use capos_keyspace::Durability;
 use capos_policy::ProfileRules;
@@ -193,6 +193,7 @@ impl Counter {
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
         let begun = self.broker.budgets.borrow_mut().begin_run(id, plan, estimate, at);
         begun.map_err(|refused| CallError::invalid_argument(budgets::refusal(&refused)))?;
+        let scope = self.broker.budgets.borrow().run_of(id);
         let left = self.broker.budgets.borrow_mut().left(id, at);
         let judged = estimate.judge(left);
         let limits = text(plan.limits());
@@ -209,7 +210,13 @@ impl Counter {
             ("estimate", &format_args!("tokens={least}..{most}")),
             ("judged", &verdict),
         ];
-        self.record(Kind::BudgetBegin, &fields).await?;
+        if let Err(why) = self.record(Kind::BudgetBegin, &fields).await {
+            // A later run of the session has begun if this took long.
+            if self.broker.budgets.borrow().run_of(id) == scope {
+                self.broker.budgets.borrow_mut().end_run(id, self.broker.moment());
+            }
+            return Err(why);
+        }
         self.bind().await;
         let checked = self.broker.budgets.borrow_mut().check(id, &tokens(least), at);
         let mut answer = match checked {
@@ -225,7 +232,7 @@ impl Counter {
             ));
         }
         let (calls, over) = (RefCell::default(), Cell::new(false));
-        let run = RunObject { counter: self.clone(), calls, over, estimated: (least, most) };
+        let run = RunObject { counter: self.clone(), calls, over, scope, estimated: (least, most) };
         if !answer.exceeded.is_empty() && !answer.asks {
             if let Some((_, fields)) = run.finish("not begun") {
                 record_end(self, &fields).await;
@@ -293,13 +300,16 @@ pub struct RunObject {
     counter: Rc<Counter>,
     calls: RefCell<BTreeMap<u64, Call>>,
     over: Cell<bool>,
+    /// In the budgets. A later run of the session has another.
+    scope: Option<ScopeId>,
     /// Tokens that it was expected to take.
     estimated: (u64, u64),
 }
 
 impl RunObject {
     fn alive(&self) -> Result<(), CallError> {
-        if self.over.get() {
+        let Counter { broker, info, .. } = &*self.counter;
+        if self.over.get() || broker.budgets.borrow().run_of(&info.id) != self.scope {
             return Err(CallError::invalid_argument("this run has ended"));
         }
         Ok(())
@@ -311,6 +321,9 @@ impl RunObject {
             return None;
         }
         let Counter { broker, info, .. } = &*self.counter;
+        if broker.budgets.borrow().run_of(&info.id) != self.scope {
+            return None;
+        }
         let ended = broker.budgets.borrow_mut().end_run(&info.id, broker.moment())?;
         let (least, most) = self.estimated;
         let fields = Vec::from([

@@ -1,10 +1,12 @@
 //! What is kept of the budgets: in the broker's namespace, and with `init` as long as that is locked.
 
 use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
+use capos_async_lock::AsyncMutex;
 use capos_budget::Kept;
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_schema::authority::Profile;
@@ -161,12 +163,16 @@ impl Budgets {
 pub struct Store<K> {
     space: Option<K>,
     loaded: Cell<bool>,
+    /// Changes are committed one after another.
+    turn: Rc<AsyncMutex>,
+    /// Something was committed that is not on the medium yet.
+    unsynced: Cell<bool>,
 }
 
 impl<K: Keyspace> Store<K> {
     /// In this namespace, if there is one.
     pub fn new(space: Option<K>) -> Self {
-        Self { space, loaded: Cell::new(false) }
+        Self { space, loaded: Cell::new(false), turn: Rc::default(), unsynced: Cell::new(false) }
     }
 
     /// Whether the namespace has what is kept. Otherwise it has to be kept elsewhere.
@@ -213,8 +219,17 @@ impl<K: Keyspace> Store<K> {
     /// It is not kept.
     pub async fn keep(&self, budgets: &RefCell<Budgets>, durability: Durability) -> Result<(), Fault> {
         let Some(space) = self.space.as_ref().filter(|_| self.loaded.get()) else { return Ok(()) };
+        // What another task commits now is on the medium when this one returns.
+        let _turn = self.turn.lock().await;
         let (batch, changed) = budgets.borrow_mut().take_changes();
         if batch.is_empty() {
+            if durability == Durability::Now && self.unsynced.get() {
+                match space.sync().await {
+                    Ok(()) => self.unsynced.set(false),
+                    Err(Fault::ReadOnly(_) | Fault::Locked) => {}
+                    Err(fault) => return Err(fault),
+                }
+            }
             return Ok(());
         }
         let done = match space.commit(&batch, durability).await {
@@ -228,7 +243,10 @@ impl<K: Keyspace> Store<K> {
                 budgets.borrow_mut().changed.extend(changed);
                 Err(fault)
             }
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.unsynced.set(durability != Durability::Now);
+                Ok(())
+            }
         }
     }
 }

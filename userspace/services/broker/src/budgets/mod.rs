@@ -181,7 +181,7 @@ impl Budgets {
         let principal = self.principal(opening.principal, opening.principal_tokens, at.unix);
         self.renew(at.unix);
         let most = opening.plan.rule(Dimension::WallClock).limit;
-        self.forget_over(most, at.unix);
+        self.forget_over(opening.profile, most, at.unix);
         let of_same = |lost: &Lost| lost.principal == opening.principal && lost.profile == opening.profile;
         // The one that has used most comes first: whoever loses a session gains nothing by it.
         let found = self.lost.iter().filter(|(_, lost)| of_same(lost));
@@ -229,12 +229,12 @@ impl Budgets {
         })
     }
 
-    /// Forgets lost sessions that would be over by their own time.
-    fn forget_over(&mut self, most: u64, unix: u64) {
+    /// Forgets lost sessions of a profile that would be over by its time.
+    fn forget_over(&mut self, profile: Profile, most: u64, unix: u64) {
         let over: Vec<String> = self
             .lost
             .iter()
-            .filter(|(_, lost)| is_over(lost.began_unix, unix, most))
+            .filter(|(_, lost)| lost.profile == profile && is_over(lost.began_unix, unix, most))
             .map(|(id, _)| id.clone())
             .collect();
         for id in over {
@@ -335,6 +335,12 @@ impl Budgets {
         }
         self.touch(id);
         Some(Ended { used: account.used(), estimate: run.estimate, crossed })
+    }
+
+    /// The run of a session, if it has one.
+    #[must_use]
+    pub fn run_of(&self, id: &str) -> Option<ScopeId> {
+        Some(self.sessions.get(id)?.run.as_ref()?.scope)
     }
 
     /// The run of a session, or the session where it has none.

@@ -143,6 +143,32 @@ fn a_lost_session_is_continued_until_its_own_time_is_over() {
     }
 }
 
+/// The time of another profile's sessions says nothing about them.
+#[test]
+fn i03_a_login_with_another_profile_forgets_no_lost_session() {
+    let mut budgets = Budgets::default();
+    budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
+    budgets.charge(("s1", "ada"), tokens(1000));
+    budgets.lose_session("s1");
+    let other = if opening("s2", "eve").profile == Profile::Guest { Profile::Operator } else { Profile::Guest };
+    let short = Plan::default().with(Dimension::WallClock, 1000, OnExceed::Stop);
+    let eve = Opening { profile: other, plan: short, ..opening("s2", "eve") };
+    budgets.open_session(&eve, at(1)).unwrap();
+    assert_eq!(budgets.open_session(&opening("s3", "ada"), at(2)), Ok(true));
+}
+
+/// A run that has been followed by another one is told apart from it.
+#[test]
+fn i03_each_run_of_a_session_is_another_one() {
+    let mut budgets = Budgets::default();
+    budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
+    assert_eq!(budgets.run_of("s1"), None);
+    budgets.begin_run("s1", Plan::default(), Estimate::default(), at(0)).unwrap();
+    let first = budgets.run_of("s1");
+    budgets.begin_run("s1", Plan::default(), Estimate::default(), at(0)).unwrap();
+    assert!(first.is_some() && budgets.run_of("s1") != first);
+}
+
 /// A clock that jumps back ends no day early, and a machine without a clock has one day.
 #[test]
 fn clocks_that_jump_give_nothing_back() {

@@ -257,7 +257,7 @@ mod tests {
 
     /// What the broker takes besides what calls take: its program, stack, configuration, sessions and tables, rounded up from
     /// what the supervisor says of it (`list_services`; `qemu/strained-broker` looks).
-    const REST: usize = 4 << 20;
+    const REST: usize = 5 << 20;
     /// Places that the runtime has for calls and for watching callers: three quarters and one eighth of the
     /// completions. A service that may hold 1,024 capabilities has 512 of them.
     const CALLS: usize = 380;

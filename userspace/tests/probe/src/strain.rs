@@ -45,9 +45,9 @@ const HELD: usize = 16;
 /// Models that one session can hold, and sessions that can be open at once.
 const MODELS: usize = 4;
 const SESSIONS: usize = 16;
-/// KiB that the broker takes with one session and nothing in flight: half of its estimate besides calls, since there
-/// may be sixteen, and buffers that wait for calls.
-const AT_REST: u64 = 1536 + 1536;
+/// KiB that the broker takes with one session and nothing in flight, at most: less than its estimate besides calls (`REST` of
+/// its memory budget), since there may be sixteen.
+const AT_REST: u64 = 4608;
 /// Tokens of each of those in flight.
 const TOKENS: u32 = 24;
 

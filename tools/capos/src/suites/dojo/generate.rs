@@ -158,18 +158,26 @@ impl Generated {
         });
         let answer = ANSWERS.get(number % ANSWERS.len()).copied().unwrap_or("key enter\n");
         let own_first = number.is_multiple_of(2);
-        if let Some((tool, asked, call)) = own.as_ref().filter(|_| own_first) {
+        let before = own.as_ref().filter(|_| own_first);
+        // What needs no answer is decided while the person is asked about the call before it.
+        let asks = before.is_some_and(|(_, asked, _)| matches!(asked, Asked::Consent | Asked::Passphrase));
+        let is_overtaken = asks && goal.asked == Asked::Forbidden;
+        if is_overtaken {
+            self.unwanted(&goal_id, goal, answer);
+        }
+        if let Some((tool, asked, call)) = before {
             calls.push(call.clone());
             self.wanted(&own_id, tool, *asked);
         }
         calls.push(goal_call.clone());
         let behind = own.as_ref().filter(|_| !own_first);
-        // What needs no answer runs while the person is asked about the call before it.
         let overtakes = goal.asked != Asked::Forbidden && behind.is_some_and(|(_, asked, _)| *asked == Asked::Nothing);
         if let Some((tool, asked, _)) = behind.filter(|_| overtakes) {
             self.wanted(&own_id, tool, *asked);
         }
-        self.unwanted(&goal_id, goal, answer);
+        if !is_overtaken {
+            self.unwanted(&goal_id, goal, answer);
+        }
         if let Some((tool, asked, call)) = behind {
             calls.push(call.clone());
             if !overtakes {

@@ -29,8 +29,8 @@ mod session;
 
 pub use approval::{Answer, Approvals, Standing, matches, may_stand, unagreed};
 pub use backend::{check_backend_policy, may_open};
-pub use budget::{Rate, Rates, TooMany};
 pub use binding::{Binding, BindingError};
+pub use budget::{Rate, Rates, TooMany};
 pub use category::{Category, category};
 pub use labels::{Egress, LABEL_LIMIT, all_above, class_below, join, join_provenance, label_below, label_size};
 pub use lease::{Lease, LeaseError};

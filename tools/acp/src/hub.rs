@@ -155,9 +155,8 @@ impl Hub {
         self.changed();
     }
 
-    /// The next thing that happened. What a side sends is not taken while the other has not read what it was sent before,
-    /// so that a side that reads nothing takes no memory; the editor is heard longer than the machine, so that it can
-    /// cancel.
+    /// The next thing that happened. What a side sends is not taken while the other has not read what it was sent before:
+    /// a side that reads nothing takes no memory. The editor is heard longer than the machine, so that it can cancel.
     pub fn next(&self, mut limit: Option<Duration>) -> Input {
         let mut state = self.state();
         loop {

@@ -2,8 +2,8 @@
 //!
 //! The editor speaks the [Agent Client Protocol](https://agentclientprotocol.com), version 1, over standard input and
 //! output. The machine speaks capOS's own client protocol over a socket. [`Bridge`] translates: a state machine that
-//! takes lines of both sides and the time, and returns lines for both sides. It does no input or output, holds no
-//! authority of the machine, and nothing that either side sends makes it panic or grow without bound.
+//! takes lines of both sides and the time, and returns lines for both sides. It does no input or output and holds no
+//! authority of the machine. Nothing that either side sends makes it panic or grow without bound.
 //! [`serve`] runs it between two pairs of streams.
 //!
 //! Layers, lowest first: `wire`, `content`, `calls`, `bridge`, `hub`, `serve`.

@@ -8,7 +8,7 @@ use capos_schema::authority::ToolQuestion;
 use sha2::{Digest, Sha256};
 
 /// One call of one session, and the time until which an answer about it counts. A question, a step-up's lease, a consent and
-/// the record of a decision are all bound to the same: the tool as it was described, the canonical arguments (RFC 8785), the
+/// the record of a decision are all bound to it. It has the tool as it was described, the canonical arguments (RFC 8785), the
 /// conversation, the turn and the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {

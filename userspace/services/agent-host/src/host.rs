@@ -26,8 +26,8 @@ use crate::shared::{MILLISECOND, Shared};
 use crate::{create, messages, task};
 
 const SECOND: u64 = 1_000_000_000;
-/// A process lives at least so long, in nanoseconds: init starts a service 20 times in a minute at most, and clients that
-/// begin and end sessions are no reason to give it up.
+/// Least life of a process, in nanoseconds. init starts a service at most 20 times a minute, and short sessions must not use
+/// that up.
 const LIFE: u64 = 4 * SECOND;
 /// How long the last lines may take to leave, in nanoseconds.
 const LEAVING: u64 = 2 * SECOND;

@@ -1,6 +1,6 @@
 //! The budgets of principals, sessions and runs, and what is kept of them.
 //!
-//! A principal's tokens are for a day. A session's budget ends when its holder ends it: a session that was lost by a crash leaves
+//! A principal's tokens are for a day. A session's budget ends when its holder ends it. A session that was lost by a crash leaves
 //! its budget to the next session of the same principal and profile, until its own time is over.
 
 mod kept;

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_plural::count;
+use capos_plural::{count, with_commas};
 
 /// A dimension of a budget. Amounts are whole numbers of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,19 +159,6 @@ fn bytes(amount: u64) -> String {
         return count(amount, "byte").to_string();
     }
     format!("{} bytes", with_commas(amount))
-}
-
-/// A number with a comma before each three of its digits.
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in (1..=digits.len()).rev().zip(digits.chars()) {
-        if place.is_multiple_of(3) && !text.is_empty() {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+use alloc::string::{String, ToString};
 use core::fmt;
 
 /// A number and its noun, the noun in the number that the number asks for.
@@ -49,9 +52,29 @@ impl fmt::Display for Count<'_> {
     }
 }
 
+/// A number with a comma before each three of its digits.
+#[must_use]
+pub fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in (1..=digits.len()).rev().zip(digits.chars()) {
+        if place.is_multiple_of(3) && !text.is_empty() {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        let all = [0, 12, 999, 1000, 142_311, 1_000_000].map(with_commas);
+        assert_eq!(all, ["0", "12", "999", "1,000", "142,311", "1,000,000"]);
+    }
 
     #[test]
     fn one_is_singular_and_everything_else_plural() {

@@ -14,7 +14,7 @@ use capos_budget::{
     Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
 };
 use capos_keyspace::Durability;
-use capos_policy::ProfileRules;
+use capos_policy::{ProfileRules, dimension as dimension_of};
 use capos_rt::log;
 use capos_schema::authority::{
     BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunExtendResults, RunServer,
@@ -34,21 +34,8 @@ const NAME: usize = 256;
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
-fn of_schema(dimension: BudgetDimension) -> Dimension {
-    match dimension {
-        BudgetDimension::WallClock => Dimension::WallClock,
-        BudgetDimension::Steps => Dimension::Steps,
-        BudgetDimension::Tokens => Dimension::Tokens,
-        BudgetDimension::Cost => Dimension::Cost,
-        BudgetDimension::Cpu => Dimension::Cpu,
-        BudgetDimension::Memory => Dimension::Memory,
-        BudgetDimension::Egress => Dimension::Egress,
-        BudgetDimension::Writes => Dimension::Writes,
-    }
-}
-
 fn to_schema(dimension: Dimension) -> BudgetDimension {
-    BudgetDimension::ALL.iter().copied().find(|known| of_schema(*known) == dimension).unwrap_or_default()
+    BudgetDimension::ALL.iter().copied().find(|known| dimension_of(*known) == dimension).unwrap_or_default()
 }
 
 /// What the budgets of one session are counted by.
@@ -422,7 +409,7 @@ impl RunServer for RunObject {
         reply: Reply,
     ) -> Result<RunExtendResults, CallError> {
         self.alive()?;
-        let (Counter { broker, info, .. }, dimension) = (&*self.counter, of_schema(dimension));
+        let (Counter { broker, info, .. }, dimension) = (&*self.counter, dimension_of(dimension));
         let scope = if session { "session" } else { "run" };
         let agreed = reply == Reply::Agreed && more > 0;
         // Recorded first: what cannot be recorded is not granted.

@@ -14,7 +14,7 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
-use crate::command::{self, setup};
+use crate::command::setup;
 use crate::console::Runner;
 use crate::escape::one_line;
 use crate::loss;
@@ -280,7 +280,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
 
 /// Asks for more of a budget that is used up. An answer that is neither yes nor no is how much.
 pub async fn more(runner: &Runner, excess: &Excess) -> More {
-    let dimension = command::budget::dimension(excess.dimension);
+    let dimension = capos_policy::dimension(excess.dimension);
     let mut told = String::new();
     loop {
         let held = runner.screen.hold_for_question().await;

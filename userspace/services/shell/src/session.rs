@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use capos_agent::TurnEnd;
-use capos_plural::{count, noun};
+use capos_plural::{count, noun, with_commas};
 use capos_rt::{Error, log};
 use capos_runner::{Kept, OPENED};
 use capos_schema::authority::UserSessionClient;
@@ -328,19 +328,6 @@ impl Session {
     }
 }
 
-/// A number with a comma before each three of its digits.
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in (1..=digits.len()).rev().zip(digits.chars()) {
-        if place.is_multiple_of(3) && !text.is_empty() {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// What to tell somebody who says a word to the model that is one for the shell. A model might take it for something else:
 /// switching off the machine is a way to exit.
 fn hint(line: &str) -> Option<&'static str> {
@@ -354,12 +341,6 @@ fn hint(line: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_commas() {
-        let all = [0, 12, 999, 1000, 142_311, 1_000_000].map(with_commas);
-        assert_eq!(all, ["0", "12", "999", "1,000", "142,311", "1,000,000"]);
-    }
 
     #[test]
     fn words_that_look_like_commands_are_pointed_out() {

@@ -5,7 +5,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_budget::{Dimension, UNLIMITED};
-use capos_schema::authority::{BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep};
+use capos_policy::dimension;
+use capos_schema::authority::{BudgetLine, BudgetPolicy, BudgetStep};
 use capos_schema::terminal::Style;
 
 use super::Done;
@@ -16,20 +17,6 @@ use crate::session::Session;
 const MOST: usize = 32;
 /// Between columns.
 const GAP: &str = "  ";
-
-/// A dimension as the schema has it.
-pub fn dimension(found: BudgetDimension) -> Dimension {
-    match found {
-        BudgetDimension::WallClock => Dimension::WallClock,
-        BudgetDimension::Steps => Dimension::Steps,
-        BudgetDimension::Tokens => Dimension::Tokens,
-        BudgetDimension::Cost => Dimension::Cost,
-        BudgetDimension::Cpu => Dimension::Cpu,
-        BudgetDimension::Memory => Dimension::Memory,
-        BudgetDimension::Egress => Dimension::Egress,
-        BudgetDimension::Writes => Dimension::Writes,
-    }
-}
 
 /// `/budget`.
 pub async fn budget(session: &Session, rest: &[&str]) -> Done {
@@ -134,6 +121,7 @@ fn step_text(step: &BudgetStep) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_schema::authority::BudgetDimension;
 
     fn line(scope: &str, dimension: BudgetDimension, used: u64, limit: u64) -> BudgetLine {
         BudgetLine { scope: scope.into(), dimension, used, limit, policy: BudgetPolicy::Ask, ..BudgetLine::default() }

@@ -279,8 +279,8 @@ impl<W: World> Context<W> {
         let (name, call_id, outcome) = (&call.name, &call.id, result.outcome);
         if let Some(proposed) = self.course.settle(call_id) {
             let (tool, status, now) = (name.clone(), outcome.name().to_string(), self.world.now());
-            let latency = now.saturating_sub(proposed);
-            self.course.emit(now, Event::ToolCompleted { call_id: call_id.clone(), tool, status, latency });
+            let (latency, call_id, text) = (now.saturating_sub(proposed), call_id.clone(), text.clone());
+            self.course.emit(now, Event::ToolCompleted { call_id, tool, status, latency, text });
         }
         let (name, call_id) = (name.clone(), call_id.clone());
         self.tell(Line::Finished { name, call_id, outcome, text }).await;
@@ -349,6 +349,7 @@ impl<W: World> Context<W> {
         let mut effect = self.world.invoke(tool, prepared);
         // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
         let told = async {
+            self.course.emit(self.world.now(), Event::ToolStarted { call_id: call.id.clone() });
             self.tell(Line::Started { tool: tool.clone(), call_id: call.id.clone() }).await;
             core::future::pending::<Infallible>().await
         };

@@ -12,6 +12,12 @@ use capos_run_state::{
 
 use crate::world::{Renderer, Show};
 
+/// The id of the run that is this turn of a conversation.
+#[must_use]
+pub fn run_id(conversation: &str, turn: u32) -> String {
+    format!("{conversation}-{turn}")
+}
+
 /// The course of a session: its state and that of its run, by their tables, and the events that tell of both. All
 /// conversations of a session share one.
 pub struct Course {
@@ -129,10 +135,10 @@ impl Course {
         }
     }
 
-    /// A run begins. It is named by its conversation and turn.
+    /// A run begins.
     pub(crate) fn begin_run(&self, conversation: &str, turn: u32) {
         let mut ids = self.ids.borrow_mut();
-        ids.run = format!("{conversation}-{turn}").into();
+        ids.run = run_id(conversation, turn).into();
         ids.step = "".into();
         self.runs.set(self.runs.get().saturating_add(1));
         self.steps.set(0);

@@ -116,14 +116,9 @@ impl Serialize for SessionEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionStarted {
-    /// Where it runs: `capOS` and its version.
+    /// Where it is used: `client`, and what the client calls itself.
     #[serde(default)]
     pub execution_environment: String,
-    /// Whose it is.
-    pub principal: String,
-    /// The model.
-    #[serde(default)]
-    pub model: String,
 }
 
 /// The session was shut down.

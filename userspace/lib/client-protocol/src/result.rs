@@ -34,7 +34,7 @@ pub enum Done {
 pub struct Created {
     /// The session.
     pub session_id: String,
-    /// The user's home, as events name it.
+    /// The user's home, as events name it: a digest of the user's name.
     #[serde(default)]
     pub workspace_id: String,
     /// Whose session it is.
@@ -193,13 +193,14 @@ pub struct TaskState {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[allow(missing_docs, reason = "the names are the specification's")]
 pub enum TaskStatus {
-    Idle,
     TaskRunning,
     WaitingForLlm,
     ProcessingResponse,
     CheckingPolicy,
     WaitingForApproval,
     ExecutingTools,
+    PausedForApproval,
+    PausedForEvent,
     TaskCompleted,
     TaskFailed,
     TaskCancelled,

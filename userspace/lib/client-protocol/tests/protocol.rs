@@ -94,9 +94,7 @@ fn cause() -> impl Strategy<Value = Cause> {
 fn happening() -> impl Strategy<Value = Event> {
     let numbers = (any::<u32>(), any::<u64>(), any::<u64>());
     prop_oneof![
-        (TEXT, TEXT, TEXT).prop_map(|(execution_environment, principal, model)| {
-            Event::SessionStarted(SessionStarted { execution_environment, principal, model })
-        }),
+        TEXT.prop_map(|execution_environment| Event::SessionStarted(SessionStarted { execution_environment })),
         numbers.prop_map(|(task_count, total_tokens, duration_ms)| {
             Event::SessionCompleted(SessionCompleted { task_count, total_tokens, duration_ms })
         }),

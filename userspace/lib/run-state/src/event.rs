@@ -161,6 +161,11 @@ pub enum Event {
         /// The arguments, as the model wrote them.
         arguments: String,
     },
+    /// A call that was allowed begins.
+    ToolStarted {
+        /// The call's id.
+        call_id: String,
+    },
     /// A call has its outcome.
     ToolCompleted {
         /// The call's id.
@@ -171,6 +176,8 @@ pub enum Event {
         status: String,
         /// Time from the proposal to the outcome.
         latency: u64,
+        /// What the model sees of it.
+        text: String,
     },
     /// The person is asked.
     ApprovalRequested(Rc<Approval>),
@@ -194,7 +201,7 @@ pub enum Event {
 
 impl Event {
     /// The names of all events.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "session_started",
         "session_completed",
         "session_failed",
@@ -205,6 +212,7 @@ impl Event {
         "llm_request_started",
         "llm_request_completed",
         "tool_requested",
+        "tool_started",
         "tool_completed",
         "approval_requested",
         "approval_resolved",
@@ -226,6 +234,7 @@ impl Event {
             Self::ModelRequestStarted { .. } => "llm_request_started",
             Self::ModelRequestCompleted { .. } => "llm_request_completed",
             Self::ToolRequested { .. } => "tool_requested",
+            Self::ToolStarted { .. } => "tool_started",
             Self::ToolCompleted { .. } => "tool_completed",
             Self::ApprovalRequested(_) => "approval_requested",
             Self::ApprovalResolved { .. } => "approval_resolved",
@@ -269,11 +278,13 @@ impl Event {
                 ("category", json!(category)),
                 ("arguments", json!(arguments)),
             ]),
-            Self::ToolCompleted { call_id, tool, status, latency } => Vec::from([
+            Self::ToolStarted { call_id } => Vec::from([("callId", json!(call_id))]),
+            Self::ToolCompleted { call_id, tool, status, latency, text } => Vec::from([
                 ("callId", json!(call_id)),
                 ("toolName", json!(tool)),
                 ("status", json!(status)),
                 ("latencyMs", json!(latency / MILLISECOND)),
+                ("text", json!(text)),
             ]),
             Self::ApprovalRequested(approval) => return approval.json(),
             Self::ApprovalResolved { approval_id, decision, latency } => Vec::from([
@@ -294,10 +305,11 @@ impl Event {
             | Self::SessionFailed { reason: text }
             | Self::TextChunk { text }
             | Self::ApprovalTimeout { approval_id: text }
+            | Self::ToolStarted { call_id: text }
             | Self::ModelRequestStarted { model: text, .. }
             | Self::ModelRequestCompleted { model: text, .. } => [text, "", "", ""],
             Self::ToolRequested { call_id, tool, category, arguments } => [call_id, tool, category, arguments],
-            Self::ToolCompleted { call_id, tool, status, .. } => [call_id, tool, status, ""],
+            Self::ToolCompleted { call_id, tool, status, text, .. } => [call_id, tool, status, text],
             // The summary holds the arguments again.
             Self::ApprovalRequested(approval) => {
                 [&approval.title, &approval.summary, &approval.arguments, &approval.tool]
@@ -420,11 +432,13 @@ pub(crate) mod tests {
                 category: text("mutating"),
                 arguments: text("{\"path\":\"a\",\"text\":\"hunter2\"}"),
             },
+            Event::ToolStarted { call_id: text("c1") },
             Event::ToolCompleted {
                 call_id: text("c1"),
                 tool: text("write_file"),
                 status: text("ok"),
                 latency: MILLISECOND,
+                text: text("hunter2"),
             },
             Event::ApprovalRequested(approval()),
             Event::ApprovalResolved { approval_id: text("a1"), decision: text("denied"), latency: 3 * MILLISECOND },
@@ -450,7 +464,8 @@ pub(crate) mod tests {
             r#"{"estimatedInputTokens":150,"model":"m"}"#,
             r#"{"inputTokens":151,"latencyMs":9,"model":"m","outputTokens":7}"#,
             r#"{"arguments":"{\"path\":\"a\",\"text\":\"hunter2\"}","callId":"c1","capability":"mutating","category":"mutating","toolName":"write_file"}"#,
-            r#"{"callId":"c1","latencyMs":1,"status":"ok","toolName":"write_file"}"#,
+            r#"{"callId":"c1"}"#,
+            r#"{"callId":"c1","latencyMs":1,"status":"ok","text":"hunter2","toolName":"write_file"}"#,
         ];
         for ((name, payload), wanted) in found.iter().zip(wanted) {
             // The order of members depends on what else is built.

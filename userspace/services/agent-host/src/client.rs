@@ -6,15 +6,15 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::{Answer, Ask, Host, Model, RunState, Secret, Show};
+use capos_agent::world::{Answer, Ask, Host, RunState, Secret, Show};
 use capos_agent::{Either, Tool, race};
 use capos_client_protocol::event::{
-    ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk, ToolCompleted, ToolRequested,
-    ToolStarted,
+    ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk,
 };
 use capos_client_protocol::request::{Decision, Reach};
 use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
+use capos_run_state::Sink;
 use capos_runner::grants::MANAGEMENT;
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
@@ -23,13 +23,11 @@ use capos_schema::reflection::MethodInfo;
 use capos_schema::terminal::Style;
 use serde_json::{Map, Value};
 
+use crate::events::ToClient;
 use crate::messages::cut;
 use crate::preview::Preview;
 use crate::questions::Said;
 use crate::shared::{MILLISECOND, Shared};
-
-/// Bytes of a call's result, or of its proposed arguments, that a client is told.
-const TOLD: usize = 32 << 10;
 
 /// A client.
 pub struct Client {
@@ -120,11 +118,11 @@ impl Drop for Asked<'_> {
     }
 }
 
-fn risk(category: &str) -> Risk {
-    match category {
-        "readOnly" => Risk::Low,
-        "mutating" | "outbound" => Risk::Medium,
-        _ => Risk::High,
+fn risk(of: capos_run_state::Risk) -> Risk {
+    match of {
+        capos_run_state::Risk::Low => Risk::Low,
+        capos_run_state::Risk::Medium => Risk::Medium,
+        capos_run_state::Risk::High => Risk::High,
     }
 }
 
@@ -153,6 +151,10 @@ impl Surface for Client {
 
     fn name(&self) -> String {
         format!("client {}", self.name)
+    }
+
+    fn sink(&self) -> Option<Rc<dyn Sink>> {
+        Some(Rc::new(ToClient(self.shared.clone())))
     }
 
     async fn tell(&self, _: Style, text: &str) {
@@ -184,30 +186,36 @@ impl Surface for Client {
             false => &[Reach::Once],
         };
         let request = ApprovalRequest {
-            approval_id: hex::encode(runner.random()),
+            approval_id: ask.approval.id.clone(),
             kind: Kind::ToolCall,
             title: format!("The model wants to run {}", tool.name),
-            action_summary: cut(&format!("{} {}", tool.name, ask.arguments), &mut 512).0,
-            risk_level: risk(&tool.category),
+            action_summary: cut(&ask.approval.summary, &mut 512).0,
+            risk_level: risk(ask.approval.risk),
             reaches: reaches.to_vec(),
             expires_in_ms: None,
             details: Some(Details {
                 call_id: ask.call_id.to_string(),
                 tool_name: tool.name.clone(),
-                capability: shared.tool(&tool.name).0,
+                capability: shared.tool(&tool.name),
                 category: tool.category.clone(),
                 description: tool.description.clone(),
                 arguments: ask.arguments.to_string(),
                 notes: notes(runner, ask).await,
             }),
         };
-        let preview = Preview::of(ask.tool, ask.arguments, runner.grants.capability(ask.tool.capability));
+        let preview = match Preview::of(ask.tool, ask.arguments, runner.grants.capability(ask.tool.capability)) {
+            Some(preview) => Some(preview.for_session(runner).await),
+            None => None,
+        };
         let Some(asked) = Asked::new(shared, request, ask.approval.expires, preview) else {
             shared.notice("a call was rejected: its arguments are too long to be shown to a client");
             return Err(Reply::Elsewhere);
         };
-        runner.told_of.set(ask.untrusted);
-        match asked.answer().await {
+        let said = asked.answer().await;
+        if said.is_some() {
+            runner.told_of.set(ask.untrusted);
+        }
+        match said {
             Some(Said::Yes(reach)) => {
                 let span = match reach {
                     Reach::Once => Span::Once,
@@ -256,58 +264,33 @@ impl Surface for Client {
     }
 
     async fn show(runner: &Runner<Self>, show: Show<'_>) {
-        let shared = &runner.shared;
         match show {
-            Show::State(RunState::WaitingForModel) => shared.begin_step(&Model::info(runner).id),
             Show::State(state) => {
                 if let Some(status) = status(state) {
-                    shared.set_task(status);
+                    runner.shared.set_task(status);
                 }
             }
-            Show::Text(text) => shared.text(text),
-            Show::AnswerEnd { usage } => shared.answered(&Model::info(runner).id, usage),
-            Show::Proposed { call_id, name, arguments } => {
-                shared.propose(call_id);
-                shared.set_task(TaskStatus::CheckingPolicy);
-                let (capability, category) = shared.tool(name);
-                shared.tell(Event::ToolRequested(ToolRequested {
-                    call_id: call_id.to_string(),
-                    tool_name: name.to_string(),
-                    capability,
-                    category,
-                    arguments: cut(arguments, &mut { 2 * TOLD }).0,
-                }));
-            }
-            Show::Started { call_id, .. } => {
-                shared.set_task(TaskStatus::ExecutingTools);
-                shared.tell(Event::ToolStarted(ToolStarted { call_id: call_id.to_string() }));
-            }
-            Show::Finished { name, call_id, outcome, text } => {
-                shared.tell(Event::ToolCompleted(ToolCompleted {
-                    call_id: call_id.to_string(),
-                    tool_name: name.to_string(),
-                    status: outcome.name().to_string(),
-                    latency_ms: shared.since_proposed(call_id),
-                    text: cut(text, &mut { TOLD }).0,
-                }));
-            }
-            Show::Notice(text) => shared.notice(text),
+            Show::Notice(text) => runner.shared.notice(text),
+            // The sink tells of it.
             _ => {}
         }
     }
 }
 
-/// What a client is told of the state of a run. The task's own end says how it ended.
-fn status(state: RunState) -> Option<TaskStatus> {
-    match state {
-        RunState::Running => Some(TaskStatus::TaskRunning),
-        RunState::WaitingForModel => Some(TaskStatus::WaitingForLlm),
-        RunState::ProcessingResponse => Some(TaskStatus::ProcessingResponse),
-        RunState::CheckingPolicy => Some(TaskStatus::CheckingPolicy),
-        RunState::WaitingForApproval | RunState::PausedForApproval => Some(TaskStatus::WaitingForApproval),
-        RunState::ExecutingTools => Some(TaskStatus::ExecutingTools),
-        RunState::Idle | RunState::PausedForEvent | RunState::Completed | RunState::Failed | RunState::Cancelled => {
-            None
-        }
-    }
+/// The state of a task whose run is in this one; none if there is no run.
+pub fn status(state: RunState) -> Option<TaskStatus> {
+    Some(match state {
+        RunState::Idle => return None,
+        RunState::Running => TaskStatus::TaskRunning,
+        RunState::WaitingForModel => TaskStatus::WaitingForLlm,
+        RunState::ProcessingResponse => TaskStatus::ProcessingResponse,
+        RunState::CheckingPolicy => TaskStatus::CheckingPolicy,
+        RunState::WaitingForApproval => TaskStatus::WaitingForApproval,
+        RunState::ExecutingTools => TaskStatus::ExecutingTools,
+        RunState::PausedForApproval => TaskStatus::PausedForApproval,
+        RunState::PausedForEvent => TaskStatus::PausedForEvent,
+        RunState::Completed => TaskStatus::TaskCompleted,
+        RunState::Failed => TaskStatus::TaskFailed,
+        RunState::Cancelled => TaskStatus::TaskCancelled,
+    })
 }

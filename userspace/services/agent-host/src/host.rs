@@ -4,25 +4,30 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use capos_agent::world::Audit;
 use capos_async_lock::Waiters;
-use capos_client_protocol::event::{Event, Failed, SessionCompleted, SessionStarted};
+use capos_client_protocol::event::{Event, Failed};
 use capos_client_protocol::request::ClientInfo;
 use capos_client_protocol::request::{Empty, Reach};
 use capos_client_protocol::result::{Conversations, Created, Done, Saved, SessionStatus, Started};
 use capos_client_protocol::{RpcError, VERSION, code};
 use capos_rt::{Either, log, select};
+use capos_run_state::SessionState;
 use capos_runner::history::{self, Evidence};
 use capos_runner::keeper::PURPOSE;
 use capos_runner::{Capabilities, Kept, Runner, Session};
+use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::ApprovalClientClient;
 use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientRequest, ClientRequestPage};
 use capos_schema::conversations::ConversationStoreClient;
 
 use crate::client::Client;
+use crate::preview::Preview;
 use crate::questions::{Said, not_open};
-use crate::shared::{MILLISECOND, Shared};
+use crate::shared::Shared;
 use crate::{create, messages, task};
 
 const SECOND: u64 = 1_000_000_000;
@@ -37,6 +42,8 @@ const ENDING: u64 = 30 * SECOND;
 const PAUSE: u64 = SECOND;
 /// How long a file's server may take for a preview, in nanoseconds.
 const LOOK: u64 = 2 * SECOND;
+/// The kind of the record before a client is shown what a call would change.
+const PREVIEWED: &str = "client.previewed";
 /// The wait after a refused login doubles so often; the first one is a second.
 const MOST_DOUBLINGS: u32 = 5;
 
@@ -183,21 +190,16 @@ impl Host {
         };
         let (info, conversation) = (&session.runner.info, session.agent.conversation().id.clone());
         let model = session.runner.model.info().map(|model| model.id).unwrap_or_default();
-        self.shared.begin_session(&info.id, &info.principal, &conversation);
+        self.shared.begin_session(&info.id, &conversation);
         let created = Created {
             session_id: info.id.clone(),
-            workspace_id: info.principal.clone(),
+            workspace_id: session.course.ids().machine.to_string(),
             principal: info.principal.clone(),
             conversation_id: conversation,
-            model: model.clone(),
+            model,
             protocol_version: VERSION,
             agent_info: ClientInfo { name: "capOS".to_string(), version: env!("CARGO_PKG_VERSION").to_string() },
         };
-        self.shared.tell(Event::SessionStarted(SessionStarted {
-            execution_environment: format!("capOS {}", env!("CARGO_PKG_VERSION")),
-            principal: info.principal.clone(),
-            model,
-        }));
         for notice in [&info.notice].into_iter().filter(|notice| !notice.is_empty()) {
             self.shared.notice(notice);
         }
@@ -218,7 +220,7 @@ impl Host {
             return Err(RpcError::new(code::INVALID_PARAMS, "the prompt is empty: say what is to be done"));
         }
         let mut session = self.idle()?;
-        let task_id = hex::encode(capos_agent::world::Host::random(&*session.runner));
+        let task_id = session.agent.next_run();
         self.shared.begin_task(&task_id, session.runner.info.limits.max_iterations);
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
         capos_rt::spawn(async move {
@@ -296,11 +298,32 @@ impl Host {
         match preview {
             // It is not known what the call changes.
             None => Ok(Done::Patch(Default::default())),
-            // No other request is answered meanwhile.
-            Some(preview) => match select(preview.show(), self.held.clock.sleep(LOOK)).await {
-                Either::First(shown) => shown.map(Done::Patch).map_err(unavailable),
-                Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),
-            },
+            Some(preview) => {
+                self.record(id, &preview).await?;
+                self.show(preview).await
+            }
+        }
+    }
+
+    /// Records that a file is looked at for a client, before it is.
+    async fn record(&self, question: &str, preview: &Preview) -> Result<(), RpcError> {
+        let Some(runner) = &self.runner else { return Err(no_session()) };
+        let field = |name: &str, value: &str| GeneralEventField { name: name.into(), value: value.into() };
+        let event = GeneralEvent {
+            kind: PREVIEWED.to_string(),
+            session: runner.info.id.clone(),
+            principal: runner.info.principal.clone(),
+            fields: Vec::from([field("approvalId", question), field("path", preview.path())]),
+        };
+        let recorded = runner.general(&event).await;
+        recorded.map(drop).map_err(|why| unavailable(format!("no preview: it could not be recorded: {why}")))
+    }
+
+    /// What a call would change. No other request is answered meanwhile.
+    async fn show(&self, preview: Preview) -> Answer {
+        match select(preview.show(), self.held.clock.sleep(LOOK)).await {
+            Either::First(shown) => shown.map(Done::Patch).map_err(unavailable),
+            Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),
         }
     }
 
@@ -333,37 +356,50 @@ impl Host {
         Ok(Done::Conversations(Conversations { conversations: conversations.collect(), next }))
     }
 
-    /// Ends the session: a task that runs is cancelled and ends first. Whether one was.
-    async fn end(&self) -> bool {
-        if self.runner.is_none() {
-            return false;
-        }
-        let was_running = self.shared.task().is_some();
-        if was_running {
-            self.shared.cancel();
+    /// Ends the session, which has failed if there is a reason why. A task that runs is cancelled, and ends first.
+    async fn end(&self, failed: Option<&str>) {
+        let shared = &self.shared;
+        if shared.task().is_some() {
+            shared.cancel();
         }
         let back = self.slot.back.until(|| self.slot.take());
         if let Either::First(session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
+            if let Some(why) = failed {
+                session.failed(why);
+            }
             session.end().await;
+            shared.set_status(status(session.course.session_state()));
+        } else {
+            let reason = failed.unwrap_or("the task that was cancelled does not end").to_string();
+            shared.set_status(SessionStatus::Failed);
+            shared.tell(Event::SessionFailed(Failed { reason }));
         }
-        was_running
     }
 
     async fn shut_down(&self) -> Done {
-        let was_cancelled = self.end().await;
-        self.shared.set_status(if was_cancelled { SessionStatus::Cancelled } else { SessionStatus::Completed });
-        let (task_count, total_tokens) = self.shared.totals();
-        let started = self.runner.as_ref().map_or(self.began, |runner| runner.started);
-        let duration_ms = self.held.clock.now().saturating_sub(started) / MILLISECOND;
-        self.shared.tell(Event::SessionCompleted(SessionCompleted { task_count, total_tokens, duration_ms }));
+        self.end(None).await;
         Done::Nothing(Empty {})
     }
 
     /// Ends a session that cannot go on.
     async fn fail(&self, why: &str) {
         log::warning!("the client's session ends: {why}");
-        self.end().await;
-        self.shared.set_status(SessionStatus::Failed);
-        self.shared.tell(Event::SessionFailed(Failed { reason: format!("{why}; begin a new session") }));
+        if self.runner.is_some() {
+            self.end(Some(&format!("{why}; begin a new session"))).await;
+        } else {
+            self.shared.tell(Event::SessionFailed(Failed { reason: why.to_string() }));
+        }
+    }
+}
+
+/// The status of a session, as a client reads it.
+pub fn status(state: SessionState) -> SessionStatus {
+    match state {
+        SessionState::Created => SessionStatus::Created,
+        SessionState::Running => SessionStatus::Running,
+        SessionState::Paused => SessionStatus::Paused,
+        SessionState::Completed => SessionStatus::Completed,
+        SessionState::Failed => SessionStatus::Failed,
+        SessionState::Cancelled => SessionStatus::Cancelled,
     }
 }

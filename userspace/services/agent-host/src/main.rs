@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod client;
 mod create;
+mod events;
 mod host;
 mod messages;
 mod outbox;

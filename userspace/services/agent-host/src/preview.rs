@@ -5,11 +5,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::Tool;
+use capos_agent::world::Gate;
 use capos_client_protocol::result::{Change, PatchPreview};
+use capos_runner::{Runner, Surface, table};
+use capos_schema::authority::ToolQuestion;
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
+use capos_schema::models::PermissionMode;
 use capos_schema::storage::{DirectoryClient, EntryKind, FileError};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 /// Bytes of a file that a preview shows at most. A line holds it and what takes its place, escaped.
@@ -22,7 +26,12 @@ pub struct Preview {
     path: String,
     text: String,
     is_appended: bool,
+    /// Whether the session may read the file unasked. If not, what it holds is not shown.
+    is_readable: bool,
 }
+
+/// The tool by which a model reads the file.
+const READ: &str = "read_file";
 
 impl Preview {
     /// Of a call of `write_file`; none of another.
@@ -38,7 +47,29 @@ impl Preview {
             path: text("path")?,
             text: text("text")?,
             is_appended: arguments.get("append").and_then(Value::as_bool).unwrap_or(false),
+            is_readable: false,
         })
+    }
+
+    /// The preview of a session, which shows no more than the session may read unasked.
+    pub async fn for_session<S: Surface>(self, runner: &Runner<S>) -> Self {
+        let Some(tool) = table::own(&runner.grants.all(), READ) else { return self };
+        let found = &tool.descriptor;
+        let question = ToolQuestion {
+            interface_id: found.interface_id,
+            method_name: found.method_name.clone(),
+            tool: found.name.clone(),
+            category: found.category.clone(),
+            arguments: json!({ "path": self.path }).to_string(),
+            ..ToolQuestion::default()
+        };
+        let review = runner.review(&question).await;
+        Self { is_readable: review.is_ok_and(|review| review.mode == PermissionMode::Auto), ..self }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// Reads what is there, and tells what would be.
@@ -56,6 +87,9 @@ impl Preview {
         let found = self.directory.status(&self.path, true).await.map_err(why)?;
         if found.error != FileError::None || found.status.kind != EntryKind::File {
             return Ok(Ok(None));
+        }
+        if !self.is_readable {
+            return Ok(Err(format!("{READ} needs more than this session has for it, so what the file holds is not shown")));
         }
         if found.status.bytes > SHOWN {
             return Ok(Err(format!("the file has {} bytes; at most {SHOWN} are shown", found.status.bytes)));

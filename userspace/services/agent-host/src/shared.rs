@@ -6,12 +6,11 @@ use alloc::string::{String, ToString};
 use core::cell::{Cell, RefCell};
 
 use capos_async_lock::{Happenings, Waiters};
-use capos_client_protocol::event::{Chain, Event, LlmCompleted, LlmStarted, Notice, Step, StepLimit, TextChunk};
+use capos_client_protocol::event::{Chain, Event, Notice, TextChunk};
 use capos_client_protocol::result::{Done, SessionState, SessionStatus, TaskState, TaskStatus};
 use capos_client_protocol::{Id, RpcError, SessionEvent, code, encode_error, encode_event, encode_result};
 use capos_rt::{Clock, log};
 use capos_schema::clients::{ClientId, ClientPortClient};
-use capos_schema::models::TokenUsage;
 
 use crate::outbox::Outbox;
 use crate::questions::Questions;
@@ -19,8 +18,8 @@ use crate::questions::Questions;
 /// Nanoseconds of a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
 
-/// The tools of a turn, by name: the capability that each calls, and its category.
-pub type Tools = BTreeMap<String, (String, String)>;
+/// The tools of a turn, by name, each with the name of the capability that it calls.
+pub type Tools = BTreeMap<String, String>;
 
 /// The state of the process.
 pub struct Shared {
@@ -38,15 +37,8 @@ pub struct Shared {
     cancelled: Happenings,
     known: Cell<u64>,
     tools: RefCell<Tools>,
-    /// When calls were proposed.
-    proposed: RefCell<BTreeMap<String, u64>>,
     /// The session ended by itself, or the client is lost: why.
     over: RefCell<Option<String>>,
-    asked: Cell<u64>,
-    in_step: Cell<bool>,
-    is_warned: Cell<bool>,
-    tokens: Cell<u64>,
-    tasks: Cell<u32>,
 }
 
 impl Shared {
@@ -70,13 +62,7 @@ impl Shared {
             cancelled: Happenings::default(),
             known: Cell::new(0),
             tools: RefCell::default(),
-            proposed: RefCell::default(),
             over: RefCell::default(),
-            asked: Cell::new(0),
-            in_step: Cell::new(false),
-            is_warned: Cell::new(false),
-            tokens: Cell::new(0),
-            tasks: Cell::new(0),
         }
     }
 
@@ -169,13 +155,8 @@ impl Shared {
         self.state.borrow_mut().session_status = status;
     }
 
-    /// Names the session in what follows.
-    pub fn begin_session(&self, session: &str, workspace: &str, conversation: &str) {
-        {
-            let mut chain = self.chain.borrow_mut();
-            chain.session_id = session.to_string();
-            chain.workspace_id = workspace.to_string();
-        }
+    /// There is a session.
+    pub fn begin_session(&self, session: &str, conversation: &str) {
         let mut state = self.state.borrow_mut();
         state.session_id = Some(session.to_string());
         state.conversation_id = Some(conversation.to_string());
@@ -190,18 +171,12 @@ impl Shared {
     /// The task that runs, if one does.
     pub fn task(&self) -> Option<String> {
         let state = self.state.borrow();
-        let runs = |task: &&TaskState| {
-            !matches!(task.status, TaskStatus::TaskCompleted | TaskStatus::TaskFailed | TaskStatus::TaskCancelled)
-        };
-        state.task.as_ref().filter(runs).map(|task| task.task_id.clone())
+        state.task.as_ref().filter(|task| is_active(task.status)).map(|task| task.task_id.clone())
     }
 
     /// A task begins: cancellations from now on are about it.
     pub fn begin_task(&self, task: &str, max_steps: u32) {
         self.known.set(self.cancelled.count());
-        self.tasks.set(self.tasks.get().saturating_add(1));
-        self.in_step.set(false);
-        self.is_warned.set(false);
         self.chain.borrow_mut().task_id = task.to_string();
         let (task_id, status) = (task.to_string(), TaskStatus::TaskRunning);
         self.state.borrow_mut().task = Some(TaskState { task_id, status, step_count: 0, max_steps });
@@ -212,8 +187,8 @@ impl Shared {
         *self.tools.borrow_mut() = tools;
     }
 
-    /// The capability and category of a tool; empty if there is none of that name.
-    pub fn tool(&self, name: &str) -> (String, String) {
+    /// The name of the capability that a tool calls; empty if there is no such tool.
+    pub fn tool(&self, name: &str) -> String {
         self.tools.borrow().get(name).cloned().unwrap_or_default()
     }
 
@@ -224,88 +199,38 @@ impl Shared {
         }
     }
 
+    /// The task has come to this step.
+    pub fn set_step(&self, count: u32) {
+        if let Some(task) = &mut self.state.borrow_mut().task {
+            task.step_count = count;
+        }
+    }
+
     /// The task may have more steps.
     pub fn add_steps(&self, more: u32) {
-        self.is_warned.set(false);
         if let Some(task) = &mut self.state.borrow_mut().task {
             task.max_steps = task.max_steps.saturating_add(more);
         }
     }
 
-    /// The task has ended in this state. Its events so far name it, those that follow do not.
-    pub fn end_task(&self, status: TaskStatus) {
-        self.end_step();
-        self.set_task(status);
-        self.proposed.borrow_mut().clear();
+    /// What is told from now on happens in this.
+    pub fn set_chain(&self, chain: Chain) {
+        *self.chain.borrow_mut() = chain;
     }
 
-    /// Forgets the ids of the task.
+    /// What is told from now on happens in no task.
     pub fn leave_task(&self) {
-        self.chain.borrow_mut().task_id.clear();
-    }
-
-    /// The model is asked: a step begins.
-    pub fn begin_step(&self, model: &str) {
-        self.end_step();
-        let (count, most) = {
-            let mut state = self.state.borrow_mut();
-            let Some(task) = &mut state.task else { return };
-            task.step_count = task.step_count.saturating_add(1);
-            task.status = TaskStatus::WaitingForLlm;
-            (task.step_count, task.max_steps)
-        };
-        {
-            let mut chain = self.chain.borrow_mut();
-            chain.step_id = format!("{}.{count}", chain.task_id);
-        }
-        self.in_step.set(true);
-        self.tell(Event::StepStarted(Step { step_count: count }));
-        let is_near = count.saturating_mul(5) >= most.saturating_mul(4);
-        if is_near && !self.is_warned.replace(true) {
-            self.tell(Event::StepLimitApproaching(StepLimit { step_count: count, max_steps: most }));
-        }
-        self.asked.set(self.clock.now());
-        self.tell(Event::LlmRequestStarted(LlmStarted { model: model.to_string(), estimated_input_tokens: None }));
-    }
-
-    fn end_step(&self) {
-        if self.in_step.replace(false) {
-            let step_count = self.state.borrow().task.as_ref().map_or(0, |task| task.step_count);
-            self.tell(Event::StepCompleted(Step { step_count }));
-            self.chain.borrow_mut().step_id.clear();
-        }
-    }
-
-    /// The model has answered.
-    pub fn answered(&self, model: &str, usage: &TokenUsage) {
-        self.set_task(TaskStatus::ProcessingResponse);
-        let (input, output) = (u64::from(usage.prompt_tokens), u64::from(usage.completion_tokens));
-        self.tokens.set(self.tokens.get().saturating_add(input).saturating_add(output));
-        self.tell(Event::LlmRequestCompleted(LlmCompleted {
-            model: model.to_string(),
-            input_tokens: input,
-            output_tokens: output,
-            latency_ms: self.clock.now().saturating_sub(self.asked.get()) / MILLISECOND,
-        }));
+        let mut chain = self.chain.borrow_mut();
+        chain.task_id.clear();
+        chain.step_id.clear();
     }
 
     /// A piece of the model's text. A client that reads slowly gets fewer of them.
-    pub fn text(&self, text: &str) {
+    pub fn text(&self, text: String) {
         let room = self.out.borrow_mut().room_for_text(text.len());
         if let Some(lost_bytes) = room {
-            self.tell(Event::TextChunk(TextChunk { text: text.to_string(), lost_bytes }));
+            self.tell(Event::TextChunk(TextChunk { text, lost_bytes }));
         }
-    }
-
-    /// A call was proposed now.
-    pub fn propose(&self, call: &str) {
-        self.proposed.borrow_mut().insert(call.to_string(), self.clock.now());
-    }
-
-    /// Milliseconds since a call was proposed.
-    pub fn since_proposed(&self, call: &str) -> u64 {
-        let proposed = self.proposed.borrow_mut().remove(call);
-        proposed.map_or(0, |at| self.clock.now().saturating_sub(at) / MILLISECOND)
     }
 
     /// Cancels the task.
@@ -317,9 +242,10 @@ impl Shared {
     pub async fn cancelled(&self) {
         self.cancelled.after(self.known.get()).await;
     }
+}
 
-    /// Tasks and tokens of the session.
-    pub fn totals(&self) -> (u32, u64) {
-        (self.tasks.get(), self.tokens.get())
-    }
+/// Whether a task in this state goes on by itself.
+fn is_active(status: TaskStatus) -> bool {
+    use TaskStatus::{PausedForApproval, PausedForEvent, TaskCancelled, TaskCompleted, TaskFailed};
+    !matches!(status, PausedForApproval | PausedForEvent | TaskCompleted | TaskFailed | TaskCancelled)
 }

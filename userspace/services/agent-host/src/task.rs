@@ -11,7 +11,8 @@ use capos_plural::count;
 use capos_runner::Session;
 use capos_runner::escape::plain;
 
-use crate::client::Client;
+use crate::client::{self, Client};
+use crate::host;
 use crate::shared::{Shared, Tools};
 
 /// The tools that a session has now.
@@ -21,25 +22,21 @@ fn tools(session: &Session<Client>) -> Tools {
     let tools = session.snapshot.tools().iter();
     tools
         .map(|tool| {
-            let found = &tool.descriptor;
-            (found.name.clone(), (capability(tool.capability).unwrap_or_default(), found.category.clone()))
+            (tool.descriptor.name.clone(), capability(tool.capability).unwrap_or_default())
         })
         .collect()
 }
 
-/// Runs a task to its end.
+/// Runs a task until it ends or pauses.
 pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) {
-    let (cause, message) = match turn(session, shared, prompt).await {
-        Ok(end) => told(end),
-        Err(why) => (Cause::Failed, why),
+    let (status, (cause, message)) = match turn(session, shared, prompt).await {
+        Ok(end) => (client::status(session.course.last()), told(end)),
+        Err(why) => (None, (Cause::Failed, why)),
     };
     session.follow_fork().await;
     shared.set_conversation(&session.agent.conversation().id);
-    shared.end_task(match cause {
-        Cause::Answered => TaskStatus::TaskCompleted,
-        Cause::Cancelled => TaskStatus::TaskCancelled,
-        _ => TaskStatus::TaskFailed,
-    });
+    shared.set_task(status.unwrap_or(TaskStatus::TaskFailed));
+    shared.set_status(host::status(session.course.session_state()));
     shared.tell(Event::TaskCompleted(TaskCompleted { cause, message: plain(&message) }));
     shared.leave_task();
     if session.runner.is_lost() {

@@ -136,7 +136,8 @@ impl Questions<'_> {
             }
             Last::Secret(question) => held.secret(&page.spans(), question).await,
         };
-        if !matches!(asked, Ok((_, LineEnd::Cancelled))) {
+        // A question that nobody answered has told nobody.
+        if matches!(asked, Ok((_, LineEnd::Entered))) {
             self.0.told_of.set(ask.untrusted);
         }
         asked

@@ -376,6 +376,7 @@ fn e08_a_run_tells_of_its_events_with_all_ids() {
         "tool_requested",
         "approval_requested",
         "approval_resolved",
+        "tool_started",
         "tool_completed",
         "step_completed",
         "step_started",
@@ -387,7 +388,7 @@ fn e08_a_run_tells_of_its_events_with_all_ids() {
     assert_eq!(heard.names(), wanted);
     for (at, record) in heard.0.borrow().iter().enumerate() {
         let ids = record.ids.members().map(|(_, id)| id.to_string());
-        let step = if at < 9 { 1 } else { 2 };
+        let step = if at < 10 { 1 } else { 2 };
         assert_eq!(ids, ["m1".to_string(), "s1".into(), "c1-1".into(), format!("c1-1-{step}")], "{record:?}");
     }
     let records = heard.0.borrow();

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod budget;
+pub mod change;
 pub mod escape;
 pub mod gate;
 pub mod grants;

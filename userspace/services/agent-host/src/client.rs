@@ -8,13 +8,12 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Ask, Host, RunState, Secret, Show};
 use capos_agent::{Either, Tool, race};
-use capos_client_protocol::event::{
-    ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk,
-};
+use capos_client_protocol::event::{ApprovalRequest, ApprovalResolved, ApprovalTimeout, Details, Event, Kind, Risk};
 use capos_client_protocol::request::{Decision, Reach};
 use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
+use capos_runner::change::PendingWrite;
 use capos_runner::grants::MANAGEMENT;
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
@@ -25,7 +24,6 @@ use serde_json::{Map, Value};
 
 use crate::events::ToClient;
 use crate::messages::cut;
-use crate::preview::Preview;
 use crate::questions::Said;
 use crate::shared::{MILLISECOND, Shared};
 
@@ -70,12 +68,12 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Asks until then, in nanoseconds since boot; none if the question has no room in a line.
-    fn new(shared: &'a Shared, request: ApprovalRequest, expires: u64, preview: Option<Preview>) -> Option<Self> {
+    fn new(shared: &'a Shared, request: ApprovalRequest, expires: u64, write: Option<PendingWrite>) -> Option<Self> {
         let since = shared.clock.now();
         let id = request.approval_id.clone();
         let left = expires.saturating_sub(since) / MILLISECOND;
         let request = ApprovalRequest { expires_in_ms: Some(left), ..request };
-        shared.questions.open(request.clone(), expires, preview);
+        shared.questions.open(request.clone(), expires, write);
         let asked = Self { shared, id, since, expires };
         if shared.tell(Event::ApprovalRequested(request)) {
             return Some(asked);
@@ -203,11 +201,8 @@ impl Surface for Client {
                 notes: notes(runner, ask).await,
             }),
         };
-        let preview = match Preview::of(ask.tool, ask.arguments, runner.grants.capability(ask.tool.capability)) {
-            Some(preview) => Some(preview.for_session(runner).await),
-            None => None,
-        };
-        let Some(asked) = Asked::new(shared, request, ask.approval.expires, preview) else {
+        let write = PendingWrite::of(runner, ask.tool, ask.arguments).await;
+        let Some(asked) = Asked::new(shared, request, ask.approval.expires, write) else {
             shared.notice("a call was rejected: its arguments are too long to be shown to a client");
             return Err(Reply::Elsewhere);
         };

@@ -16,6 +16,7 @@ use capos_client_protocol::result::{Conversations, Created, Done, Saved, Session
 use capos_client_protocol::{RpcError, VERSION, code};
 use capos_rt::{Either, log, select};
 use capos_run_state::SessionState;
+use capos_runner::change::PendingWrite;
 use capos_runner::history::{self, Evidence};
 use capos_runner::keeper::PURPOSE;
 use capos_runner::{Capabilities, Kept, Runner, Session};
@@ -25,7 +26,6 @@ use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientR
 use capos_schema::conversations::ConversationStoreClient;
 
 use crate::client::Client;
-use crate::preview::Preview;
 use crate::questions::{Said, not_open};
 use crate::shared::Shared;
 use crate::{create, messages, task};
@@ -292,37 +292,37 @@ impl Host {
     }
 
     async fn preview(&self, id: &str) -> Answer {
-        let Some(preview) = self.shared.questions.preview(id) else {
+        let Some(write) = self.shared.questions.write(id) else {
             return Err(RpcError::new(code::APPROVAL_NOT_OPEN, not_open(id)));
         };
-        match preview {
+        match write {
             // It is not known what the call changes.
             None => Ok(Done::Patch(Default::default())),
-            Some(preview) => {
-                self.record(id, &preview).await?;
-                self.show(preview).await
+            Some(write) => {
+                self.record(id, &write).await?;
+                self.show(write).await
             }
         }
     }
 
     /// Records that a file is looked at for a client, before it is.
-    async fn record(&self, question: &str, preview: &Preview) -> Result<(), RpcError> {
+    async fn record(&self, question: &str, write: &PendingWrite) -> Result<(), RpcError> {
         let Some(runner) = &self.runner else { return Err(no_session()) };
         let field = |name: &str, value: &str| GeneralEventField { name: name.into(), value: value.into() };
         let event = GeneralEvent {
             kind: PREVIEWED.to_string(),
             session: runner.info.id.clone(),
             principal: runner.info.principal.clone(),
-            fields: Vec::from([field("approvalId", question), field("path", preview.path())]),
+            fields: Vec::from([field("approvalId", question), field("path", write.path())]),
         };
         let recorded = runner.general(&event).await;
         recorded.map(drop).map_err(|why| unavailable(format!("no preview: it could not be recorded: {why}")))
     }
 
     /// What a call would change. No other request is answered meanwhile.
-    async fn show(&self, preview: Preview) -> Answer {
-        match select(preview.show(), self.held.clock.sleep(LOOK)).await {
-            Either::First(shown) => shown.map(Done::Patch).map_err(unavailable),
+    async fn show(&self, write: PendingWrite) -> Answer {
+        match select(write.look(), self.held.clock.sleep(LOOK)).await {
+            Either::First(shown) => shown.map(|change| Done::Patch(messages::patch(change))).map_err(unavailable),
             Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),
         }
     }

@@ -13,7 +13,6 @@ mod events;
 mod host;
 mod messages;
 mod outbox;
-mod preview;
 mod questions;
 mod shared;
 mod task;

@@ -1,11 +1,14 @@
 //! A conversation as clients read it.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_agent::Conversation;
-use capos_client_protocol::result::{Call, Message, Messages, Role};
+use capos_client_protocol::result::{Call, Change, Message, Messages, PatchPreview, Role};
+use capos_runner::change;
 use capos_schema::models::{ChatMessage, Role as Speaker};
+use sha2::{Digest, Sha256};
 
 /// Bytes of one answer's messages: a line has room for them.
 const ROOM: usize = 192 << 10;
@@ -25,6 +28,18 @@ pub fn messages(conversation: &Conversation, from: u32, category: impl Fn(&str) 
         messages.push(message);
     }
     Messages { conversation_id: conversation.id.clone(), messages, next }
+}
+
+/// What a call would change, as a client reads it.
+pub fn patch(change: change::Change) -> PatchPreview {
+    let change::Change { path, old, new, is_appended } = change;
+    let (old_text, why) = match old {
+        Ok(old) => (old, None),
+        Err(why) => (None, Some(why)),
+    };
+    let omitted = why.map(|why| if is_appended { format!("{why}; newText is added at its end") } else { why });
+    let new_sha256 = hex::encode(Sha256::digest(new.as_bytes()));
+    PatchPreview { changes: Vec::from([Change { path, old_text, omitted, new_text: new, new_sha256 }]) }
 }
 
 fn size(message: &Message) -> usize {

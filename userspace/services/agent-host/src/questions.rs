@@ -8,8 +8,7 @@ use core::cell::RefCell;
 use capos_async_lock::Waiters;
 use capos_client_protocol::event::ApprovalRequest;
 use capos_client_protocol::request::Reach;
-
-use crate::preview::Preview;
+use capos_runner::change::PendingWrite;
 
 /// What a client said to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +23,7 @@ struct Open {
     request: ApprovalRequest,
     /// First time at which nobody has answered, in nanoseconds since boot.
     expires: u64,
-    preview: Option<Preview>,
+    write: Option<PendingWrite>,
     said: Option<Said>,
 }
 
@@ -37,9 +36,9 @@ pub struct Questions {
 
 impl Questions {
     /// Opens a question.
-    pub fn open(&self, request: ApprovalRequest, expires: u64, preview: Option<Preview>) {
+    pub fn open(&self, request: ApprovalRequest, expires: u64, write: Option<PendingWrite>) {
         let id = request.approval_id.clone();
-        self.open.borrow_mut().insert(id, Open { request, expires, preview, said: None });
+        self.open.borrow_mut().insert(id, Open { request, expires, write, said: None });
     }
 
     /// Waits for the answer.
@@ -67,9 +66,9 @@ impl Questions {
         self.open.borrow_mut().remove(id).is_some()
     }
 
-    /// What a call that is asked about would change; none if the question is not open.
-    pub fn preview(&self, id: &str) -> Option<Option<Preview>> {
-        self.open.borrow().get(id).map(|open| open.preview.clone())
+    /// The write that is asked about, if it is one; none if the question is not open.
+    pub fn write(&self, id: &str) -> Option<Option<PendingWrite>> {
+        self.open.borrow().get(id).map(|open| open.write.clone())
     }
 
     /// All that are open, with the time that is left of each.
@@ -139,6 +138,6 @@ mod tests {
         let questions = Questions::default();
         questions.open(question("a", &[Reach::Once]), 300_000_000, None);
         assert_eq!(questions.all(100_000_000)[0].expires_in_ms, Some(200));
-        assert!(questions.is_any() && questions.preview("a") == Some(None) && questions.preview("b").is_none());
+        assert!(questions.is_any() && questions.write("a") == Some(None) && questions.write("b").is_none());
     }
 }

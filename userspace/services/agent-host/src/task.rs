@@ -20,11 +20,7 @@ fn tools(session: &Session<Client>) -> Tools {
     let grants = session.runner.grants.all();
     let capability = |at: u64| usize::try_from(at).ok().and_then(|at| grants.get(at)).map(|grant| grant.name.clone());
     let tools = session.snapshot.tools().iter();
-    tools
-        .map(|tool| {
-            (tool.descriptor.name.clone(), capability(tool.capability).unwrap_or_default())
-        })
-        .collect()
+    tools.map(|tool| (tool.descriptor.name.clone(), capability(tool.capability).unwrap_or_default())).collect()
 }
 
 /// Runs a task until it ends or pauses.

@@ -5,8 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Ask, Excess, More, Secret};
+use capos_agent::{Either, race};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
+use capos_runner::change::{Kind, PendingWrite};
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
@@ -28,6 +30,10 @@ const ASKING: usize = 4;
 const CLASSES: usize = 3;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
 const ROWS: usize = 200;
+/// Rows of what changes in a file.
+const CHANGED: usize = 12;
+/// How long a question waits for what changes at most, in nanoseconds.
+const LOOKING: u64 = 2_000_000_000;
 /// Stands before the arguments. A text that continues in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
 const MARGIN: &str = "  │ ";
 /// Stands before the question's own lines.
@@ -158,6 +164,7 @@ impl Questions<'_> {
         if let Some(note) = loss::note(self.0, ask.tool, ask.arguments).await {
             page.line(Style::Warning, &note, columns);
         }
+        self.change(&mut page, ask, columns).await;
         if let Some(note) = foreign(self.0.told_of.get(), ask.untrusted) {
             page.line(Style::Warning, note, columns);
         }
@@ -165,6 +172,28 @@ impl Questions<'_> {
             page.line(Style::Warning, &note, columns);
         }
         page
+    }
+}
+
+impl Questions<'_> {
+    /// What a write changes in its file, line by line. The arguments above say all of it; this says what is new.
+    async fn change(&self, page: &mut Page, ask: &Ask<'_>, columns: usize) {
+        let runner = self.0;
+        let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
+        let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
+        match change.rows(CHANGED) {
+            Ok(rows) => {
+                for row in rows {
+                    let (style, sign) = match row.kind {
+                        Kind::Same => (Style::Dim, ' '),
+                        Kind::Goes => (Style::Plain, '-'),
+                        Kind::Comes => (Style::Bold, '+'),
+                    };
+                    page.line(style, &format!("{sign} {}", row.text), columns);
+                }
+            }
+            Err(why) => page.line(Style::Dim, &format!("The change is not shown: {why}."), columns),
+        }
     }
 }
 

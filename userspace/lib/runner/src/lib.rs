@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod budget;
+pub mod cut_off;
 pub mod escape;
 pub mod gate;
 pub mod grants;
@@ -18,6 +19,7 @@ pub mod invoke;
 pub mod keeper;
 pub mod loss;
 pub mod model;
+pub mod policy;
 mod runner;
 mod session;
 mod surface;

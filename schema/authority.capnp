@@ -157,10 +157,11 @@ interface UserSession {
   # Tries the passphrase of the session's person, at a terminal that was locked. Attempts count as those of a login. `why`
   # tells what was wrong.
 
-  beginRun @11 (conversation :Text, turn :UInt32, leastTokens :UInt64, mostTokens :UInt64)
+  beginRun @11 (conversation :Text, turn :UInt32, leastTokens :UInt64, mostTokens :UInt64, used :List(UInt64))
       -> (run :Run $A.optional, answer :BudgetAnswer);
   # Begins a run with its budget, and ends the session's run so far. The tokens are an estimate. A run whose least is more
-  # than what is left is not begun; the answer tells why.
+  # than what is left is not begun; the answer tells why. A run of the same conversation and turn continues with what it has
+  # used: as the broker knows, or as `used` says by dimension if that is more.
 
   budget @12 () -> (lines :List(BudgetLine), steps :List(BudgetStep));
   # The budgets of the session and of its run, and the steps of the run, the latest last.
@@ -233,8 +234,11 @@ interface Run {
   # The person's reply to the question about more of a budget that asks. It is recorded. No more is granted to a run than its
   # session has left.
 
-  end @4 (outcome :Text) -> (notices :List(Text));
-  # Ends the run. What it used is recorded.
+  end @4 (outcome :Text, over :Bool) -> (notices :List(Text));
+  # Ends the run. What it used is recorded. The use of a run that is not over is kept, and counts when it is continued.
+
+  used @5 () -> (used :List(UInt64), granted :List(UInt64));
+  # What the run has used, and what was added to its limits, by dimension.
 }
 
 interface Lease {

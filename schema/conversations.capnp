@@ -31,6 +31,33 @@ struct Found {
   text @3 :Text;             # The place in it, at most 200 bytes.
 }
 
+struct RunPoint {
+  # Where a run is: what is new of it. A run is what one request of the person begins, and is named by its conversation and turn.
+  turn @0 :UInt32;           # 0: there is no run, and nothing else here counts.
+  step @1 :UInt32;           # The last step whose results are all saved.
+  open @2 :Bool;             # The run can be continued.
+  head @3 :Text;             # What does not change, as the runner reads it: at most 24 KiB. Empty: it is there already.
+  json @4 :Text;             # Where the run is, as the runner reads it: one line of at most 4 KiB.
+  used @5 :Text;             # What the step used, as the runner reads it. It is kept once for each step.
+}
+
+struct RunInfo {
+  # A run, as it was left.
+  conversation @0 :Text;
+  title @1 :Text;            # Of the conversation.
+  turn @2 :UInt32;           # 0: there is no run.
+  open @3 :Bool;             # It can be continued.
+  changed @4 :UInt64;        # Milliseconds since 1970.
+  aside @5 :Text;            # Why it was set aside; empty if it was not.
+  head @6 :Text;             # Empty if it cannot be continued.
+  json @7 :Text;
+}
+
+struct RunStep {
+  number @0 :UInt32;
+  used @1 :Text;
+}
+
 interface ConversationStore {
   # The conversations of one principal.
 
@@ -40,9 +67,9 @@ interface ConversationStore {
   # Makes it, if it is not there. The caller chooses the id at random.
   info @2 (id :Text) -> (info :ConversationInfo);
   # The id may be cut to its first four digits or more if only one conversation's begins so.
-  append @3 (id :Text, part :MessagePart, model :Text) -> (messages :UInt32);
+  append @3 (id :Text, part :MessagePart, model :Text, point :RunPoint) -> (messages :UInt32);
   # Adds a part of the message whose number is the number of messages so far. With its last part the message is in the
-  # conversation, and on the medium. A part that is there already is accepted if it is the same.
+  # conversation, and on the medium, and so is the point of its run, in one transaction. A part that is there already is accepted if it is the same.
   read @4 (id :Text, from :UInt32, part :UInt32, most :UInt32) -> (parts :List(MessagePart), more :Bool)
       $A.results(270336);
   # Parts of messages, from the given part of the message `from` on.
@@ -56,6 +83,17 @@ interface ConversationStore {
   # a bounded number of messages, so a page may be empty while there is a next one.
   expire @9 (id :Text, afterSeconds :UInt64) -> (info :ConversationInfo);
   # Deletes it by itself so long after its last change; 0: never.
+  checkpoint @10 (id :Text, point :RunPoint) -> ();
+  # Keeps a point of a run without a message. The last point of a run that is not open removes its head.
+  run @11 (id :Text) -> (run :RunInfo);
+  # The last run of a conversation.
+  runs @12 (from :Text, most :UInt32) -> (runs :List(RunInfo), next :Text) $A.results(270336);
+  # All runs, those of the last changed conversation first. A call looks at a bounded number of conversations, so a page may be
+  # empty while there is a next one.
+  steps @13 (id :Text, turn :UInt32, from :UInt32) -> (steps :List(RunStep)) $A.results(270336);
+  # What the steps of a run used, from a step on: at most 100 of them.
+  setAside @14 (id :Text, turn :UInt32, why :Text) -> ();
+  # The run cannot be continued. What is kept of it stays as it is, with the reason.
 }
 
 interface ConversationAdmin {

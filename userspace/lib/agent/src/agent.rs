@@ -14,7 +14,7 @@ use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, To
 use crate::answer::infer::Inferred;
 use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
-use crate::budget::{Failures, Reserved};
+use crate::budget::Reserved;
 use crate::call::Context;
 use crate::conversation::plain::{is_plain, plain};
 use crate::conversation::sendable::sendable;
@@ -23,15 +23,15 @@ use crate::course::{Course, run_id};
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::execute::execute;
+use crate::going::Going;
 use crate::limits::Bounds;
-use crate::race::{Either, race};
 use crate::record::flush_pending;
 use crate::result::text;
 use crate::signal::Signal;
 use crate::snapshot::{Mark, Snapshot};
 use crate::turn_end::TurnEnd;
 use crate::until::{Completion, Condition};
-use crate::world::{Answer, AuditError, BudgetError, Show, World, field, names};
+use crate::world::{AuditError, BudgetError, Show, World, field, names};
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +69,15 @@ pub struct Agent<W: World> {
     pub(crate) removed: (usize, usize),
     backlog: Rc<Backlog>,
     course: Rc<Course>,
-    /// What has to hold before the run is done.
+    /// What has to hold before the run is done, and the next one.
     pub(crate) conditions: Vec<Condition>,
-    /// How often the model of this run was told that something does not hold.
-    pub(crate) reminders: u32,
+    next_conditions: Vec<Condition>,
+    /// How many segments the next run may have.
+    pub(crate) segments: u32,
+    /// The run of the last turn.
+    pub(crate) going: Option<Going>,
+    /// What the session permits, as a digest.
+    pub(crate) policy: String,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
 }
@@ -101,7 +106,10 @@ impl<W: World> Agent<W> {
             backlog,
             course: Rc::default(),
             conditions: Vec::new(),
-            reminders: 0,
+            next_conditions: Vec::new(),
+            segments: 1,
+            going: None,
+            policy: String::new(),
             allowance: Rc::new(Allowance::of_person()),
         }
     }
@@ -126,7 +134,23 @@ impl<W: World> Agent<W> {
 
     /// The conditions of the next run.
     pub fn until(&mut self, conditions: Vec<Condition>) {
-        self.conditions = conditions;
+        self.next_conditions = conditions;
+    }
+
+    /// The next run may have so many segments: after each but the last it continues by itself.
+    pub fn in_segments(&mut self, segments: u32) {
+        self.segments = segments.max(1);
+    }
+
+    /// What the session permits now, as a digest that checkpoints name.
+    pub fn set_policy(&mut self, policy: String) {
+        self.policy = policy;
+    }
+
+    /// What the session permits now, as a digest.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        &self.policy
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
@@ -181,8 +205,9 @@ impl<W: World> Agent<W> {
             course.advance(&*self.world, RunEvent::Cancel).await;
             course.advance(&*self.world, RunEvent::Saved).await;
         }
-        self.reminders = 0;
-        course.begin_run(&self.conversation.id, self.conversation.last_turn().saturating_add(1));
+        self.going = None;
+        self.conditions = core::mem::take(&mut self.next_conditions);
+        course.begin_run(&self.conversation.id, self.conversation.last_turn().saturating_add(1), 0);
         course.advance(&*self.world, RunEvent::Start).await;
         let end = self.iterate(Some(message), snapshot).await;
         self.settle(end).await
@@ -216,20 +241,30 @@ impl<W: World> Agent<W> {
             }
         }
         if !is_paused {
-            self.reminders = 0;
-            course.begin_run(&self.conversation.id, self.conversation.last_turn());
+            let (turn, steps) = (self.conversation.last_turn(), self.going.as_ref().map_or(0, |going| going.steps().0));
+            course.begin_run(&self.conversation.id, turn, steps);
         }
         course.advance(&*self.world, if is_paused { RunEvent::Resume } else { RunEvent::Start }).await;
         let end = self.iterate(None, snapshot).await;
         self.settle(end).await
     }
 
-    /// Brings the run into the state in which it ends or pauses.
+    /// Brings the run into the state in which it ends or pauses, and keeps that.
     async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
+        let end = self.end_or_pause(end).await;
+        let last = self.course.last();
+        if let Some(going) = &mut self.going {
+            going.state = last;
+        }
+        self.keep_point().await;
+        end
+    }
+
+    async fn end_or_pause(&mut self, end: TurnEnd) -> TurnEnd {
         let (course, state) = (self.course.clone(), self.course.run_state());
         let event = match &end {
             TurnEnd::Answered => RunEvent::Done,
-            TurnEnd::Interrupted | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
+            TurnEnd::Interrupted | TurnEnd::Stopped | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
             TurnEnd::Unanswered(_) => return end,
             TurnEnd::Time(_) => {
                 course.emit(self.world.now(), Event::PolicyExpired);
@@ -252,8 +287,6 @@ impl<W: World> Agent<W> {
             course.advance(&*self.world, event).await;
         }
         if course.run_state().is_over() {
-            // They were those of this run.
-            self.conditions.clear();
             course.advance(&*self.world, RunEvent::Saved).await;
         }
         end
@@ -261,6 +294,7 @@ impl<W: World> Agent<W> {
 
     async fn iterate(&mut self, message: Option<&str>, snapshot: &Snapshot) -> TurnEnd {
         let end = self.run(message, snapshot).await;
+        self.count_use().await;
         self.end_run(&end).await;
         end
     }
@@ -278,13 +312,13 @@ impl<W: World> Agent<W> {
         // What the log could not take goes there before what comes now. Where it cannot, the first record of this turn
         // says so.
         let _ = self.flush_pending().await;
+        self.set_going(turn, message.is_some());
         if let Some(message) = message {
             let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
             self.append(message, turn, snapshot.marks()).await;
         }
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
-        let (mut asked, mut most) = (0_u32, self.session.limits.max_iterations);
-        let failures = Failures::new(self.bounds.failures);
+        let failures = self.going.as_ref().map(|going| going.failures.clone()).unwrap_or_default();
         if let Err(end) = self.begin_run(turn, self.size(snapshot).min(self.bounds.request)).await {
             return end;
         }
@@ -298,16 +332,15 @@ impl<W: World> Agent<W> {
             if self.allowance.is_spent() {
                 return TurnEnd::Evidence(self.bounds.evidence);
             }
-            if asked >= most {
-                match self.ask_to_go_on(asked).await {
-                    Answer::Yes => most = most.saturating_add(self.session.limits.max_iterations),
-                    Answer::No => return TurnEnd::Iterations(asked),
-                    Answer::Lost => return TurnEnd::Unanswered(asked),
-                    Answer::Interrupted => return TurnEnd::Interrupted,
-                }
+            if self.course.is_ending() {
+                return TurnEnd::Stopped;
             }
-            asked = asked.saturating_add(1);
+            if let Err(end) = self.may_begin_step().await {
+                return end;
+            }
             let count = self.course.begin_step();
+            let Some(going) = &mut self.going else { return TurnEnd::Stopped };
+            going.asked = going.asked.saturating_add(1);
             self.course.emit(self.world.now(), Event::StepStarted { count });
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
@@ -335,14 +368,16 @@ impl<W: World> Agent<W> {
             let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
             let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
             let said = if proposals.is_empty() { response.text.clone() } else { String::new() };
+            let usage = (response.usage.prompt_tokens, response.usage.completion_tokens);
+            self.answered(usage, count, proposals.is_empty()).await;
             let (content, tool_calls) = (response.text, calls);
             let tool_call_id = String::new();
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
-            self.append(answer, turn, Vec::new()).await;
+            self.append_counted(answer, turn, usage.1).await;
             if proposals.is_empty() {
                 // An answer that was cut is continued by the next call, which counts as a step.
                 if response.finish == Some(FinishReason::Length) {
-                    self.end_step((count, asked), most).await;
+                    self.end_step(count).await;
                     self.course.advance(&*self.world, RunEvent::Continue).await;
                     continue;
                 }
@@ -352,7 +387,7 @@ impl<W: World> Agent<W> {
                         return end;
                     }
                     Completion::Continue => {
-                        self.end_step((count, asked), most).await;
+                        self.end_step(count).await;
                         self.course.advance(&*self.world, RunEvent::Continue).await;
                         continue;
                     }
@@ -386,29 +421,23 @@ impl<W: World> Agent<W> {
             for (result, proposal) in results.iter().zip(&proposals) {
                 failures.count(&proposal.call.name, result.outcome);
             }
-            for result in results {
+            self.count_use().await;
+            let last = results.len().saturating_sub(1);
+            for (at, result) in results.into_iter().enumerate() {
                 let is_recorded = !context.unexamined.has(&result.call_id);
+                if at == last {
+                    self.step_done(count);
+                }
                 self.append_result(result, turn, is_recorded).await;
             }
             if interrupted {
                 return TurnEnd::Interrupted;
             }
-            self.end_step((count, asked), most).await;
+            self.end_step(count).await;
             self.course.advance(&*self.world, RunEvent::StepEnd).await;
             if let Some(end) = end {
                 return end;
             }
-        }
-    }
-
-    /// A step has ended. The person and telemetry hear when four fifths of those that a run may have are used.
-    async fn end_step(&self, (count, asked): (u32, u32), most: u32) {
-        self.course.emit(self.world.now(), Event::StepCompleted { count });
-        let near = most.saturating_mul(4) / 5;
-        if asked == near && asked > 0 {
-            self.course.emit(self.world.now(), Event::StepLimitApproaching { count: asked, most });
-            let text = format!("{asked} of the {} of this turn are used", capos_plural::count(most, "model call"));
-            self.world.show(Show::Notice(&text)).await;
         }
     }
 
@@ -420,25 +449,6 @@ impl<W: World> Agent<W> {
             found.param_schema.len().saturating_add(found.description.len())
         });
         said.chain(tools).fold(self.system.len(), usize::saturating_add)
-    }
-
-    /// Asks the person whether the turn continues. If the limit is 0 model calls, it ends without a question.
-    async fn ask_to_go_on(&self, calls: u32) -> Answer {
-        let SessionLimits { max_iterations: more, approval_timeout_ms, .. } = self.session.limits;
-        if more == 0 {
-            return Answer::No;
-        }
-        self.course.advance(&*self.world, RunEvent::AwaitApproval).await;
-        let limit = u64::from(approval_timeout_ms).saturating_mul(1_000_000);
-        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
-        let answer = match race(self.world.go_on(calls, more), patience).await {
-            Either::Left(answer) => answer,
-            Either::Right(()) => Answer::Lost,
-        };
-        if answer == Answer::Yes {
-            self.course.advance(&*self.world, RunEvent::Resume).await;
-        }
-        answer
     }
 
     /// Whether a limit of the session is reached.
@@ -508,14 +518,16 @@ impl<W: World> Agent<W> {
         if is_recorded {
             self.append(message, turn, Vec::new()).await;
         } else {
-            self.keep(message, turn, Vec::new()).await;
+            self.keep(message, turn, Vec::new(), None).await;
         }
     }
 
     /// Appends a message and has it saved.
-    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
+    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, tokens: Option<u32>) {
         self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
-        self.world.save(&self.conversation).await;
+        self.conversation.note(self.course.steps(), tokens);
+        let point = self.checkpoint();
+        self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
     }
 
     /// Appends what the model is told in the middle of a turn that is not the person's word.
@@ -525,7 +537,17 @@ impl<W: World> Agent<W> {
 
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
     async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
-        self.keep(message, turn, tools).await;
+        self.keep(message, turn, tools, None).await;
+        self.record_message(turn).await;
+    }
+
+    /// The same of an answer, of which its worker says the tokens.
+    async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
+        self.keep(message, turn, Vec::new(), Some(tokens).filter(|tokens| *tokens > 0)).await;
+        self.record_message(turn).await;
+    }
+
+    async fn record_message(&mut self, turn: u32) {
         let Some(entry) = self.conversation.entries().last() else { return };
         let message = &entry.message;
         let Label { classes } = &message.label;

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use capos_budget::Amounts;
 use capos_plural::count;
 use capos_run_state::{RunEvent, RunState};
 use capos_schema::annotations::Category;
@@ -16,6 +17,7 @@ use capos_schema::models::{Outcome, ToolCall};
 use crate::agent::Agent;
 use crate::call::{Context, NANOSECONDS, Proposal};
 use crate::curtain::Line;
+use crate::going::Going;
 use crate::race::{Either, race};
 use crate::snapshot::{Snapshot, Tool};
 use crate::turn_end::TurnEnd;
@@ -67,11 +69,21 @@ pub enum More {
 /// The budget of the session's run, which the broker keeps. A run is a turn with its steps.
 #[allow(async_fn_in_trait)]
 pub trait Budget {
-    /// Begins a run. The tokens are an estimate of its next request.
+    /// Begins a run, or continues it: what it has used counts on, as the broker knows it or the checkpoint does, whichever is
+    /// more. The tokens are an estimate of its next request.
     ///
     /// # Errors
     /// The broker does not answer; no run begins then.
-    async fn begin_run(&self, conversation: &str, turn: u32, tokens: (u64, u64)) -> Result<Standing, String>;
+    async fn begin_run(
+        &self,
+        conversation: &str,
+        turn: u32,
+        tokens: (u64, u64),
+        used: Amounts,
+    ) -> Result<Standing, String>;
+
+    /// What the run has used, and what was added to its limits; none if the broker does not answer.
+    async fn used(&self) -> Option<(Amounts, Amounts)>;
 
     /// Whether the next request to the model may begin.
     ///
@@ -94,8 +106,8 @@ pub trait Budget {
     /// Why no more is granted.
     async fn extend(&self, excess: &Excess, more: u64, reply: Reply) -> Result<(), String>;
 
-    /// Ends the run: what is told of limits that come near.
-    async fn end_run(&self, outcome: &str) -> Vec<String>;
+    /// Ends the run: what is told of limits that come near. One that is not `over` may be continued.
+    async fn end_run(&self, outcome: &str, over: bool) -> Vec<String>;
 }
 
 /// The calls of one answer for which a step is reserved.
@@ -126,7 +138,7 @@ impl Reserved {
 }
 
 /// How often each tool has failed in a run, since it last succeeded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     most: u32,
     of: Rc<RefCell<BTreeMap<String, u32>>>,
@@ -206,7 +218,9 @@ impl<W: World> Agent<W> {
         let bytes = bytes as u64;
         let least = bytes / LONGEST_TOKEN;
         let most = (bytes / SHORTEST_TOKEN).saturating_add(self.session().limits.max_tokens_per_call.into());
-        let begun = self.world().begin_run(&self.conversation().id, turn, (least, most)).await;
+        let (name, used) =
+            self.going.as_ref().map_or((self.conversation().id.clone(), Amounts::default()), Going::budget);
+        let begun = self.world().begin_run(&name, turn, (least, most), used).await;
         self.go_on_after(begun).await.map(drop)
     }
 
@@ -304,7 +318,7 @@ impl<W: World> Agent<W> {
 
     /// Ends the run of a turn.
     pub(crate) async fn end_run(&self, end: &TurnEnd) {
-        let notices = self.world().end_run(end.outcome()).await;
+        let notices = self.world().end_run(end.outcome(), *end == TurnEnd::Answered).await;
         self.tell_limits(&notices).await;
     }
 }

@@ -28,6 +28,8 @@ pub struct Course {
     ids: RefCell<Ids>,
     sink: Rc<dyn Sink>,
     runs: Cell<u32>,
+    /// The run ends before its next step.
+    ending: Cell<bool>,
     steps: Cell<u32>,
     tokens: Cell<u64>,
     /// Calls of the run that still run although their results were due.
@@ -54,6 +56,7 @@ impl Course {
             ids: RefCell::new(ids),
             sink,
             runs: Cell::new(0),
+            ending: Cell::new(false),
             steps: Cell::new(0),
             tokens: Cell::new(0),
             late: Cell::new(0),
@@ -135,13 +138,23 @@ impl Course {
         }
     }
 
-    /// A run begins.
-    pub(crate) fn begin_run(&self, conversation: &str, turn: u32) {
+    /// The run ends as cancelled when its current step has ended: no call of it is stopped.
+    pub fn end_after_step(&self) {
+        self.ending.set(true);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.get()
+    }
+
+    /// A run begins, or continues after so many steps.
+    pub(crate) fn begin_run(&self, conversation: &str, turn: u32, steps: u32) {
         let mut ids = self.ids.borrow_mut();
         ids.run = run_id(conversation, turn).into();
         ids.step = "".into();
         self.runs.set(self.runs.get().saturating_add(1));
-        self.steps.set(0);
+        self.steps.set(steps);
+        self.ending.set(false);
         self.proposed.borrow_mut().clear();
     }
 

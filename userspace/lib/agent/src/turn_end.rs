@@ -9,6 +9,8 @@ pub enum TurnEnd {
     Answered,
     /// The person pressed Ctrl-C.
     Interrupted,
+    /// The session ends, and the step in progress has ended.
+    Stopped,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
     /// The same, and nobody answered whether it goes on: the run is paused.
@@ -45,6 +47,7 @@ impl TurnEnd {
         match self {
             Self::Answered => "answered",
             Self::Interrupted => "cancelled: the person interrupted",
+            Self::Stopped => "cancelled: the session ended",
             Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
             Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
             Self::Iterations(_) => "failed: model calls in one turn",

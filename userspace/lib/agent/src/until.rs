@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_run_state::Predicate;
+use capos_run_state::{Declared, Predicate};
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ChatMessage, Outcome, PermissionMode, Role};
@@ -28,6 +28,8 @@ pub struct Condition {
     /// The call that tells whether it holds, with exactly these arguments.
     call: Option<(Tool, String)>,
     schema: Value,
+    /// Why it cannot be checked; empty if it can.
+    unchecked: String,
 }
 
 impl Condition {
@@ -35,6 +37,18 @@ impl Condition {
     #[must_use]
     pub fn predicate(&self) -> &Predicate {
         &self.predicate
+    }
+
+    /// The same as it was declared, with the schema that was read then.
+    #[must_use]
+    pub fn declared(&self) -> Declared {
+        Declared { condition: self.predicate.to_string(), schema: self.schema.clone() }
+    }
+
+    /// A condition of an earlier session that cannot be checked in this one, and why: it does not hold.
+    #[must_use]
+    pub fn unchecked(predicate: Predicate, schema: Value, why: String) -> Self {
+        Self { predicate, call: None, schema, unchecked: why }
     }
 }
 
@@ -86,7 +100,7 @@ impl<W: World> Agent<W> {
                 Some((tool, canonical))
             }
         };
-        Ok(Condition { predicate, call, schema })
+        Ok(Condition { predicate, call, schema, unchecked: String::new() })
     }
 
     /// The model has nothing more to do, and this is its answer.
@@ -106,10 +120,13 @@ impl<W: World> Agent<W> {
             });
         };
         let text = format!("the run is not done: `{first}` does not hold: {}", why.more);
-        if self.reminders >= self.bounds().reminders {
+        let reminders = self.going.as_ref().map_or(0, |going| going.reminders);
+        if reminders >= self.bounds().reminders {
             return Completion::End(TurnEnd::Unmet(text));
         }
-        self.reminders = self.reminders.saturating_add(1);
+        if let Some(going) = &mut self.going {
+            going.reminders = reminders.saturating_add(1);
+        }
         self.world().show(Show::Notice(&format!("{text}; the model is told so"))).await;
         let mut message = String::from("(From the system, not from the person.) The task is not done yet:");
         for (predicate, why) in &found {
@@ -130,7 +147,10 @@ impl<W: World> Agent<W> {
         answer: &str,
         interrupt: &mut LocalBoxFuture<'static, ()>,
     ) -> Result<(), Option<Unmet>> {
-        let Condition { predicate, call, schema } = condition;
+        let Condition { predicate, call, schema, unchecked } = condition;
+        if !unchecked.is_empty() {
+            return Err(Some(unmet("it cannot be checked in this session", unchecked.as_str())));
+        }
         let told = match call {
             None => Ok(Brought::from(answer.to_string())),
             Some((tool, arguments)) => self.look(tool, arguments, interrupt).await.ok_or(None)?,

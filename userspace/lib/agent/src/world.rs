@@ -13,6 +13,8 @@ pub use crate::budget::{Budget, Excess, More, Standing};
 use crate::conversation::Conversation;
 use crate::result::Brought;
 use crate::snapshot::Tool;
+pub use capos_budget::Amounts;
+use capos_run_state::Checkpoint;
 
 /// The model, as the session holds it.
 #[allow(async_fn_in_trait)]
@@ -263,9 +265,9 @@ pub trait Audit {
 /// Where conversations are saved.
 #[allow(async_fn_in_trait)]
 pub trait Keeper {
-    /// Saves the messages that are not saved yet. Gives up after a while, and tells the person what could not be saved: the
-    /// turn continues.
-    async fn save(&self, conversation: &Conversation);
+    /// Saves the messages that are not saved yet, and with the last of them where its run is. A run that is not `open` is not
+    /// continued any more. Gives up after a while, and tells the person what could not be saved: the turn continues.
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>);
 }
 
 /// Time, chance, other tasks, and the person's Ctrl-C.

@@ -16,6 +16,9 @@ pub const MESSAGES: &str = "messages";
 pub const SIZES: &str = "sizes";
 pub const USES: &str = "uses";
 pub const EXPIRIES: &str = "expiries";
+pub const RUNS: &str = "runs";
+pub const HEADS: &str = "heads";
+pub const STEPS: &str = "steps";
 
 /// A principal, by the number of their part of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +96,16 @@ pub fn part(owner: Owner, segment: u64, index: u32, part: u32) -> Vec<u8> {
 /// Key of the use of a segment by a conversation.
 pub fn usage(owner: Owner, segment: u64, id: &Id) -> Vec<u8> {
     join([&owner.0.to_be_bytes(), &segment.to_be_bytes(), id])
+}
+
+/// Key of the run of a conversation's turn.
+pub fn run(owner: Owner, id: &Id, turn: u32) -> Vec<u8> {
+    join([&owner.0.to_be_bytes(), id, &turn.to_be_bytes()])
+}
+
+/// Key of a step of a run.
+pub fn step(owner: Owner, id: &Id, turn: u32, step: u32) -> Vec<u8> {
+    join([&owner.0.to_be_bytes(), id, &turn.to_be_bytes(), &step.to_be_bytes()])
 }
 
 /// Key of the end of a conversation.

@@ -5,7 +5,7 @@
 //! read as a whole: lists, messages and results of a search come in pages.
 //!
 //! Layers: [`limits`], [`error`], `record`, `keys`, `account` (what a principal has used), `conversations` (make, list,
-//! rename, expire), then `messages`, `fork`, `remove` and `search`.
+//! rename, expire), then `messages`, `runs`, `fork`, `remove` and `search`.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -18,6 +18,9 @@
 //! | `sizes` | owner, segment, message | bytes of the segment up to and with this message |
 //! | `uses` | owner, segment, id | how many messages the conversation needs of the segment |
 //! | `expiries` | time, owner, id | nothing |
+//! | `runs` | owner, id, turn | the run's record, and where it is |
+//! | `heads` | owner, id, turn | what does not change of a run that can be continued |
+//! | `steps` | owner, id, turn, step | what the step used |
 //!
 //! A segment is the messages that one conversation has added. It has a number, which no later segment of the owner has.
 //! Numbers in keys are big-endian, so that they are in order.
@@ -36,6 +39,7 @@ mod limits;
 mod messages;
 mod record;
 mod remove;
+mod runs;
 mod search;
 
 pub use conversations::{Conversations, Listed};
@@ -44,4 +48,5 @@ pub use keys::Owner;
 pub use limits::*;
 pub use messages::Pages;
 pub use record::{Info, Part};
+pub use runs::{Point, Run, Runs, Step};
 pub use search::{Found, Results};

@@ -16,6 +16,11 @@ pub const MAX_MESSAGES: u32 = 10_000;
 pub const MAX_CONVERSATION: u64 = 4 << 20;
 /// How often a conversation can be the fork of a fork.
 pub const MAX_FORKS: usize = 32;
+/// Bytes of the longest head of a run, and of a point of it.
+pub const MAX_HEAD: usize = 24 << 10;
+pub const MAX_POINT: usize = 4 << 10;
+/// Bytes that are kept of the reason why a run was set aside.
+pub const MAX_REASON: usize = 300;
 /// Bytes of the longest text that is searched for.
 pub const MAX_SEARCH: usize = 200;
 /// Conversations, or results of a search, in one page.

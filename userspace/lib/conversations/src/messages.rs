@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::keys::{self, Id, MESSAGES, Owner, SIZES};
 use crate::limits::{MAX_CONVERSATION, MAX_MESSAGE, MAX_MESSAGES, MAX_MODEL, MAX_PAGE, MAX_PART, OVERHEAD, PAGE_BYTES};
 use crate::record::{self, Account, Arriving, Part, Record};
+use crate::runs::Point;
 
 /// Parts of a message.
 const MAX_PARTS: u32 = 256;
@@ -42,11 +43,20 @@ pub(crate) fn part(key: &[u8], mut value: Vec<u8>) -> Result<Part, Error> {
 
 impl<K: Keyspace> Conversations<K> {
     /// Adds a part of the message whose number is the number of messages so far. With its last part the message is in the
-    /// conversation. It is durable when this returns. What is there already is accepted if it is the same. Returns the number of messages.
+    /// conversation, and the point of its run is kept in the same transaction. It is durable when this returns. What is there
+    /// already is accepted if it is the same. Returns the number of messages.
     ///
     /// # Errors
     /// [`Error`]
-    pub async fn append(&self, owner: Owner, id: &str, part: &Part, model: &str, now: u64) -> Result<u32, Error> {
+    pub async fn append(
+        &self,
+        owner: Owner,
+        id: &str,
+        part: &Part,
+        model: &str,
+        point: Option<&Point>,
+        now: u64,
+    ) -> Result<u32, Error> {
         let id = keys::id(id)?;
         if part.text.is_empty() || part.text.len() > MAX_PART {
             return Err(Error::too_long("a part of a message", part.text.len(), MAX_PART));
@@ -111,6 +121,9 @@ impl<K: Keyspace> Conversations<K> {
         };
         let content = record::content(text.as_deref().unwrap_or(&part.text))?;
         account.arriving = None;
+        if let Some(point) = point {
+            self.put_point(&mut batch, (owner, &id), point, &mut account, now).await?;
+        }
         let new =
             self.with_message(&mut batch, (owner, &id, &old), (bytes, &content, model), &mut account, now).await?;
         self.commit(&batch).await?;

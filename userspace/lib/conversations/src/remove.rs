@@ -34,6 +34,7 @@ impl<K: Keyspace> Conversations<K> {
             let kept = self.needed(owner, segment, id).await?.max(start);
             freed = freed.saturating_add(self.remove_from(&mut batch, owner, segment, start, kept).await?);
         }
+        freed = freed.saturating_add(self.remove_runs(&mut batch, owner, id).await?);
         if account.arriving.as_ref().is_some_and(|arriving| arriving.segment == record.segment) {
             account.arriving = None;
         }

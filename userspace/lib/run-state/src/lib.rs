@@ -2,7 +2,7 @@
 //!
 //! A session consists of runs, and a run of steps. A run is what one request of the person begins: a turn with its model
 //! calls and tool calls. [`Session`] and [`Run`] are tables: each pair of a state and an event either has a next state or
-//! is an error. [`Event`] is what telemetry and clients are told, through a [`Sink`] that never waits.
+//! is an error. [`Checkpoint`] is what is kept of a run, so that it continues after a restart. [`Event`] is what telemetry and clients are told, through a [`Sink`] that never waits.
 //!
 //! Nothing here does input or output.
 #![cfg_attr(not(test), no_std)]
@@ -13,6 +13,7 @@
 extern crate alloc;
 
 mod buffer;
+mod checkpoint;
 mod event;
 mod line;
 mod predicate;
@@ -21,6 +22,9 @@ mod session;
 mod table;
 
 pub use buffer::Buffer;
+pub use checkpoint::{
+    CHECKPOINT_VERSION, Checkpoint, Declared, MOST_HEAD, MOST_SCHEMAS, Progress, read_progress, read_step,
+};
 pub use event::{Approval, Event, Ids, Nowhere, Record, Risk, Sink};
 pub use line::line;
 pub use predicate::{Predicate, USAGE};

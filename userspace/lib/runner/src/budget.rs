@@ -4,7 +4,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use capos_agent::world::{Budget, Excess, Standing};
+use capos_agent::world::{Amounts, Budget, Excess, Standing};
+use capos_budget::Dimension;
 use capos_rt::log;
 use capos_schema::authority::{BudgetAnswer, Reply, RunClient};
 
@@ -21,6 +22,15 @@ impl RunSlot {
     }
 }
 
+/// Amounts in the order of the dimensions.
+pub fn amounts(given: &[u64]) -> Amounts {
+    let mut amounts = Amounts::default();
+    for (dimension, amount) in Dimension::ALL.into_iter().zip(given) {
+        amounts.set(dimension, *amount);
+    }
+    amounts
+}
+
 fn standing(answer: BudgetAnswer) -> Standing {
     let BudgetAnswer { number, notices, exceeded: text, asks, session, dimension, suggested } = answer;
     let excess = (!text.is_empty()).then_some(Excess { text, asks, session, dimension, suggested });
@@ -28,8 +38,15 @@ fn standing(answer: BudgetAnswer) -> Standing {
 }
 
 impl<S: Surface> Budget for Runner<S> {
-    async fn begin_run(&self, conversation: &str, turn: u32, (least, most): (u64, u64)) -> Result<Standing, String> {
-        let begun = self.within(self.user.begin_run(conversation, turn, least, most)).await;
+    async fn begin_run(
+        &self,
+        conversation: &str,
+        turn: u32,
+        (least, most): (u64, u64),
+        used: Amounts,
+    ) -> Result<Standing, String> {
+        let used: Vec<u64> = used.iter().map(|(_, amount)| amount).collect();
+        let begun = self.within(self.user.begin_run(conversation, turn, least, most, &used)).await;
         let begun = begun.map_err(|error| error.to_string())?;
         *self.run.0.borrow_mut() = begun.run;
         Ok(standing(begun.answer))
@@ -64,9 +81,15 @@ impl<S: Surface> Budget for Runner<S> {
         if answer.granted { Ok(()) } else { Err(answer.why) }
     }
 
-    async fn end_run(&self, outcome: &str) -> Vec<String> {
+    async fn used(&self) -> Option<(Amounts, Amounts)> {
+        let run = self.run.client().ok()?;
+        let answer = self.within(run.used()).await.ok()?;
+        Some((amounts(&answer.used), amounts(&answer.granted)))
+    }
+
+    async fn end_run(&self, outcome: &str, over: bool) -> Vec<String> {
         let Some(run) = self.run.0.take() else { return Vec::new() };
-        match self.within(run.end(outcome)).await {
+        match self.within(run.end(outcome, over)).await {
             Ok(notices) => notices,
             Err(error) => {
                 log::warning!("the end of a run could not be recorded: {error}");

@@ -7,8 +7,9 @@ use core::cell::{Cell, RefCell};
 
 use capos_agent::Conversation;
 use capos_agent::world::{Host, Keeper};
+use capos_run_state::Checkpoint;
 use capos_schema::authority::Profile;
-use capos_schema::conversations::{ConversationStoreClient, MessagePart};
+use capos_schema::conversations::{ConversationStoreClient, MessagePart, RunPoint};
 use capos_schema::terminal::Style;
 
 use crate::escape::plain;
@@ -30,6 +31,10 @@ pub struct Saving {
     saved: Cell<usize>,
     /// The turn in which it could not be saved; then it is tried again in the next one.
     failed: Cell<Option<u32>>,
+    /// The turn whose run has its head below the id.
+    head: Cell<u32>,
+    /// A checkpoint could not be written; the person was told.
+    unkept: Cell<bool>,
 }
 
 impl Saving {
@@ -38,6 +43,21 @@ impl Saving {
         *self.id.borrow_mut() = conversation.to_string();
         self.saved.set(saved);
         self.failed.set(None);
+        self.head.set(0);
+    }
+
+    /// What is written of a run. Its messages are those that are saved once it is there.
+    fn point(&self, run: &(Checkpoint, bool), saved: usize, messages: usize, at: u64) -> RunPoint {
+        let (mut checkpoint, open) = run.clone();
+        let (saved, messages) = (u32::try_from(saved).unwrap_or(u32::MAX), u32::try_from(messages).unwrap_or(u32::MAX));
+        checkpoint.progress.messages.1 = saved;
+        checkpoint.progress.missing = messages.saturating_sub(saved);
+        checkpoint.progress.at = at;
+        let is_new = self.head.get() != checkpoint.turn && open;
+        let (turn, step) = (checkpoint.turn, checkpoint.progress.step);
+        let head = if is_new { checkpoint.head() } else { String::new() };
+        let used = if step > 0 { checkpoint.step() } else { String::new() };
+        RunPoint { turn, step, open, head, json: checkpoint.point(), used }
     }
 
     /// The id below which it is saved.
@@ -79,35 +99,61 @@ impl<S: Surface> Runner<S> {
         let saved = u32::try_from(self.saving.saved()).map_err(|_| "the conversation is too long".to_string())?;
         self.audited(store.fork(id, saved, &fork, "")).await?;
         *self.saving.id.borrow_mut() = fork;
+        self.saving.head.set(0);
         let text =
             "another session has continued this conversation; here it goes on as a fork, and /conversations lists both";
         self.tell(Style::Warning, text).await;
         Ok(())
     }
 
-    /// Saves the messages that are not saved yet.
-    async fn save_rest(&self, conversation: &Conversation) -> Result<(), String> {
+    /// Saves the messages that are not saved yet, the last one with the point of its run. Without a message the point is kept
+    /// alone.
+    async fn save_rest(&self, conversation: &Conversation, run: Option<&(Checkpoint, bool)>) -> Result<(), String> {
         let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
         if self.saving.saved() == 0 {
             self.audited(store.create(&self.saving.id(), "")).await?;
         }
+        let messages = conversation.entries().len();
         for (index, entry) in conversation.entries().iter().enumerate().skip(self.saving.saved()) {
+            let run = run.filter(|_| index.saturating_add(1) == messages);
+            let point = || run.map(|run| self.saving.point(run, messages, messages, self.unix()));
             let number = u32::try_from(index).map_err(|_| "the conversation is too long".to_string())?;
             let parts = parts(number, &entry.dump());
             let id = self.saving.id();
-            if let Err(why) = self.append(&store, &id, &parts, &entry.model).await
+            let here = point().unwrap_or_default();
+            if let Err(why) = self.append(&store, &id, &parts, (&entry.model, &here)).await
                 // If only the reply was lost, the same message is there, and is taken again.
-                && self.append(&store, &id, &parts, &entry.model).await.is_err()
+                && self.append(&store, &id, &parts, (&entry.model, &here)).await.is_err()
             {
                 if !self.is_taken(&store, &id).await {
                     return Err(why);
                 }
                 self.fork(&store, &id).await?;
-                self.append(&store, &self.saving.id(), &parts, &entry.model).await?;
+                let here = point().unwrap_or_default();
+                self.append(&store, &self.saving.id(), &parts, (&entry.model, &here)).await?;
             }
             self.saving.saved.set(index.saturating_add(1));
+            if let Some((checkpoint, _)) = run {
+                self.saving.head.set(checkpoint.turn);
+            }
         }
         Ok(())
+    }
+
+    /// Keeps where a run is without a message: there is none, or it could not be saved. The messages that are saved stay its
+    /// messages, so a conversation of any length has a checkpoint of the same size.
+    async fn save_point(&self, conversation: &Conversation, run: &(Checkpoint, bool)) -> Result<(), String> {
+        let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
+        let (saved, messages) = (self.saving.saved(), conversation.entries().len());
+        let point = self.saving.point(run, saved, messages, self.unix());
+        self.audited(store.checkpoint(&self.saving.id(), &point)).await?;
+        self.saving.head.set(run.0.turn);
+        Ok(())
+    }
+
+    /// Milliseconds since 1970; 0 if that is not known.
+    fn unix(&self) -> u64 {
+        self.clock.wall_clock().unwrap_or_default()
     }
 
     /// Adds a message.
@@ -116,39 +162,54 @@ impl<S: Surface> Runner<S> {
         store: &ConversationStoreClient,
         id: &str,
         parts: &[MessagePart],
-        model: &str,
+        (model, point): (&str, &RunPoint),
     ) -> Result<(), String> {
         for part in parts {
-            self.audited(store.append(id, part, model)).await?;
+            let none = RunPoint::default();
+            self.audited(store.append(id, part, model, if part.last { point } else { &none })).await?;
         }
         Ok(())
     }
 }
 
 impl<S: Surface> Keeper for Runner<S> {
-    async fn save(&self, conversation: &Conversation) {
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
         // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
         let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
         if meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {
             return;
         }
+        let run = run.map(|(checkpoint, open)| (checkpoint.clone(), open));
         let turn = conversation.last_turn();
-        if self.saving.failed.get() == Some(turn) {
-            return;
-        }
-        match (self.save_rest(conversation).await, self.saving.failed.get()) {
-            (Ok(()), None) => {}
-            (Ok(()), Some(_)) => {
-                self.saving.failed.set(None);
-                self.tell(Style::Dim, "the conversation is saved again").await;
-            }
-            (Err(why), earlier) => {
-                self.saving.failed.set(Some(turn));
-                if earlier.is_none() {
-                    let text = format!("this conversation is not saved: {}; the session continues", plain(&why));
-                    self.tell(Style::Warning, &text).await;
+        let is_all_saved = self.saving.saved() == conversation.entries().len();
+        // What could not be saved in this turn is tried again in the next one.
+        if !is_all_saved && self.saving.failed.get() != Some(turn) {
+            match (self.save_rest(conversation, run.as_ref()).await, self.saving.failed.get()) {
+                (Ok(()), None) => return,
+                (Ok(()), Some(_)) => {
+                    self.saving.failed.set(None);
+                    self.tell(Style::Dim, "the conversation is saved again").await;
+                    return;
+                }
+                (Err(why), earlier) => {
+                    self.saving.failed.set(Some(turn));
+                    if earlier.is_none() {
+                        let text = format!("this conversation is not saved: {}; the session continues", plain(&why));
+                        self.tell(Style::Warning, &text).await;
+                    }
                 }
             }
+        }
+        // A run of a conversation that was never saved has no place.
+        let Some(run) = run.filter(|_| self.saving.saved() > 0) else { return };
+        match self.save_point(conversation, &run).await {
+            Ok(()) => self.saving.unkept.set(false),
+            // The next point tries again, and the run continues meanwhile.
+            Err(why) if !self.saving.unkept.replace(true) && self.saving.failed.get() != Some(turn) => {
+                let text = format!("no checkpoint of this run is written: {}; the run continues", plain(&why));
+                self.tell(Style::Warning, &text).await;
+            }
+            Err(_) => {}
         }
     }
 }

@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod budget;
 pub mod change;
+pub mod cut_off;
 pub mod escape;
 pub mod gate;
 pub mod grants;
@@ -19,6 +20,7 @@ pub mod invoke;
 pub mod keeper;
 pub mod loss;
 pub mod model;
+pub mod policy;
 mod runner;
 mod session;
 mod surface;

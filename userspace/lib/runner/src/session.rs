@@ -6,19 +6,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Condition, Conversation, Course, Fate, Handles, Snapshot, TurnEnd};
+use capos_agent::{Agent, Backlog, Condition, Conversation, Course, Fate, Going, Handles, Snapshot, TurnEnd};
 use capos_plural::count;
 use capos_rt::{Error, log};
-use capos_run_state::{Event, SessionEvent, SessionState};
+use capos_run_state::{Declared, Event, Predicate, SessionEvent, SessionState};
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::{Profile, UserSessionClient};
 use capos_schema::models::ToolCall;
 use capos_schema::terminal::Style;
 
+use crate::escape::escape;
 use crate::gate::PATIENCE;
 use crate::runner::{Capabilities, Runner};
 use crate::surface::Surface;
-use crate::table;
+use crate::{policy, table};
 
 /// What the model is told first. Only text of this program stands there; data has its place in the messages.
 const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
@@ -32,6 +33,8 @@ pub struct Kept {
     pub conversation: Conversation,
     /// Its saved messages.
     pub saved: usize,
+    /// The run of its last turn, with its conditions.
+    pub run: Option<(Going, Vec<Declared>)>,
 }
 
 /// A session.
@@ -63,8 +66,8 @@ impl<S: Surface> Session<S> {
     ) -> Result<Self, Error> {
         let info = user.info().await?;
         let runner = Runner::new(held, surface, user, info);
-        let new = || Kept { conversation: Conversation::new(hex::encode(runner.random())), saved: 0 };
-        let Kept { conversation, saved } = kept.unwrap_or_else(new);
+        let new = || Kept { conversation: Conversation::new(hex::encode(runner.random())), saved: 0, run: None };
+        let Kept { conversation, saved, run } = kept.unwrap_or_else(new);
         runner.saving.begin(&conversation.id, saved);
         let backlog = Rc::<Backlog>::default();
         let course = Rc::new(runner.course());
@@ -72,6 +75,9 @@ impl<S: Surface> Session<S> {
         let (handles, snapshot) = (Handles::default(), Snapshot::default());
         let mut session = Self { runner, agent, backlog, course, conditions: Vec::new(), handles, snapshot };
         session.refresh().await?;
+        if let Some((going, declared)) = run {
+            session.restore(going, declared).await;
+        }
         if session.runner.info.model_allowed {
             session.runner.begin_with_model().await;
         }
@@ -103,7 +109,10 @@ impl<S: Surface> Session<S> {
     /// record them.
     pub async fn into_conversation(self) -> Kept {
         self.flush_pending().await;
-        Kept { conversation: self.agent.conversation().clone(), saved: self.runner.saving.saved() }
+        let (conversation, saved) = (self.agent.conversation().clone(), self.runner.saving.saved());
+        let declared = |conditions: &[Condition]| conditions.iter().map(Condition::declared).collect();
+        let run = self.agent.going().map(|(going, conditions)| (going, declared(conditions)));
+        Kept { conversation, saved, run }
     }
 
     /// Writes the pending records; if the audit log does not take them, the person is told.
@@ -131,6 +140,7 @@ impl<S: Surface> Session<S> {
         self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
         self.snapshot =
             table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
+        self.agent.set_policy(policy::version(&self.runner.info, &self.snapshot));
         Ok(())
     }
 
@@ -158,7 +168,7 @@ impl<S: Surface> Session<S> {
     /// Begins a new conversation.
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
-        self.continue_with(Kept { conversation: Conversation::new(id), saved: 0 });
+        self.continue_with(Kept { conversation: Conversation::new(id), saved: 0, run: None });
     }
 
     /// Takes the id of the fork below which the conversation is saved, after another session has continued it.
@@ -169,16 +179,21 @@ impl<S: Surface> Session<S> {
             return;
         }
         let messages = conversation.entries().len();
-        let kept = Kept { conversation: conversation.fork(id.clone(), messages), saved };
+        let kept = Kept { conversation: conversation.fork(id.clone(), messages), saved, run: None };
+        let run = self.agent.going().map(|(going, conditions)| (going, conditions.to_vec()));
         self.continue_with(kept);
+        if let Some((going, conditions)) = run {
+            self.agent.continue_run(going, conditions);
+        }
         self.record("conversation.forked", &id).await;
     }
 
-    /// Continues another conversation.
+    /// Continues another conversation, in which no run goes on.
     pub fn continue_with(&mut self, kept: Kept) {
-        let Kept { conversation, saved } = kept;
+        let Kept { conversation, saved, .. } = kept;
         self.runner.saving.begin(&conversation.id, saved);
         self.agent = agent(&self.runner, conversation, (&self.backlog, &self.course));
+        self.agent.set_policy(policy::version(&self.runner.info, &self.snapshot));
         self.runner.told_of.set(0);
     }
 
@@ -197,14 +212,47 @@ impl<S: Surface> Session<S> {
         let find = |name: &str| tools.iter().find(|tool| tool.descriptor.name == name);
         let now = self.runner.now();
         let handle = |name: &str| find(name).map(|tool| tool.descriptor.handle.clone());
+        self.agent.leave_run().await;
         let open = kept.conversation.resume(now, handle, fate);
+        let run = kept.run.take();
         self.continue_with(kept);
+        if let Some((going, declared)) = run {
+            self.restore(going, declared).await;
+            self.agent.save().await;
+        }
         self.record("conversation.resumed", &self.agent.conversation().id).await;
         Ok(open)
     }
 
+    /// Continues the run of the last turn. Its conditions are declared again: what this session may not check does not hold.
+    async fn restore(&mut self, going: Going, declared: Vec<Declared>) {
+        let grants = self.runner.grants.all();
+        let mut conditions = Vec::new();
+        for Declared { condition, schema } in declared {
+            let predicate = match Predicate::parse(&condition) {
+                Ok(predicate) => predicate,
+                Err(why) => {
+                    let text = format!("a condition of this run is lost, as it cannot be read: {why}");
+                    self.runner.tell(Style::Warning, &text).await;
+                    continue;
+                }
+            };
+            let tool = predicate.call().and_then(|(name, _)| table::own(&grants, name));
+            let found = self.agent.declare(predicate.clone(), tool, schema.clone()).await;
+            conditions.push(match found {
+                Ok(condition) => condition,
+                Err(why) => {
+                    let text = format!("the condition `{}` cannot be checked now: {why}", escape(&condition));
+                    self.runner.tell(Style::Warning, &text).await;
+                    Condition::unchecked(predicate, schema, why)
+                }
+            });
+        }
+        self.agent.continue_run(going, conditions);
+    }
+
     /// Waits for calls that still run, and tells the broker that the session is over.
-    pub async fn end(&self) {
+    pub async fn end(&mut self) {
         let limit = self.runner.now().saturating_add(PATIENCE);
         while self.backlog.running() > 0 && self.runner.now() < limit {
             self.runner.sleep_until(self.runner.now().saturating_add(PATIENCE / 100)).await;
@@ -216,9 +264,11 @@ impl<S: Surface> Session<S> {
             }
             self.flush_pending().await;
         }
+        let is_paused = self.course.run_state().is_paused();
+        self.agent.close_run().await;
         self.record("session.closed", &self.agent.conversation().id).await;
         let (course, now) = (&self.course, self.runner.now());
-        let is_active = course.run_state().is_active() || course.session_state() == SessionState::Paused;
+        let is_active = is_paused || course.run_state().is_active() || course.session_state() == SessionState::Paused;
         if !course.session_state().is_over() {
             self.advance(if is_active { SessionEvent::Cancel } else { SessionEvent::Close });
             let (runs, tokens, duration) = (course.runs(), course.tokens(), now.saturating_sub(self.runner.started));

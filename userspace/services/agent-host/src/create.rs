@@ -37,7 +37,7 @@ pub async fn create(
     let user = login(held, &given).await?;
     let client = Client::new(shared.clone(), first_line(&given.client, NAME));
     let opened = Session::open(held, client, user, None).await;
-    let session = opened.map_err(|why| {
+    let mut session = opened.map_err(|why| {
         RpcError::new(code::UNAVAILABLE, format!("the session could not be opened: {why}; try again"))
     })?;
     if session.record(OPENED, &session.agent.conversation().id).await.is_none() {

@@ -17,9 +17,10 @@ use capos_client_protocol::{RpcError, VERSION, code};
 use capos_rt::{Either, log, select};
 use capos_run_state::SessionState;
 use capos_runner::change::PendingWrite;
+use capos_runner::cut_off::{self, Found};
 use capos_runner::history::{self, Evidence};
 use capos_runner::keeper::PURPOSE;
-use capos_runner::{Capabilities, Kept, Runner, Session};
+use capos_runner::{Capabilities, Runner, Session};
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::ApprovalClientClient;
 use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientRequest, ClientRequestPage};
@@ -257,14 +258,18 @@ impl Host {
         let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
         let info = runner.audited(store.info(id)).await.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
         if info.id != session.agent.conversation().id {
-            let conversation = history::load(&runner, store, &info.id).await.map_err(unavailable)?;
+            let conversation = history::load(&runner, store.clone(), &info.id).await.map_err(unavailable)?;
+            let found = cut_off::find(&runner, &store, &conversation).await;
+            if let Found::Aside(why) = &found {
+                self.shared.notice(why);
+            }
             // Consents for further calls were given in another conversation.
             let consents = runner.grants.find::<ApprovalClientClient>("end consents").map_err(unavailable)?;
             let ended = runner.within(consents.revoke("")).await;
             ended.map_err(|why| unavailable(format!("the consents so far cannot be ended: {why}")))?;
             let evidence = Evidence::of(&runner, &conversation, &info).await.map_err(unavailable)?;
-            let saved = conversation.entries().len();
-            let resumed = session.resume(Kept { conversation, saved }, |call| evidence.fate(call)).await;
+            let kept = cut_off::kept(conversation, &found);
+            let resumed = session.resume(kept, |call| evidence.fate(call)).await;
             resumed.map_err(|why| unavailable(format!("the conversation cannot be continued: {why}")))?;
             for deed in evidence.unsaved(session.agent.conversation()) {
                 self.shared.notice(&format!(
@@ -363,7 +368,7 @@ impl Host {
             shared.cancel();
         }
         let back = self.slot.back.until(|| self.slot.take());
-        if let Either::First(session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
+        if let Either::First(mut session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
             if let Some(why) = failed {
                 session.failed(why);
             }

@@ -58,7 +58,7 @@ async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) 
 fn told(end: TurnEnd) -> (Cause, String) {
     match end {
         TurnEnd::Answered => (Cause::Answered, String::new()),
-        TurnEnd::Interrupted => (Cause::Cancelled, String::new()),
+        TurnEnd::Interrupted | TurnEnd::Stopped => (Cause::Cancelled, String::new()),
         TurnEnd::Iterations(most) => {
             let text =
                 format!("this task has made {}, which is the limit; another prompt goes on", count(most, "model call"));

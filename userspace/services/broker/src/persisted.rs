@@ -35,6 +35,7 @@ pub fn encode(attempts: &Attempts, rates: &Rates, budgets: &[Entry]) -> Vec<u8> 
         bytes.push(match table {
             Table::Principals => 1,
             Table::Sessions => 2,
+            Table::Runs => 3,
         });
         put(&mut bytes, key.as_bytes());
         put(&mut bytes, value);
@@ -62,6 +63,7 @@ pub fn decode(bytes: &[u8]) -> Option<(Attempts, Rates, Budgets)> {
             }
             1 => entry(Table::Principals)?,
             2 => entry(Table::Sessions)?,
+            3 => entry(Table::Runs)?,
             _ => return None,
         }
         rest = after;

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt::Display;
 
 use capos_audit::Kind;
-use capos_broker::budgets::{self, Line, Opening, notice};
+use capos_broker::budgets::{self, Line, Opening, Starting, notice};
 use capos_budget::{
     Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
 };
@@ -18,7 +18,7 @@ use capos_policy::{ProfileRules, dimension as dimension_of};
 use capos_rt::log;
 use capos_schema::authority::{
     BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunExtendResults, RunServer,
-    SessionInfo, SessionLimits,
+    RunUsedResults, SessionInfo, SessionLimits,
 };
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::system::ProgramMeterClient;
@@ -172,13 +172,16 @@ impl Counter {
         rules: &ProfileRules,
         (conversation, turn): (&str, u32),
         (least, most): (u64, u64),
+        used: &[u64],
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         // What the person has done by hand counts for the session.
         self.look().await;
         let (id, at, plan) = (&self.info.id, self.broker.moment(), rules.budgets.run());
         let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
-        let begun = self.broker.budgets.borrow_mut().begin_run(id, plan, estimate, at);
+        let name = format!("{conversation}-{turn}");
+        let starting = Starting { name: &name, plan, estimate, used: amounts(used) };
+        let begun = self.broker.budgets.borrow_mut().begin_run(id, &starting, at);
         begun.map_err(|refused| CallError::invalid_argument(budgets::refusal(&refused)))?;
         let scope = self.broker.budgets.borrow().run_of(id);
         let left = self.broker.budgets.borrow_mut().left(id, at);
@@ -200,7 +203,7 @@ impl Counter {
         if let Err(why) = self.record(Kind::BudgetBegin, &fields).await {
             // A later run of the session has begun if this took long.
             if self.broker.budgets.borrow().run_of(id) == scope {
-                self.broker.budgets.borrow_mut().end_run(id, self.broker.moment());
+                self.broker.budgets.borrow_mut().end_run(id, false, self.broker.moment());
             }
             return Err(why);
         }
@@ -221,7 +224,7 @@ impl Counter {
         let (calls, over) = (RefCell::default(), Cell::new(false));
         let run = RunObject { counter: self.clone(), calls, over, scope, estimated: (least, most) };
         if !answer.exceeded.is_empty() && !answer.asks {
-            if let Some((_, fields)) = run.finish("not begun") {
+            if let Some((_, fields)) = run.finish("not begun", false) {
                 record_end(self, &fields).await;
             }
             return Ok((None, answer));
@@ -273,6 +276,15 @@ fn text(amounts: Amounts) -> String {
     parts.map(|(dimension, amount)| format!("{}={amount}", dimension.name())).collect::<Vec<_>>().join(" ")
 }
 
+/// Amounts as a caller gives them, in the order of the dimensions.
+fn amounts(given: &[u64]) -> Amounts {
+    let mut amounts = Amounts::default();
+    for (dimension, amount) in Dimension::ALL.into_iter().zip(given) {
+        amounts.set(dimension, *amount);
+    }
+    amounts
+}
+
 /// Fields of a record.
 type Fields = Vec<(&'static str, String)>;
 
@@ -303,7 +315,7 @@ impl RunObject {
     }
 
     /// Ends the run; what is recorded of its end.
-    fn finish(&self, outcome: &str) -> Option<(Vec<(ScopeKind, Crossed)>, Fields)> {
+    fn finish(&self, outcome: &str, over: bool) -> Option<(Vec<(ScopeKind, Crossed)>, Fields)> {
         if self.over.replace(true) {
             return None;
         }
@@ -311,7 +323,7 @@ impl RunObject {
         if broker.budgets.borrow().run_of(&info.id) != self.scope {
             return None;
         }
-        let ended = broker.budgets.borrow_mut().end_run(&info.id, broker.moment())?;
+        let ended = broker.budgets.borrow_mut().end_run(&info.id, over, broker.moment())?;
         let (least, most) = self.estimated;
         let fields = Vec::from([
             ("outcome", outcome.chars().take(NAME).collect()),
@@ -330,7 +342,7 @@ async fn record_end(counter: &Counter, fields: &[(&'static str, String)]) {
 
 impl Drop for RunObject {
     fn drop(&mut self) {
-        let Some((_, fields)) = self.finish("its holder is gone") else { return };
+        let Some((_, fields)) = self.finish("its holder is gone", false) else { return };
         let counter = self.counter.clone();
         counter.broker.keep_later();
         drop(capos_rt::spawn(async move { record_end(&counter, &fields).await }));
@@ -440,10 +452,19 @@ impl RunServer for RunObject {
         }
     }
 
-    async fn end(&self, _cx: &CallContext, outcome: String) -> Result<Vec<String>, CallError> {
+    async fn used(&self, _cx: &CallContext) -> Result<RunUsedResults, CallError> {
         self.alive()?;
         self.counter.look().await;
-        let Some((crossed, fields)) = self.finish(&outcome) else { return Ok(Vec::new()) };
+        let Counter { broker, info, .. } = &*self.counter;
+        let kept = broker.budgets.borrow_mut().run_use(&info.id, broker.moment()).unwrap_or_default();
+        let list = |amounts: Amounts| amounts.iter().map(|(_, amount)| amount).collect();
+        Ok(RunUsedResults { used: list(kept.used), granted: list(kept.granted) })
+    }
+
+    async fn end(&self, _cx: &CallContext, outcome: String, over: bool) -> Result<Vec<String>, CallError> {
+        self.alive()?;
+        self.counter.look().await;
+        let Some((crossed, fields)) = self.finish(&outcome, over) else { return Ok(Vec::new()) };
         let notices = self.counter.tell(crossed).await;
         record_end(&self.counter, &fields).await;
         self.counter.broker.keep(Durability::Later).await.map_err(CallError::failed)?;

@@ -529,11 +529,12 @@ impl UserSessionServer for Session {
         turn: u32,
         least_tokens: u64,
         most_tokens: u64,
+        used: Vec<u64>,
     ) -> Result<UserSessionBeginRunResults, CallError> {
         self.alive()?;
         named("a conversation's name", &conversation)?;
         let rules = self.policy.borrow().rules().clone();
-        let begun = self.counter.begin(&rules, (&conversation, turn), (least_tokens, most_tokens)).await?;
+        let begun = self.counter.begin(&rules, (&conversation, turn), (least_tokens, most_tokens), &used).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let (run, answer) = begun;

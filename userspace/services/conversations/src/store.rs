@@ -3,13 +3,13 @@
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 
-use capos_conversations::{Conversations, Error, Found, Info, Owner, Part};
+use capos_conversations::{Conversations, Error, Found, Info, Owner, Part, Point, Run, Step};
 use capos_rt::{Clock, Server};
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::conversations::{
     ConversationAdminServer, ConversationInfo, ConversationStoreClient, ConversationStoreListResults,
-    ConversationStoreReadResults, ConversationStoreSearchResults, ConversationStoreServer, Found as FoundMessage,
-    MessagePart,
+    ConversationStoreReadResults, ConversationStoreRunsResults, ConversationStoreSearchResults,
+    ConversationStoreServer, Found as FoundMessage, MessagePart, RunInfo, RunPoint, RunStep,
 };
 use capos_schema::store::NamespaceClient;
 
@@ -73,11 +73,19 @@ impl ConversationStoreServer for Principal {
         self.service.conversations.info(self.owner, &id, now).await.map(info).map_err(told)
     }
 
-    async fn append(&self, _cx: &CallContext, id: String, part: MessagePart, model: String) -> Result<u32, CallError> {
+    async fn append(
+        &self,
+        _cx: &CallContext,
+        id: String,
+        part: MessagePart,
+        model: String,
+        at: RunPoint,
+    ) -> Result<u32, CallError> {
         let now = self.service.now()?;
         let MessagePart { index, part, last, json } = part;
         let part = Part { index, part, last, text: json };
-        self.service.conversations.append(self.owner, &id, &part, &model, now).await.map_err(told)
+        let at = (at.turn > 0).then(|| point(at));
+        self.service.conversations.append(self.owner, &id, &part, &model, at.as_ref(), now).await.map_err(told)
     }
 
     async fn read(
@@ -135,11 +143,54 @@ impl ConversationStoreServer for Principal {
         let now = self.service.now()?;
         self.service.conversations.expire(self.owner, &id, after_seconds, now).await.map(info).map_err(told)
     }
+
+    async fn checkpoint(&self, _cx: &CallContext, id: String, at: RunPoint) -> Result<(), CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.checkpoint(self.owner, &id, &point(at), now).await.map_err(told)
+    }
+
+    async fn run(&self, _cx: &CallContext, id: String) -> Result<RunInfo, CallError> {
+        let now = self.service.now()?;
+        let found = self.service.conversations.run(self.owner, &id, now).await.map_err(told)?;
+        Ok(found.map(run).unwrap_or_default())
+    }
+
+    async fn runs(
+        &self,
+        _cx: &CallContext,
+        from: String,
+        most: u32,
+    ) -> Result<ConversationStoreRunsResults, CallError> {
+        let now = self.service.now()?;
+        let found = self.service.conversations.runs(self.owner, &from, most, now).await.map_err(told)?;
+        Ok(ConversationStoreRunsResults { runs: found.runs.into_iter().map(run).collect(), next: found.next })
+    }
+
+    async fn steps(&self, _cx: &CallContext, id: String, turn: u32, from: u32) -> Result<Vec<RunStep>, CallError> {
+        let now = self.service.now()?;
+        let found = self.service.conversations.steps(self.owner, &id, turn, from, now).await.map_err(told)?;
+        Ok(found.into_iter().map(|Step { number, used }| RunStep { number, used }).collect())
+    }
+
+    async fn set_aside(&self, _cx: &CallContext, id: String, turn: u32, why: String) -> Result<(), CallError> {
+        let now = self.service.now()?;
+        self.service.conversations.set_aside(self.owner, &id, turn, &why, now).await.map_err(told)
+    }
 }
 
 fn info(found: Info) -> ConversationInfo {
     let Info { id, title, created, changed, messages, model, parent, parent_messages, expires } = found;
     ConversationInfo { id, title, created, changed, messages, model, parent, parent_messages, expires }
+}
+
+fn point(at: RunPoint) -> Point {
+    let RunPoint { turn, step, open, head, json, used } = at;
+    Point { turn, step, open, head, json, used }
+}
+
+fn run(found: Run) -> RunInfo {
+    let Run { conversation, title, turn, open, changed, aside, head, json } = found;
+    RunInfo { conversation, title, turn, open, changed, aside, head, json }
 }
 
 fn told(error: Error) -> CallError {

@@ -36,6 +36,8 @@ pub struct Session {
     pub models: Vec<String>,
     /// Ids of the saved conversations that the person was told of last.
     pub listed: Vec<String>,
+    /// The runs that the person was told of last: conversation and turn.
+    pub runs: Vec<(String, u32)>,
 }
 
 impl Deref for Session {
@@ -59,8 +61,14 @@ impl Session {
     /// The broker or the kernel's entropy does not answer.
     pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Kept>) -> Result<Self, Error> {
         let session = capos_runner::Session::open(&login.held, Console::new(login.screen.clone()), user, kept).await?;
-        let mut session =
-            Self { session, jobs: Jobs::default(), programs: Vec::new(), models: Vec::new(), listed: Vec::new() };
+        let mut session = Self {
+            session,
+            jobs: Jobs::default(),
+            programs: Vec::new(),
+            models: Vec::new(),
+            listed: Vec::new(),
+            runs: Vec::new(),
+        };
         session.programs = session.names_of_programs().await;
         let head = session.record(OPENED, &session.agent.conversation().id).await;
         session.welcome(head).await;
@@ -251,6 +259,7 @@ impl Session {
         };
         let (style, text) = match end {
             TurnEnd::Answered => return,
+            TurnEnd::Stopped => (Style::Dim, "ended after its step; /continue goes on".to_string()),
             TurnEnd::Interrupted => (Style::Dim, "interrupted; /continue goes on".to_string()),
             TurnEnd::Iterations(most) => (
                 Style::Warning,

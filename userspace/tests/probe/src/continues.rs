@@ -17,7 +17,10 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     // It says again what was said first.
     let first = store.read(&last.id, 0, 0, 1).await?.parts.into_iter().next().context("it has no message")?;
     let part = MessagePart { index: last.messages, part: 0, last: true, ..first };
-    ensure(store.append(&last.id, &part, "").await? == last.messages.saturating_add(1), "it has no message more")?;
+    ensure(
+        store.append(&last.id, &part, "", &Default::default()).await? == last.messages.saturating_add(1),
+        "it has no message more",
+    )?;
     report.line("another session has said something");
     session.end().await?;
     Ok(())

@@ -23,10 +23,16 @@ const VERSION: u64 = 1;
 /// One message and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Its id: that of the conversation in which it was said first, and its number there.
+    pub id: String,
     /// The message.
     pub message: ChatMessage,
     /// The turn that it belongs to, counted from 1.
     pub turn: u32,
+    /// The step of the turn that it belongs to; 0: before the first.
+    pub step: u32,
+    /// Its tokens: as the worker counts of an answer, and about as many otherwise.
+    pub tokens: u32,
     /// When it was appended, in nanoseconds since boot.
     pub at: u64,
     /// Id of the model in use.
@@ -80,7 +86,26 @@ impl Conversation {
 
     /// Appends a message. `model` is the id of the model in use; `tools` are the turn's, with its first message.
     pub fn push(&mut self, message: ChatMessage, (turn, at): (u32, u64), model: &str, tools: Vec<Mark>) {
-        self.entries.push(Entry { hash: hash(&message.content), message, turn, at, model: model.to_string(), tools });
+        let (id, hash, tokens) = (self.name(self.entries.len()), hash(&message.content), about_tokens(&message));
+        self.entries.push(Entry { id, hash, message, turn, step: 0, tokens, at, model: model.to_string(), tools });
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{}-{index}", self.id)
+    }
+
+    /// Notes the step of the last message, and its tokens if they are known.
+    pub(crate) fn note(&mut self, step: u32, tokens: Option<u32>) {
+        if let Some(entry) = self.entries.last_mut() {
+            entry.step = step;
+            entry.tokens = tokens.unwrap_or(entry.tokens);
+        }
+    }
+
+    /// The tokens of all messages.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.tokens.into()))
     }
 
     /// Appends a message that was dumped. A label or a provenance that says less than the messages before it imply is
@@ -104,6 +129,9 @@ impl Conversation {
         message.label = join(&message.label, &below);
         if message.role == Role::Assistant {
             message.provenance = Provenance::Untrusted;
+        }
+        if entry.id.is_empty() {
+            entry.id = self.name(self.entries.len());
         }
         self.entries.push(entry);
         Ok(())
@@ -214,6 +242,7 @@ fn dump_entry(entry: &Entry) -> Value {
         entry.tools.iter().map(|tool| json!({ "name": tool.name, "sha256": hex(&tool.hash) })).collect();
     json!({
         "version": VERSION,
+        "id": entry.id,
         "role": message.role.name(),
         "content": message.content,
         "toolCallId": message.tool_call_id,
@@ -221,6 +250,8 @@ fn dump_entry(entry: &Entry) -> Value {
         "provenance": message.provenance.name(),
         "label": message.label.classes,
         "turn": entry.turn,
+        "step": entry.step,
+        "tokens": entry.tokens,
         "at": entry.at,
         "model": entry.model,
         "tools": tools,
@@ -269,8 +300,20 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
     if digest(root)? != hash {
         return Err(wrong("sha256", "the digest of the content"));
     }
-    let turn = u32::try_from(number(root, "turn")?).map_err(|_| wrong("turn", "at most 4294967295"))?;
-    Ok(Entry { message, turn, at: number(root, "at")?, model: text_of(root, "model")?, tools, hash })
+    let small = |key| u32::try_from(number(root, key)?).map_err(|_| wrong(key, "at most 4294967295"));
+    // Messages of earlier systems have neither id nor step nor tokens.
+    let id = if root.contains_key("id") { text_of(root, "id")? } else { String::new() };
+    let step = if root.contains_key("step") { small("step")? } else { 0 };
+    let tokens = if root.contains_key("tokens") { small("tokens")? } else { about_tokens(&message) };
+    let (turn, at, model) = (small("turn")?, number(root, "at")?, text_of(root, "model")?);
+    Ok(Entry { id, message, turn, step, tokens, at, model, tools, hash })
+}
+
+/// About as many tokens as a message has: one for each four bytes of its texts.
+fn about_tokens(message: &ChatMessage) -> u32 {
+    let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
+    let bytes = calls.fold(message.content.len(), usize::saturating_add);
+    u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX)
 }
 
 /// A SHA-256 in lower-case hex.

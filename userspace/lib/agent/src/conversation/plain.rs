@@ -81,7 +81,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(turn: u32, message: ChatMessage) -> Entry {
-        Entry { message, turn, at: 0, model: String::new(), tools: Vec::new(), hash: [0; 32] }
+        Entry {
+            id: String::new(),
+            message,
+            turn,
+            step: 0,
+            tokens: 0,
+            at: 0,
+            model: String::new(),
+            tools: Vec::new(),
+            hash: [0; 32],
+        }
     }
 
     fn says(role: Role, content: &str) -> ChatMessage {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use capos_agent::TurnEnd;
-use capos_agent::world::{Budget, Excess, More, Standing};
+use capos_agent::world::{Amounts, Budget, Excess, More, Standing};
+use capos_budget::Dimension;
 use capos_schema::authority::{BudgetDimension, Reply, SessionLimits};
 use capos_schema::models::Outcome;
 
@@ -58,15 +59,34 @@ impl Steps {
 }
 
 impl Budget for World {
-    async fn begin_run(&self, _: &str, _: u32, (least, most): (u64, u64)) -> Result<Standing, String> {
+    async fn begin_run(
+        &self,
+        name: &str,
+        turn: u32,
+        (least, most): (u64, u64),
+        used: Amounts,
+    ) -> Result<Standing, String> {
         assert!(least <= most);
+        if let Some(machine) = self.machine() {
+            return machine.begin_run(self, name, turn, used).await;
+        }
         // A turn that was cut off has not settled.
         let open = core::mem::take(&mut self.0.run.borrow_mut().open);
         self.0.run.borrow_mut().used += open.len() as u64;
         Ok(Standing::default())
     }
 
+    async fn used(&self) -> Option<(Amounts, Amounts)> {
+        match self.machine() {
+            Some(machine) => machine.used(self).await,
+            None => Some((Amounts::of(Dimension::Steps, self.0.run.borrow().used), Amounts::default())),
+        }
+    }
+
     async fn look(&self) -> Result<Standing, String> {
+        if let Some(machine) = self.machine() {
+            return machine.look(self).await;
+        }
         let mut run = self.0.run.borrow_mut();
         assert!(run.open.is_empty(), "a step of an earlier answer is not settled: {:?}", run.open);
         Ok(run.standing())
@@ -75,6 +95,9 @@ impl Budget for World {
     async fn reserve(&self, tool: &str, _: &str, writes: u64) -> Result<Standing, String> {
         if self.0.broker_down.get() {
             return Err("it is gone".into());
+        }
+        if let Some(machine) = self.machine() {
+            return machine.reserve(self, writes).await;
         }
         let mut run = self.0.run.borrow_mut();
         let standing = run.standing();
@@ -89,6 +112,10 @@ impl Budget for World {
     }
 
     async fn settle(&self, number: u64, began: bool) -> Vec<String> {
+        if let Some(machine) = self.machine() {
+            machine.settle(self, number, began).await;
+            return Vec::new();
+        }
         let mut run = self.0.run.borrow_mut();
         let tool = run.open.remove(&number).expect("it is settled once");
         run.used += u64::from(began);
@@ -103,7 +130,10 @@ impl Budget for World {
         Ok(())
     }
 
-    async fn end_run(&self, outcome: &str) -> Vec<String> {
+    async fn end_run(&self, outcome: &str, over: bool) -> Vec<String> {
+        if let Some(machine) = self.machine() {
+            machine.end_run(self, over).await;
+        }
         self.0.run.borrow_mut().ends.push(outcome.to_string());
         Vec::new()
     }

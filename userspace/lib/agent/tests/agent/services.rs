@@ -52,7 +52,9 @@ impl World {
             if world.0.audit_down.get() {
                 return Err(AuditError::Unavailable("it is gone".into()));
             }
+            world.boundary().await;
             let added = add(&mut world.0.chain.borrow_mut(), world.0.clock.get());
+            world.boundary().await;
             added.map(|head| head.sequence).map_err(|error| match error {
                 AppendError::Full { .. } | AppendError::Share { .. } | AppendError::Place(_) => {
                     AuditError::Unavailable(error.to_string())

@@ -12,11 +12,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use capos_agent::world::*;
 use capos_agent::{Agent, Backlog, Brought, Conversation, Session, Snapshot, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
+use capos_run_state::Checkpoint;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::{ConsentReach, Decision, Label, Reply, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::Value;
+
+use crate::machine::Machine;
 
 pub const MS: u64 = 1_000_000;
 
@@ -51,6 +54,10 @@ pub struct Sim {
     pub messages: RefCell<Vec<GeneralEvent>>,
     /// What was saved of the conversation.
     pub saved: RefCell<Vec<String>>,
+    /// Where runs were, and whether they could be continued.
+    pub points: RefCell<Vec<(Checkpoint, bool)>>,
+    /// What outlasts a power cut, and when there is one.
+    pub machine: RefCell<Option<Rc<Machine>>>,
     /// Whose messages were saved, with the effects in between.
     pub order: RefCell<Vec<&'static str>>,
     pub trace: RefCell<Vec<Trace>>,
@@ -122,6 +129,8 @@ impl World {
             events: RefCell::default(),
             messages: RefCell::default(),
             saved: RefCell::default(),
+            points: RefCell::default(),
+            machine: RefCell::default(),
             order: RefCell::default(),
             trace: RefCell::default(),
             began: RefCell::default(),
@@ -156,6 +165,18 @@ impl World {
         }))
     }
 
+    /// What outlasts a power cut, in tests of that.
+    pub fn machine(&self) -> Option<Rc<Machine>> {
+        self.0.machine.borrow().clone()
+    }
+
+    /// A place at which the power may go: then nothing comes after it.
+    pub async fn boundary(&self) {
+        if let Some(machine) = self.machine() {
+            machine.boundary().await;
+        }
+    }
+
     pub fn pause(&self, duration: u64) -> LocalBoxFuture<'static, ()> {
         self.sleep_until(self.0.clock.get() + duration)
     }
@@ -180,6 +201,9 @@ impl World {
             let before = self.0.tasks.borrow().len();
             self.poll_tasks(cx);
             let ended = self.0.tasks.borrow().len() != before;
+            if self.machine().is_some_and(|machine| machine.is_dead()) {
+                return None;
+            }
             if !ended && !flag.0.swap(false, Ordering::Relaxed) {
                 assert!(self.advance(), "nothing can go on: {:?}", self.0.shown.borrow());
             }
@@ -342,6 +366,9 @@ impl Model for World {
         self.0.rate.set(left.ok_or(Unasked::Limit("too many requests".into()))?);
         self.0.requests.borrow_mut().push(request.clone());
         self.pause(MS).await;
+        if let Some(machine) = self.machine() {
+            machine.ask_model(self).await;
+        }
         if !self.0.takes_calls.get() && request.messages.iter().any(|message| message.role == Role::Tool) {
             return Err(Unasked::Rejected("it takes no calls".into()));
         }
@@ -419,11 +446,16 @@ impl Tools for World {
         let (world, name) = (self.clone(), tool.descriptor.name.clone());
         Box::pin(async move {
             let text = prepared.to_string();
+            world.boundary().await;
+            if let Some(machine) = world.machine() {
+                machine.effect();
+            }
             world.0.trace.borrow_mut().push(Trace::Effect(text.clone()));
             world.0.began.borrow_mut().insert(text.clone(), world.now());
             world.0.order.borrow_mut().push("effect");
             world.pause(prepared.get("ms").and_then(Value::as_u64).unwrap_or(2) * MS).await;
             world.0.trace.borrow_mut().push(Trace::EffectEnd(text));
+            world.boundary().await;
             match name.as_str() {
                 "fails" => Err("disk on fire, password=hunter2".into()),
                 "secret" => Ok("token=abcdef".to_string().into()),
@@ -610,8 +642,14 @@ impl Audit for World {
 }
 
 impl Keeper for World {
-    async fn save(&self, conversation: &Conversation) {
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
         self.pause(MS).await;
+        if let Some((checkpoint, open)) = run {
+            self.0.points.borrow_mut().push((checkpoint.clone(), open));
+        }
+        if let Some(machine) = self.machine() {
+            machine.save(self, conversation, run).await;
+        }
         let mut saved = self.0.saved.borrow_mut();
         for entry in conversation.entries().get(saved.len()..).unwrap_or_default() {
             saved.push(entry.dump());

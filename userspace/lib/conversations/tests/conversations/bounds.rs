@@ -13,7 +13,7 @@ fn one(store: &World, number: u8, now: u64) -> (Owner, String) {
 
 fn add(store: &World, owner: Owner, id: &str, index: u32, content: &str, now: u64) {
     for part in parts(index, &json(content), MAX_PART) {
-        done(store.append(owner, id, &part, "", now)).unwrap();
+        done(store.append(owner, id, &part, "", None, now)).unwrap();
     }
 }
 
@@ -69,27 +69,27 @@ fn long_messages_arrive_in_parts() {
     let all = parts(0, &long, MAX_PART);
     assert!(all.len() > 4);
     for part in &all[..2] {
-        assert_eq!(done(store.append(owner, &id, part, "", 1)).unwrap(), 0);
+        assert_eq!(done(store.append(owner, &id, part, "", None, 1)).unwrap(), 0);
     }
     assert!(read(&store, owner, &id, 1).unwrap().is_empty(), "a message that is not whole is not there");
     // A part again, one too early, and the message of another conversation, which ends this one.
-    assert_eq!(done(store.append(owner, &id, &all[1], "", 1)).unwrap(), 0);
+    assert_eq!(done(store.append(owner, &id, &all[1], "", None, 1)).unwrap(), 0);
     assert!(
-        done(store.append(owner, &id, &all[3], "", 1))
+        done(store.append(owner, &id, &all[3], "", None, 1))
             .unwrap_err()
             .to_string()
             .contains("part 2 of message 0 is the next")
     );
     let (_, other) = one(&store, 2, 2);
-    done(store.append(owner, &other, &parts(0, &long, 30_000)[0], "", 2)).unwrap();
-    let error = done(store.append(owner, &id, &all[2], "", 2)).unwrap_err().to_string();
+    done(store.append(owner, &other, &parts(0, &long, 30_000)[0], "", None, 2)).unwrap();
+    let error = done(store.append(owner, &id, &all[2], "", None, 2)).unwrap_err().to_string();
     assert!(error.contains("from its first part on"), "{error}");
     for part in &all {
-        done(store.append(owner, &id, part, "", 3)).unwrap();
+        done(store.append(owner, &id, part, "", None, 3)).unwrap();
     }
     assert_eq!(read(&store, owner, &id, 3).unwrap(), [long.as_str()]);
     for part in &all {
-        assert_eq!(done(store.append(owner, &id, part, "", 3)).unwrap(), 1, "what is there is accepted again");
+        assert_eq!(done(store.append(owner, &id, part, "", None, 3)).unwrap(), 1, "what is there is accepted again");
     }
     done(store.remove(owner, &id, 3)).unwrap();
     done(store.remove(owner, &other, 3)).unwrap();
@@ -105,7 +105,7 @@ fn bounds_are_told() {
         let error = answer.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    let append = |part: Part| done(store.append(owner, &id, &part, "", 1));
+    let append = |part: Part| done(store.append(owner, &id, &part, "", None, 1));
     says(append(part(1, json("x"))), "message 0 is the next one");
     says(append(part(0, "x".repeat(MAX_PART + 1))), "at most 65536 bytes");
     says(append(part(0, "{\"role\":1}".into())), "this is not a message: missing field `content`");

@@ -123,7 +123,7 @@ fn change(
             let index = messages.len() as u32;
             after.get_mut(&chosen).unwrap().push(text.clone());
             let part = Part { index, part: 0, last: true, text };
-            done(conversations.append(owner, &chosen, &part, "m", now)).map(drop)
+            done(conversations.append(owner, &chosen, &part, "m", None, now)).map(drop)
         }
     }
 }

@@ -9,7 +9,7 @@ fn ann(store: &World) -> Owner {
 }
 
 fn add(store: &World, owner: Owner, id: &str, index: u32, text: &str) -> Result<u32, Error> {
-    parts(index, text, MAX_PART).iter().map(|part| done(store.append(owner, id, part, "", 1))).last().unwrap()
+    parts(index, text, MAX_PART).iter().map(|part| done(store.append(owner, id, part, "", None, 1))).last().unwrap()
 }
 
 /// A message of so many bytes.
@@ -41,13 +41,13 @@ fn lengths_reach_their_limits() {
     });
     let mut index = 0;
     up_to(MAX_MODEL, |model| {
-        let added = done(store.append(owner, &id(1), &parts(index, &json("m"), MAX_PART)[0], &model, 1));
+        let added = done(store.append(owner, &id(1), &parts(index, &json("m"), MAX_PART)[0], &model, None, 1));
         index += u32::from(added.is_ok());
         added
     });
     let part = |text: String| Part { index: 1, part: 0, last: false, text };
-    up_to(MAX_PART, |text| done(store.append(owner, &id(1), &part(text), "", 1)));
-    assert!(done(store.append(owner, &id(1), &part(String::new()), "", 1)).is_err());
+    up_to(MAX_PART, |text| done(store.append(owner, &id(1), &part(text), "", None, 1)));
+    assert!(done(store.append(owner, &id(1), &part(String::new()), "", None, 1)).is_err());
     let (most, last) = (MAX_SECONDS, |seconds| done(store.expire(owner, &id(1), seconds, 1)).is_ok());
     assert!(last(most) && !last(most + 1) && !last(most + 2));
 }
@@ -182,9 +182,9 @@ fn removing_one_conversation_leaves_what_arrives_in_another() {
         done(store.create(owner, &id(number), "", 0)).unwrap();
     }
     let arriving = parts(0, &message(100_000), MAX_PART);
-    done(store.append(owner, &id(1), &arriving[0], "", 1)).unwrap();
+    done(store.append(owner, &id(1), &arriving[0], "", None, 1)).unwrap();
     done(store.remove(owner, &id(2), 1)).unwrap();
-    assert_eq!(done(store.append(owner, &id(1), &arriving[1], "", 1)), Ok(1));
+    assert_eq!(done(store.append(owner, &id(1), &arriving[1], "", None, 1)), Ok(1));
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod bounds;
 mod crash;
 mod limits;
 mod model;
+mod runs;
 mod world;

@@ -95,7 +95,7 @@ fn run(steps: Vec<(u8, Step, u8)>) {
                 let text = json(&format!("Word{count} {}", "z".repeat(bytes.into())));
                 let mut answer = Ok(0);
                 for part in parts(index as u32, &text, most) {
-                    answer = done(store.append(owner, &id(number), &part, "m", now));
+                    answer = done(store.append(owner, &id(number), &part, "m", None, now));
                 }
                 match model.get_mut(&id(number)) {
                     Some(known) => {
@@ -115,11 +115,11 @@ fn run(steps: Vec<(u8, Step, u8)>) {
             Step::Repeat(number) => {
                 let Some(known) = model.get(&id(number)) else { continue };
                 for (index, text) in (0..).zip(&known.messages) {
-                    let same = done(store.append(owner, &id(number), &parts(index, text, 1 << 16)[0], "n", now));
+                    let same = done(store.append(owner, &id(number), &parts(index, text, 1 << 16)[0], "n", None, now));
                     let several = text.len() > 16;
                     assert!(same.is_ok() || several);
                     let other = parts(index, &json("other"), 1 << 16);
-                    assert!(done(store.append(owner, &id(number), &other[0], "n", now)).is_err());
+                    assert!(done(store.append(owner, &id(number), &other[0], "n", None, now)).is_err());
                 }
             }
             Step::Fork(number, fork, messages) => {

@@ -32,17 +32,21 @@ pub struct Counted<B: Blocks> {
     pub inner: LocalKeyspace<B>,
     pub operations: Cell<u64>,
     pub lose: Cell<Lose>,
+    /// From this operation on, how two in a row are lost.
+    pub at: Cell<Option<(u64, Lose)>>,
 }
 
 impl<B: Blocks> Counted<B> {
     pub fn new(inner: LocalKeyspace<B>) -> Self {
-        Self { inner, operations: Cell::new(0), lose: Cell::new(Lose::Nothing) }
+        Self { inner, operations: Cell::new(0), lose: Cell::new(Lose::Nothing), at: Cell::new(None) }
     }
 
     async fn count<T>(&self, operation: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.operations.set(self.operations.get() + 1);
         let lost = || Fault::Lost("the store has ended".into());
-        match self.lose.replace(Lose::Nothing) {
+        let now = self.operations.get();
+        let due = self.at.get().filter(|(at, _)| (*at..*at + 2).contains(&now)).map(|(_, lose)| lose);
+        match due.unwrap_or(self.lose.replace(Lose::Nothing)) {
             Lose::Nothing => operation.await,
             Lose::Before => Err(lost()),
             Lose::After => operation.await.and(Err(lost())),

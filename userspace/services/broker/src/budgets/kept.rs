@@ -11,7 +11,7 @@ use capos_budget::Kept;
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_schema::authority::Profile;
 
-use super::{Budgets, Lost};
+use super::{Budgets, Lost, Paused};
 
 /// A table of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +21,9 @@ pub enum Table {
     /// The profile (1 byte), when it began (8 bytes), the length of the principal's name (1 byte), the name, and what was used,
     /// by the session's id.
     Sessions,
+    /// When it ended (8 bytes), the principal's name and the session's id, each with its length (1 byte), and what was used, by the
+    /// run's conversation and turn.
+    Runs,
 }
 
 impl Table {
@@ -28,6 +31,7 @@ impl Table {
         match self {
             Self::Principals => "budget.principals",
             Self::Sessions => "budget.sessions",
+            Self::Runs => "budget.runs",
         }
     }
 }
@@ -73,7 +77,43 @@ fn read_session(value: &[u8]) -> Option<Lost> {
     rest.is_empty().then_some(Lost { principal, profile, began_unix: u64::from_le_bytes(*began), kept })
 }
 
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
+    bytes.push(length);
+    bytes.extend_from_slice(text.as_bytes().get(..usize::from(length)).unwrap_or_default());
+}
+
+fn take_text(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    let (text, rest) = rest.split_at_checked(usize::from(*length))?;
+    Some((String::from_utf8(text.to_vec()).ok()?, rest))
+}
+
+fn run(paused: &Paused) -> Vec<u8> {
+    let mut bytes = paused.at.to_le_bytes().to_vec();
+    put_text(&mut bytes, &paused.principal);
+    put_text(&mut bytes, &paused.session);
+    bytes.extend_from_slice(&paused.kept.to_bytes());
+    bytes
+}
+
+fn read_run(value: &[u8]) -> Option<Paused> {
+    let (at, rest) = value.split_first_chunk()?;
+    let (principal, rest) = take_text(rest)?;
+    let (session, rest) = take_text(rest)?;
+    let (kept, rest) = Kept::from_bytes(rest)?;
+    rest.is_empty().then_some(Paused { principal, session, at: u64::from_le_bytes(*at), kept })
+}
+
 impl Budgets {
+    /// The run that goes on, by its name, as it would be continued.
+    fn active(&self, name: &str) -> Option<Paused> {
+        let of_name = |run: &super::Run| run.name == name;
+        let (id, session) = self.sessions.iter().find(|(_, session)| session.run.as_ref().is_some_and(of_name))?;
+        let kept = self.ledger.kept(session.run.as_ref()?.scope)?;
+        Some(Paused { principal: session.principal.clone(), session: id.clone(), at: session.began_unix, kept })
+    }
+
     /// The value of an entry now; none if there is nothing to keep any more.
     fn value(&self, table: Table, key: &str) -> Option<Vec<u8>> {
         match table {
@@ -85,6 +125,10 @@ impl Budgets {
                 let kept = self.ledger.kept(found.scope)?;
                 (!kept.used.is_nothing()).then(|| principal(found.began, kept))
             }
+            Table::Runs => match self.paused.get(key) {
+                Some(paused) => Some(run(paused)),
+                None => self.active(key).map(|paused| run(&paused)),
+            },
             Table::Sessions => {
                 if let Some(lost) = self.lost.get(key) {
                     return Some(session(lost));
@@ -102,7 +146,9 @@ impl Budgets {
     pub fn entries(&self) -> Vec<Entry> {
         let principals = self.principals.keys().chain(self.absent.keys()).map(|key| (Table::Principals, key));
         let sessions = self.sessions.keys().chain(self.lost.keys()).map(|key| (Table::Sessions, key));
-        let all = principals.chain(sessions);
+        let active = self.sessions.values().filter_map(|session| session.run.as_ref()).map(|run| &run.name);
+        let runs = self.paused.keys().chain(active).map(|key| (Table::Runs, key));
+        let all = principals.chain(sessions).chain(runs);
         all.filter_map(|(table, key)| Some(Entry { table, key: key.clone(), value: self.value(table, key)? })).collect()
     }
 
@@ -133,6 +179,13 @@ impl Budgets {
                 if !self.sessions.contains_key(&entry.key) {
                     let known = self.lost.entry(entry.key.clone()).or_insert_with(|| lost.clone());
                     known.kept = known.kept.most(lost.kept);
+                }
+            }
+            Table::Runs => {
+                let paused = read_run(&entry.value).ok_or_else(malformed)?;
+                if self.active(&entry.key).is_none() {
+                    let known = self.paused.entry(entry.key.clone()).or_insert_with(|| paused.clone());
+                    known.kept = known.kept.most(paused.kept);
                 }
             }
         }
@@ -187,7 +240,7 @@ impl<K: Keyspace> Store<K> {
     pub async fn load(&self, budgets: &RefCell<Budgets>) -> Result<usize, Fault> {
         let Some(space) = self.space.as_ref().filter(|_| !self.loaded.get()) else { return Ok(0) };
         let mut entries = Vec::new();
-        for table in [Table::Principals, Table::Sessions] {
+        for table in [Table::Principals, Table::Sessions, Table::Runs] {
             let found = match space.range(Range::all(table.name())).await {
                 Err(Fault::Lost(_)) => space.range(Range::all(table.name())).await,
                 found => found,

@@ -23,6 +23,8 @@ pub use text::{notice, question, refusal};
 const PRINCIPALS: usize = 24;
 /// Budgets of lost sessions that wait for the next session of their principal. Of more, those that began first are forgotten.
 const LOST: usize = 16;
+/// Runs that can be continued, and whose use is kept for that. Of more, those that ended first are forgotten.
+const RUNS: usize = 64;
 /// Steps of a run whose record is at hand.
 const STEPS: usize = 64;
 /// Milliseconds of the period for which a principal's tokens are.
@@ -102,7 +104,11 @@ struct Session {
 #[derive(Debug)]
 struct Run {
     scope: ScopeId,
+    /// Its conversation and turn.
+    name: String,
     began: u64,
+    /// Milliseconds that it took before that.
+    before: u64,
     estimate: Estimate,
     /// Limits that were reported as reached.
     told: Vec<(ScopeId, Dimension, u64)>,
@@ -114,6 +120,27 @@ pub struct Ended {
     pub used: Amounts,
     pub estimate: Estimate,
     pub crossed: Vec<(ScopeKind, Crossed)>,
+}
+
+/// A run of a person that can be continued.
+#[derive(Clone, Copy, Debug)]
+pub struct Starting<'a> {
+    /// Its conversation and turn.
+    pub name: &'a str,
+    pub plan: Plan,
+    pub estimate: Estimate,
+    /// What it has used as its runner knows. It counts where the broker knows less.
+    pub used: Amounts,
+}
+
+/// A run that has ended, or was lost, and can be continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    pub principal: String,
+    pub session: String,
+    /// When that was, in milliseconds since 1970.
+    pub at: u64,
+    pub kept: Kept,
 }
 
 /// A session that was lost.
@@ -132,6 +159,8 @@ pub struct Budgets {
     principals: BTreeMap<String, Principal>,
     sessions: BTreeMap<String, Session>,
     lost: BTreeMap<String, Lost>,
+    /// Runs that can be continued, by their names.
+    paused: BTreeMap<String, Paused>,
     /// Of principals that have no session now: when their day began, and what they have used.
     absent: BTreeMap<String, (u64, Kept)>,
     /// What is kept no longer as it is: the entries by their tables and keys.
@@ -271,6 +300,9 @@ impl Budgets {
         if let Some(found) = self.sessions.get(session) {
             self.changed.insert((Table::Sessions, session.to_string()));
             self.changed.insert((Table::Principals, found.principal.clone()));
+            if let Some(run) = &found.run {
+                self.changed.insert((Table::Runs, run.name.clone()));
+            }
         }
     }
 
@@ -291,8 +323,17 @@ impl Budgets {
     }
 
     fn end_session(&mut self, id: &str, is_lost: bool) {
+        let unix = self.sessions.get(id).map_or(0, |session| session.began_unix);
+        self.pause_run(id, unix);
         let Some(session) = self.sessions.remove(id) else { return };
         let kept = self.kept(session.scope);
+        if !is_lost {
+            // What its holder has ended is not continued.
+            let of_it = self.paused.iter().filter(|(_, run)| run.session == id);
+            for name in of_it.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                self.forget_run(&name);
+            }
+        }
         self.ledger.close(session.scope);
         self.changed.insert((Table::Sessions, id.to_string()));
         self.changed.insert((Table::Principals, session.principal.clone()));
@@ -308,28 +349,63 @@ impl Budgets {
         }
     }
 
-    /// Begins the run of a session, and ends the one before.
+    /// The run of a session, if it has one, ends here and can be continued.
+    fn pause_run(&mut self, id: &str, unix: u64) -> Option<(Run, Account)> {
+        let session = self.sessions.get_mut(id)?;
+        let run = session.run.take()?;
+        let (principal, session) = (session.principal.clone(), id.to_string());
+        let kept = self.ledger.kept(run.scope).unwrap_or_default();
+        let account = self.ledger.close(run.scope);
+        self.changed.insert((Table::Runs, run.name.clone()));
+        self.paused.insert(run.name.clone(), Paused { principal, session, at: unix, kept });
+        while self.paused.len() > RUNS {
+            let first = self.paused.iter().min_by_key(|(_, run)| run.at).map(|(name, _)| name.clone());
+            self.forget_run(&first?);
+        }
+        Some((run, account?))
+    }
+
+    fn forget_run(&mut self, name: &str) {
+        self.paused.remove(name);
+        self.changed.insert((Table::Runs, name.to_string()));
+    }
+
+    /// Begins the run of a session, and ends the one before. A run that was paused or lost continues with what it has used.
     ///
     /// # Errors
     /// The session has ended.
-    pub fn begin_run(&mut self, id: &str, plan: Plan, estimate: Estimate, at: Moment) -> Result<(), Refused> {
+    pub fn begin_run(&mut self, id: &str, run: &Starting<'_>, at: Moment) -> Result<(), Refused> {
+        self.pause_run(id, at.unix);
         let session = self.sessions.get_mut(id).ok_or(Refused::Over)?;
-        if let Some(run) = session.run.take() {
-            self.ledger.close(run.scope);
-        }
-        let scope = self.ledger.open_within(session.scope, ScopeKind::Run, Account::new(plan))?;
-        session.run = Some(Run { scope, began: at.now, estimate, told: Vec::new() });
+        let known = self.paused.get(run.name).filter(|known| known.principal == session.principal);
+        let Kept { used, granted } = known.map(|known| known.kept).unwrap_or_default();
+        let used = used.most(run.used);
+        let account = Account::resumed(run.plan, used, granted);
+        let scope = self.ledger.open_within(session.scope, ScopeKind::Run, account)?;
+        let (name, estimate, before) = (run.name.to_string(), run.estimate, used.get(Dimension::WallClock));
+        session.run = Some(Run { scope, name, began: at.now, before, estimate, told: Vec::new() });
         session.steps.clear();
         session.number = 0;
+        self.paused.remove(run.name);
+        self.touch(id);
         Ok(())
     }
 
-    /// Ends the run of a session, if it has one.
-    pub fn end_run(&mut self, id: &str, at: Moment) -> Option<Ended> {
+    /// What the run of a session has used, and what was added to its limits.
+    pub fn run_use(&mut self, id: &str, at: Moment) -> Option<Kept> {
+        self.pass(id, at);
+        let account = self.ledger.account(self.run_of(id)?)?;
+        Some(Kept { used: account.used(), granted: account.granted() })
+    }
+
+    /// Ends the run of a session, if it has one. One that is not `over` can be continued.
+    pub fn end_run(&mut self, id: &str, over: bool, at: Moment) -> Option<Ended> {
         self.pass(id, at);
         let crossed = self.crossed(id);
-        let run = self.sessions.get_mut(id)?.run.take()?;
-        let account = self.ledger.close(run.scope)?;
+        let (run, account) = self.pause_run(id, at.unix)?;
+        if over {
+            self.forget_run(&run.name);
+        }
         if let Some(session) = self.sessions.get_mut(id) {
             session.last = Some(account.clone());
         }
@@ -357,7 +433,7 @@ impl Budgets {
         self.ledger.passed(session.scope, age);
         if let Some(run) = &session.run {
             let time = at.now.saturating_sub(run.began).checked_div(MILLISECOND).unwrap_or_default();
-            self.ledger.passed(run.scope, time);
+            self.ledger.passed(run.scope, time.saturating_add(run.before));
         }
     }
 

@@ -41,6 +41,10 @@ fn opening<'a>(id: &'a str, principal: &'a str) -> Opening<'a> {
     Opening { id, principal, profile: Profile::Operator, plan: plan(1000), principal_tokens: 5000 }
 }
 
+fn starting(plan: Plan) -> Starting<'static> {
+    Starting { name: "c-1", plan, estimate: Estimate::default(), used: Amounts::default() }
+}
+
 /// A machine: its disk stays, and whatever else there is ends with its broker.
 struct Machine {
     space: LocalKeyspace<MemoryBlocks>,
@@ -163,9 +167,9 @@ fn i03_each_run_of_a_session_is_another_one() {
     let mut budgets = Budgets::default();
     budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
     assert_eq!(budgets.run_of("s1"), None);
-    budgets.begin_run("s1", Plan::default(), Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s1", &starting(Plan::default()), at(0)).unwrap();
     let first = budgets.run_of("s1");
-    budgets.begin_run("s1", Plan::default(), Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s1", &starting(Plan::default()), at(0)).unwrap();
     assert!(first.is_some() && budgets.run_of("s1") != first);
 }
 
@@ -221,7 +225,7 @@ fn i04_a_run_cannot_raise_its_own_limits() {
     let mut budgets = Budgets::default();
     budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
     let run = Plan::default().with(Dimension::Steps, 2, OnExceed::Stop).with(Dimension::Tokens, 100, OnExceed::Ask);
-    budgets.begin_run("s1", run, Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s1", &starting(run), at(0)).unwrap();
     let why = budgets.extend("s1", false, Dimension::Steps, 10).unwrap_err();
     assert!(why.contains("cannot be extended") && why.contains("budget.run.steps.limit"), "{why}");
     assert!(budgets.extend("s1", false, Dimension::Cpu, 10).is_err(), "there is no limit to raise");
@@ -236,7 +240,7 @@ fn i07_warnings_name_the_limit_and_where_to_look() {
     let mut budgets = Budgets::default();
     budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
     let run = Plan::default().with(Dimension::Steps, 50, OnExceed::Ask);
-    budgets.begin_run("s1", run, Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s1", &starting(run), at(0)).unwrap();
     let mut told = Vec::new();
     for _ in 0..50 {
         let ticket = budgets.reserve("s1", steps(1), at(0)).unwrap();
@@ -251,9 +255,7 @@ fn i07_warnings_name_the_limit_and_where_to_look() {
 fn i08_each_step_records_what_it_used_and_what_is_left() {
     let mut budgets = Budgets::default();
     budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
-    budgets
-        .begin_run("s1", Plan::default().with(Dimension::Steps, 50, OnExceed::Ask), Estimate::default(), at(0))
-        .unwrap();
+    budgets.begin_run("s1", &starting(Plan::default().with(Dimension::Steps, 50, OnExceed::Ask)), at(0)).unwrap();
     for number in 1..=70 {
         budgets.charge(("s1", "ada"), steps(u64::from(number == 1)).plus(tokens(7)));
         budgets.record("s1", "read_file", (5, 2), tokens(7));
@@ -270,7 +272,7 @@ fn i08_each_step_records_what_it_used_and_what_is_left() {
         found.map(|line| (line.used, line.limit))
     };
     assert_eq!(steps_of(&budgets.lines("s1", at(0)), ScopeKind::Run), Some((1, 50)));
-    assert!(budgets.end_run("s1", at(0)).is_some() && budgets.end_run("s1", at(0)).is_none());
+    assert!(budgets.end_run("s1", true, at(0)).is_some() && budgets.end_run("s1", true, at(0)).is_none());
     let lines = budgets.lines("s1", at(0));
     assert_eq!(steps_of(&lines, ScopeKind::Run), Some((1, 50)));
     assert_eq!(steps_of(&lines, ScopeKind::Session), Some((1, UNLIMITED)));
@@ -284,7 +286,7 @@ fn i10_the_question_names_what_is_used_up_and_what_is_asked_for() {
         .open_session(&Opening { plan: Plan::default(), principal_tokens: UNLIMITED, ..opening("s1", "ada") }, at(0))
         .unwrap();
     let run = Plan::default().with(Dimension::Tokens, 100_000, OnExceed::Ask);
-    budgets.begin_run("s1", run, Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s1", &starting(run), at(0)).unwrap();
     budgets.charge(("s1", "ada"), tokens(100_000));
     let Err(Refused::Exceeded(why)) = budgets.check("s1", &tokens(1), at(0)) else { panic!("it goes on") };
     let words = "Run paused: model tokens used up (100,000). Allow 50,000 more? [y/N/number] ";
@@ -307,7 +309,7 @@ fn i14_each_message_says_which_limit_it_is_and_how_to_raise_it() {
     budgets.close_session("s1");
     budgets.open_session(&opening("s2", "ada"), at(0)).unwrap();
     let run = Plan::default().with(Dimension::Writes, 1 << 20, OnExceed::Stop);
-    budgets.begin_run("s2", run, Estimate::default(), at(0)).unwrap();
+    budgets.begin_run("s2", &starting(run), at(0)).unwrap();
     budgets.charge(("s2", "ada"), Amounts::of(Dimension::Writes, 900 << 10));
     let need = Amounts::of(Dimension::Writes, 300 << 10);
     let why = text::refusal(&budgets.check("s2", &need, at(0)).unwrap_err());

@@ -97,7 +97,7 @@ fn notes(lines: &[BudgetLine]) -> Vec<String> {
     notes
 }
 
-fn amounts(amounts: &[u64]) -> String {
+pub fn amounts(amounts: &[u64]) -> String {
     let all = Dimension::ALL.into_iter().zip(amounts).filter(|(_, amount)| **amount > 0);
     all.map(|(dimension, amount)| format!("{} {}", dimension.text(*amount), dimension.title()))
         .collect::<Vec<_>>()

@@ -6,14 +6,16 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Host, Keeper};
 use capos_agent::{Conversation, Either, Entry, race};
-use capos_plural::count;
+use capos_budget::Dimension;
+use capos_plural::{count, with_commas};
+use capos_runner::cut_off::{self, Found};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
 use capos_schema::models::{ChatMessage, Role};
 use capos_schema::terminal::{LineEnd, Style};
 
 use super::cut_off::{end_consents, tell_unsaved};
 use super::{Done, refreshed, rows};
-use crate::escape::{first_line, in_quotes, name};
+use crate::escape::{escape, first_line, in_quotes, name};
 use crate::history::{self, Evidence, Messages, PAGE};
 use crate::keeper::PURPOSE;
 use crate::readable::date_of;
@@ -43,7 +45,7 @@ async fn saved(session: &Session) -> Result<String, String> {
     if conversation.entries().is_empty() {
         return Err("the conversation at the prompt has no messages yet".to_string());
     }
-    session.runner.save(conversation).await;
+    session.runner.save(conversation, None).await;
     if session.runner.saving.saved() < conversation.entries().len() {
         return Err("the conversation at the prompt is not saved".to_string());
     }
@@ -143,12 +145,12 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     if info.id == current {
         return Err("this conversation is at the prompt already".to_string());
     }
-    let conversation = history::load(&session.runner, store, &info.id).await?;
-    let saved = conversation.entries().len();
+    let conversation = history::load(&session.runner, store.clone(), &info.id).await?;
+    let found = cut_off::find(&session.runner, &store, &conversation).await;
     let running = session.agent.background();
     let evidence = Evidence::of(&session.runner, &conversation, &info).await?;
     let open = session
-        .resume(Kept { conversation, saved }, |call| evidence.fate(call))
+        .resume(cut_off::kept(conversation, &found), |call| evidence.fate(call))
         .await
         .map_err(|why| format!("the conversation cannot be continued: {why}"))?;
     let screen = session.runner.screen.clone();
@@ -163,6 +165,7 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     }
     tell_unsaved(session, &evidence).await;
     end_consents(session).await;
+    tell_run(session, &found).await;
     if !session.agent.conversation().is_answered() {
         screen.line(Style::Warning, UNANSWERED).await;
     }
@@ -174,6 +177,38 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         screen.line(Style::Dim, &super::unfinished(running)).await;
     }
     Ok(())
+}
+
+/// Tells of the run that continues, or why it does not.
+async fn tell_run(session: &Session, found: &Found) {
+    let screen = &session.runner.screen;
+    let checkpoint = match found {
+        Found::Nothing => return,
+        Found::Aside(why) => return screen.wrapped(&[(Style::Warning, why)]).await,
+        Found::Run(checkpoint) => checkpoint,
+    };
+    let progress = &checkpoint.progress;
+    let steps = progress.used.get(Dimension::Steps);
+    let text = format!(
+        "its run goes on after step {} of at most {}, with {} and {} tokens used of its budget",
+        progress.step,
+        progress.most,
+        count(steps, "tool call"),
+        with_commas(progress.used.get(Dimension::Tokens))
+    );
+    screen.wrapped(&[(Style::Dim, &text)]).await;
+    for declared in &checkpoint.conditions {
+        let text = format!("  it is done when `{}` holds", escape(&declared.condition));
+        screen.wrapped(&[(Style::Dim, &text)]).await;
+    }
+    if progress.missing > 0 {
+        let text = format!("{} of this run could not be saved and are not here", count(progress.missing, "message"));
+        screen.wrapped(&[(Style::Warning, &text)]).await;
+    }
+    if checkpoint.policy != session.agent.policy() {
+        let text = "what a session permits has changed since this run began; each call is decided by what holds now";
+        screen.wrapped(&[(Style::Warning, text)]).await;
+    }
 }
 
 /// The person's last message and the model's last words.
@@ -210,7 +245,7 @@ pub async fn fork(session: &mut Session, rest: &[&str]) -> Done {
     let messages = conversation.messages_until(turns);
     let number = u32::try_from(messages).map_err(|_| "the conversation is too long".to_string())?;
     let new = hex::encode(session.runner.random());
-    let kept = Kept { conversation: conversation.fork(new.clone(), messages), saved: messages };
+    let kept = Kept { conversation: conversation.fork(new.clone(), messages), saved: messages, run: None };
     session.runner.audited(store.fork(&id, number, &new, "")).await?;
     session.continue_with(kept);
     session.record("conversation.forked", &new).await;

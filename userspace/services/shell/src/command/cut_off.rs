@@ -11,6 +11,7 @@ use capos_schema::terminal::Style;
 
 use super::Done;
 use super::conversations::{MESSAGE, title};
+use super::runs::cut_off_text;
 use crate::escape::{first_line, name};
 use crate::history::{Evidence, Messages};
 use crate::keeper::PURPOSE;
@@ -51,14 +52,18 @@ pub async fn tell_cut_off(session: &Session) {
     let Ok(store) = session.runner.grants.find::<ConversationStoreClient>(PURPOSE) else { return };
     let Ok(page) = session.runner.audited(store.list("", 1)).await else { return };
     let Some(info) = page.conversations.first().filter(|info| info.messages > 0) else { return };
-    let mut messages = Messages::of(store, &info.id);
+    let mut messages = Messages::of(store.clone(), &info.id);
     messages.next = (info.messages.saturating_sub(1), 0);
     let mut last = Conversation::new(String::new());
     // A message that cannot be read is told of when somebody reads it.
     let read = messages.next(&session.runner).await;
-    if matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered() {
-        let text =
-            format!("your last conversation, {}, was cut off; /resume and /continue go on with it", title(&info.title));
+    let is_cut = matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered();
+    if is_cut {
+        let run = session.runner.audited(store.run(&info.id)).await.map(|run| cut_off_text(&run)).unwrap_or_default();
+        let text = format!(
+            "your last conversation, {}, was cut off; /resume and /continue go on with it{run}",
+            title(&info.title)
+        );
         session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
     }
 }

@@ -11,6 +11,7 @@ mod inspect;
 mod model;
 mod models;
 mod own;
+mod runs;
 mod settings;
 pub mod setup;
 mod status;
@@ -106,6 +107,10 @@ pub const HELP: &[(&str, &str)] = &[
         "continue the last one; /resume N or ID continues another: a number of the list, or the beginning of an id",
     ),
     ("/continue", "go on with the last request, if it was not answered to its end"),
+    ("/runs", "list the last runs, and which of them can be continued; /runs all lists every one"),
+    ("/runs steps N", "show what each step of run N of the list used; /runs cancel N ends one for good"),
+    ("/segments N", "the next request may go on for N times as many model calls without a question"),
+    ("/sessions", "list the last sessions of this machine; /sessions all lists every one"),
     (
         "/until exists PATH",
         "the next request is done only when a file is there; /until check PROGRAM ARGS: when a program ends with code 0",
@@ -151,6 +156,9 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
+        "runs" => runs::runs(session, &rest).await,
+        "sessions" => runs::sessions(session, &rest).await,
+        "segments" => runs::segments(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,

@@ -1,0 +1,256 @@
+//! The run at hand: what of it continues when its turn does, in this session or a later one.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_budget::Amounts;
+use capos_run_state::{Checkpoint, Progress, RunEvent, RunState};
+use capos_schema::audit::GeneralEvent;
+
+use crate::agent::Agent;
+use crate::budget::Failures;
+use crate::turn_end::TurnEnd;
+use crate::until::Condition;
+use crate::world::{Show, World, field};
+
+/// A run that has begun. It outlasts the session if its conversation does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Going {
+    /// The conversation in which it began, which names it and its budget.
+    conversation: String,
+    pub(crate) turn: u32,
+    /// Its first message.
+    from: u32,
+    /// The last step whose results are all in the conversation.
+    pub(crate) done: u32,
+    pub(crate) asked: u32,
+    pub(crate) most: u32,
+    pub(crate) segments: (u32, u32),
+    pub(crate) reminders: u32,
+    tokens: (u64, u64),
+    used: Amounts,
+    granted: Amounts,
+    spent: Amounts,
+    pub(crate) failures: Failures,
+    /// Where it was when it ended, paused or was cut off.
+    pub(crate) state: RunState,
+    /// It cannot be continued any more.
+    closed: bool,
+}
+
+impl Going {
+    /// A run that begins.
+    pub(crate) fn new(
+        conversation: &str,
+        (turn, from): (u32, usize),
+        (most, segments): (u32, u32),
+        failures: u32,
+    ) -> Self {
+        Self {
+            conversation: conversation.to_string(),
+            turn,
+            from: u32::try_from(from).unwrap_or(u32::MAX),
+            most,
+            segments: (1, segments.max(1)),
+            failures: Failures::new(failures),
+            ..Self::default()
+        }
+    }
+
+    /// The run of a checkpoint, in which a tool may fail so often.
+    #[must_use]
+    pub fn of(checkpoint: &Checkpoint, failures: u32) -> Self {
+        let Progress { state, step, asked, most, segments, reminders, messages, tokens, used, granted, .. } =
+            checkpoint.progress.clone();
+        Self {
+            conversation: checkpoint.conversation.clone(),
+            turn: checkpoint.turn,
+            from: messages.0,
+            done: step,
+            asked,
+            most,
+            segments,
+            reminders,
+            tokens,
+            used,
+            granted,
+            spent: Amounts::default(),
+            failures: Failures::new(failures),
+            state,
+            closed: false,
+        }
+    }
+
+    /// What names its budget, and what it has used of it.
+    pub(crate) fn budget(&self) -> (String, Amounts) {
+        (self.conversation.clone(), self.used)
+    }
+
+    /// How many steps it may have, and how many it has begun.
+    #[must_use]
+    pub fn steps(&self) -> (u32, u32) {
+        (self.asked, self.most)
+    }
+
+    pub(crate) fn answered(&mut self, (read, written): (u32, u32)) {
+        self.tokens.0 = self.tokens.0.saturating_add(read.into());
+        self.tokens.1 = self.tokens.1.saturating_add(written.into());
+    }
+}
+
+impl<W: World> Agent<W> {
+    /// The run at hand, with its conditions, for another agent that continues its conversation.
+    #[must_use]
+    pub fn going(&self) -> Option<(Going, &[Condition])> {
+        self.going.clone().map(|going| (going, self.conditions.as_slice()))
+    }
+
+    /// Continues this run, under these conditions, with the turn that it belongs to. Each call of the turn has a result: the step
+    /// in which it was cut off is complete with what is known of it.
+    pub fn continue_run(&mut self, going: Going, conditions: Vec<Condition>) {
+        if going.turn == self.conversation().last_turn() {
+            let done = going.asked;
+            (self.going, self.conditions) = (Some(Going { done, ..going }), conditions);
+        }
+    }
+
+    /// Saves what was added to a conversation that continues, and where its run is.
+    pub async fn save(&self) {
+        self.keep_point().await;
+    }
+
+    /// A run that is paused is left as it is, since another conversation continues.
+    pub async fn leave_run(&self) {
+        let course = self.course();
+        if course.run_state().is_paused() {
+            course.advance(&**self.world(), RunEvent::Cancel).await;
+            course.advance(&**self.world(), RunEvent::Saved).await;
+        }
+    }
+
+    /// The run of this turn goes on, or begins.
+    pub(crate) fn set_going(&mut self, turn: u32, is_new: bool) {
+        let max = self.session().limits.max_iterations;
+        if !is_new && let Some(going) = self.going.as_mut().filter(|going| going.turn == turn) {
+            // Who goes on with a run at its limit permits more.
+            if going.asked >= going.most && going.segments.0 >= going.segments.1 {
+                going.most = going.asked.saturating_add(max);
+            }
+            going.closed = false;
+            return;
+        }
+        let entries = self.conversation().entries();
+        let from = entries.iter().position(|entry| entry.turn == turn).unwrap_or(entries.len());
+        let segments = core::mem::replace(&mut self.segments, 1);
+        let name = self.conversation().id.clone();
+        self.going = Some(Going::new(&name, (turn, from), (max, segments), self.bounds().failures));
+    }
+
+    /// Where the run is now, and whether it can be continued; none if there is none.
+    pub(crate) fn checkpoint(&self) -> Option<(Checkpoint, bool)> {
+        let going = self.going.as_ref()?;
+        let (course, session) = (self.course(), self.session());
+        let state = match course.run_state() {
+            RunState::Idle => going.state,
+            state => state,
+        };
+        let checkpoint = Checkpoint {
+            session: session.id.clone(),
+            workspace: course.ids().machine.to_string(),
+            principal: session.principal.clone(),
+            conversation: going.conversation.clone(),
+            turn: going.turn,
+            conditions: self.conditions.iter().map(Condition::declared).collect(),
+            model: self.world().info().id,
+            policy: self.policy.clone(),
+            progress: Progress {
+                state,
+                step: going.done,
+                asked: going.asked,
+                most: going.most,
+                segments: going.segments,
+                reminders: going.reminders,
+                messages: (going.from, u32::try_from(self.conversation().entries().len()).unwrap_or(u32::MAX)),
+                missing: 0,
+                tokens: going.tokens,
+                session_tokens: course.tokens(),
+                used: going.used,
+                granted: going.granted,
+                spent: going.spent,
+                labels: self.conversation().label().0.classes,
+                at: 0,
+            },
+        };
+        Some((checkpoint, state != RunState::Completed && !going.closed))
+    }
+
+    /// Keeps where the run is, without a message.
+    pub(crate) async fn keep_point(&self) {
+        let point = self.checkpoint();
+        let run = point.as_ref().map(|(checkpoint, open)| (checkpoint, *open));
+        if run.is_some() {
+            self.world().save(self.conversation(), run).await;
+        }
+    }
+
+    /// Asks the broker what the run has used. What was used since the end of the step before is this step's.
+    pub(crate) async fn count_use(&mut self) {
+        let Some((used, granted)) = self.world().used().await else { return };
+        if let Some(going) = &mut self.going {
+            going.spent = used.minus(going.used);
+            (going.used, going.granted) = (used, granted);
+        }
+    }
+
+    /// A run that is paused or was cut off ends here, since its session does: nothing continues it.
+    pub async fn close_run(&mut self) {
+        let course = self.course().clone();
+        let is_paused = course.run_state().is_paused();
+        self.leave_run().await;
+        let Some(going) = &mut self.going else { return };
+        if !going.closed && going.state != RunState::Completed {
+            going.closed = true;
+            if is_paused {
+                going.state = course.last();
+            }
+            self.keep_point().await;
+        }
+    }
+
+    /// The run has used up its segment. The next one begins if the person has permitted one: with a checkpoint and a record in
+    /// between. False if there is none.
+    pub(crate) async fn next_segment(&mut self) -> Result<bool, TurnEnd> {
+        let more = self.session().limits.max_iterations;
+        let Some(going) = self.going.as_ref().filter(|going| going.segments.0 < going.segments.1) else {
+            return Ok(false);
+        };
+        let (turn, asked, (segment, most)) = (going.turn, going.asked, going.segments);
+        let course = self.course().clone();
+        course.advance(&**self.world(), RunEvent::AwaitEvent).await;
+        self.keep_point().await;
+        let fields = Vec::from([
+            field("conversation", self.conversation().id.as_str()),
+            field("turn", turn.to_string()),
+            field("segment", segment.to_string()),
+            field("of", most.to_string()),
+            field("steps", asked.to_string()),
+            field("outcome", "ended: its model calls are used up; the next one begins"),
+        ]);
+        let (session, principal) = (self.session().id.clone(), self.session().principal.clone());
+        let event = GeneralEvent { kind: "run.segment".to_string(), session, principal, fields };
+        if let Err(why) = self.world().general(&event).await {
+            let text =
+                format!("the audit log takes no records ({why}), so the next segment of this run does not begin");
+            return Err(TurnEnd::Refused(text));
+        }
+        let text = format!("segment {segment} of {most} has ended after {asked} model calls; the next one begins");
+        self.world().show(Show::Notice(&text)).await;
+        if let Some(going) = &mut self.going {
+            going.segments.0 = segment.saturating_add(1);
+            going.most = going.asked.saturating_add(more);
+        }
+        course.advance(&**self.world(), RunEvent::Resume).await;
+        Ok(true)
+    }
+}

@@ -1,0 +1,354 @@
+//! `/runs`, `/sessions` and `/segments`: what runs did, what can be continued, and who is or was logged in.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_agent::Conversation;
+use capos_agent::world::Host;
+use capos_plural::{count, with_commas};
+use capos_run_state::{Progress, RunState, read_progress, read_step};
+use capos_runner::cut_off;
+use capos_schema::audit::{AuditReaderClient, Query};
+use capos_schema::conversations::{ConversationStoreClient, RunInfo};
+use capos_schema::terminal::Style;
+use serde_json::Value;
+
+use super::budget::amounts;
+use super::{Done, refreshed, rows};
+use crate::escape::{first_line, in_quotes, name};
+use crate::history::{Messages, PAGE, read_all};
+use crate::keeper::PURPOSE;
+use crate::readable::date_of;
+use crate::session::Session;
+
+/// Rows of a list that is not asked for whole.
+const ROWS: usize = 20;
+/// Letters of a request and of an id that are shown.
+const REQUEST: usize = 50;
+const ID: usize = 8;
+/// Segments that a run may have.
+const MOST_SEGMENTS: u32 = 100;
+
+const USAGE: &str = "usage: /runs, /runs all, /runs steps N, or /runs cancel N";
+
+fn short(id: &str) -> &str {
+    id.get(..ID).unwrap_or(id)
+}
+
+fn time(milliseconds: u64) -> String {
+    date_of(milliseconds.saturating_mul(1_000_000))
+}
+
+/// How a run is, for a person. `is_here`: it is the one at the prompt.
+fn state(run: &RunInfo, progress: Option<&Progress>, is_here: bool) -> String {
+    let Some(progress) = progress.filter(|_| run.aside.is_empty()) else {
+        return format!("was set aside: {}", first_line(&run.aside, 200));
+    };
+    match progress.state {
+        state if !run.open && !state.is_over() => "was replaced by a later request".to_string(),
+        state if is_here || state.is_over() || state.is_paused() => state.words().to_string(),
+        _ => "was cut off".to_string(),
+    }
+}
+
+/// What is told of a run in a list.
+fn facts(run: &RunInfo, request: &str, is_here: bool) -> String {
+    let progress = read_progress(&run.json).ok();
+    let mut parts = Vec::from([in_quotes(&first_line(request, REQUEST), REQUEST)]);
+    parts.push(state(run, progress.as_ref(), is_here));
+    if let Some(progress) = &progress {
+        let (read, written) = progress.tokens;
+        parts.push(format!("step {} of at most {}", progress.step, progress.most));
+        if progress.segments.1 > 1 {
+            parts.push(format!("segment {} of {}", progress.segments.0, progress.segments.1));
+        }
+        parts.push(format!("{} tokens", with_commas(read.saturating_add(written))));
+    }
+    parts.push(time(run.changed));
+    if run.open {
+        let how = if is_here { "/continue goes on" } else { "/resume and /continue go on" };
+        parts.push(how.to_string());
+    }
+    parts.join(", ")
+}
+
+/// The request that a run is about.
+async fn request(session: &Session, store: &ConversationStoreClient, run: &RunInfo) -> String {
+    let from = read_progress(&run.json).map_or(0, |progress| progress.messages.0);
+    let mut messages = Messages::of(store.clone(), &run.conversation);
+    messages.next = (from, 0);
+    let mut first = Conversation::new(String::new());
+    match messages.next(&session.runner).await {
+        Ok(Some(text)) if first.load_message(&text).is_ok() => {
+            first.entries().first().map(|entry| entry.message.content.clone()).unwrap_or_default()
+        }
+        _ => run.title.clone(),
+    }
+}
+
+/// `/runs`.
+pub async fn runs(session: &mut Session, rest: &[&str]) -> Done {
+    refreshed(session).await?;
+    let store = session.runner.grants.find::<ConversationStoreClient>(PURPOSE)?;
+    match rest {
+        [] => list(session, &store, false).await,
+        ["all"] => list(session, &store, true).await,
+        ["steps", number] => steps(session, &store, number).await,
+        ["cancel", number] => cancel(session, &store, number).await,
+        _ => Err(USAGE.to_string()),
+    }
+}
+
+async fn list(session: &mut Session, store: &ConversationStoreClient, all: bool) -> Done {
+    let (mut found, mut next) = (Vec::new(), String::new());
+    loop {
+        let most = if all { PAGE } else { ROWS.saturating_sub(found.len()) as u32 };
+        let page = session.runner.audited(store.runs(&next, most)).await?;
+        found.extend(page.runs);
+        next = page.next;
+        if next.is_empty() || (!all && found.len() >= ROWS) {
+            break;
+        }
+    }
+    if found.is_empty() {
+        session.runner.screen.line(Style::Plain, "no run is kept yet").await;
+        return Ok(());
+    }
+    session.listed = found.iter().map(|run| run.conversation.clone()).collect();
+    session.runs = found.iter().map(|run| (run.conversation.clone(), run.turn)).collect();
+    let here = session.agent.conversation();
+    let here = (here.id.clone(), here.last_turn());
+    let mut text = Vec::new();
+    for (number, run) in (1_usize..).zip(&found) {
+        let request = request(session, store, run).await;
+        let is_here = here == (run.conversation.clone(), run.turn);
+        text.push((format!("{number}  {}", short(&run.conversation)), facts(run, &request, is_here)));
+    }
+    rows(session, &text).await;
+    let more = if next.is_empty() { "" } else { "; /runs all lists the others" };
+    let text = format!("/runs steps N shows what each step used; /runs cancel N ends one for good{more}");
+    session.runner.screen.line(Style::Dim, &text).await;
+    Ok(())
+}
+
+/// The run with this number in the last list.
+fn numbered(session: &Session, number: &str) -> Result<(String, u32), String> {
+    let at = number.parse().ok().and_then(|number: usize| number.checked_sub(1));
+    let found = at.and_then(|at| session.runs.get(at));
+    found.cloned().ok_or_else(|| format!("the last list has no number {}; /runs shows one", first_line(number, 20)))
+}
+
+async fn steps(session: &Session, store: &ConversationStoreClient, number: &str) -> Done {
+    let (id, turn) = numbered(session, number)?;
+    let screen = &session.runner.screen;
+    let (mut from, mut before, mut any) = (0, (0, 0), false);
+    loop {
+        let page = session.runner.audited(store.steps(&id, turn, from)).await?;
+        let Some(last) = page.last().map(|step| step.number) else { break };
+        for step in &page {
+            let Some(((read, written), spent)) = read_step(&step.used) else { continue };
+            let used: Vec<u64> = spent.iter().map(|(_, amount)| amount).collect();
+            let (fresh, made) = (read.saturating_sub(before.0), written.saturating_sub(before.1));
+            before = (read, written);
+            let text = format!("{}. {fresh} read, {made} written; {}", step.number, amounts(&used));
+            screen.wrapped(&[(Style::Plain, &text)]).await;
+        }
+        any = true;
+        from = last.saturating_add(1);
+    }
+    if !any {
+        screen.line(Style::Dim, "this run has completed no step").await;
+    }
+    Ok(())
+}
+
+async fn cancel(session: &mut Session, store: &ConversationStoreClient, number: &str) -> Done {
+    let (id, turn) = numbered(session, number)?;
+    let here = session.agent.conversation();
+    if here.id == id && here.last_turn() == turn {
+        session.agent.close_run().await;
+    } else {
+        let info = session.runner.audited(store.run(&id)).await?;
+        if info.turn != turn {
+            return Err("this run was replaced by a later one".to_string());
+        }
+        cut_off::cancel(&session.runner, store, &info).await?;
+    }
+    session.record("run.cancelled", &id).await;
+    session.runner.screen.line(Style::Success, "cancelled; nothing continues it").await;
+    Ok(())
+}
+
+/// `/segments`.
+pub async fn segments(session: &mut Session, rest: &[&str]) -> Done {
+    let usage = format!("usage: /segments N: how many segments the next request may take, 1 to {MOST_SEGMENTS}");
+    let [number] = rest else { return Err(usage) };
+    let segments: u32 = number.parse().ok().filter(|number| (1..=MOST_SEGMENTS).contains(number)).ok_or(usage)?;
+    session.agent.in_segments(segments);
+    let calls = session.runner.info.limits.max_iterations;
+    let text = format!(
+        "your next request may take {} of {} each; between them it is saved and recorded, and goes on by itself. Ctrl-C ends \
+         it, and its budget stays as it is",
+        count(segments, "segment"),
+        count(calls, "model call")
+    );
+    session.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
+    Ok(())
+}
+
+/// What the audit log has of a session.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Login {
+    principal: String,
+    surface: String,
+    began: u64,
+    ended: Option<(u64, String)>,
+}
+
+/// The sessions that lines of the audit log are about, by their ids.
+fn logins(lines: &[String]) -> BTreeMap<String, Login> {
+    let mut found: BTreeMap<String, Login> = BTreeMap::new();
+    for line in lines {
+        let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+        let text = |member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default();
+        let field = |name: &str| {
+            value.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str).unwrap_or_default()
+        };
+        let time = value.get("time").and_then(Value::as_u64).unwrap_or_default();
+        let login = found.entry(text("session").to_string()).or_default();
+        login.principal = text("principal").to_string();
+        if login.began == 0 || time < login.began {
+            login.began = time;
+        }
+        match text("kind") {
+            "session.opened" => login.surface = field("surface").to_string(),
+            "session.end" => login.ended = Some((time, field("outcome").to_string())),
+            _ => {}
+        }
+    }
+    found.remove("");
+    found
+}
+
+/// What is told of a session. `boot` is when the machine began, in nanoseconds since 1970.
+fn login_text(login: &Login, is_here: bool, boot: u64) -> String {
+    let mut parts = Vec::from([name(&login.principal)]);
+    if !login.surface.is_empty() {
+        parts.push(name(&login.surface));
+    }
+    parts.push(format!("since {}", date_of(login.began)));
+    parts.push(match &login.ended {
+        _ if is_here => "this session".to_string(),
+        Some((at, why)) if why.is_empty() => format!("ended {}", date_of(*at)),
+        Some((at, why)) => format!("ended {}: {}", date_of(*at), first_line(why, REQUEST)),
+        None if login.began < boot => "cut off by the end of the machine".to_string(),
+        None => "open".to_string(),
+    });
+    parts.join(", ")
+}
+
+/// `/sessions`.
+pub async fn sessions(session: &Session, rest: &[&str]) -> Done {
+    let all = match rest {
+        [] => false,
+        ["all"] => true,
+        _ => return Err("usage: /sessions or /sessions all".to_string()),
+    };
+    let reader = session.runner.grants.find::<AuditReaderClient>("read which sessions there were")?;
+    let reader = capos_rt::with_results(&reader, 1 << 20);
+    let query = Query { kind: "session.".to_string(), ..Query::default() };
+    let found = logins(&read_all(&session.runner, &reader, query).await?);
+    let now = session.runner.clock.wall_clock().unwrap_or_default().saturating_mul(1_000_000);
+    let boot = now.saturating_sub(session.runner.now());
+    let mut found: Vec<(String, Login)> = found.into_iter().collect();
+    found.sort_by_key(|(_, login)| core::cmp::Reverse(login.began));
+    let hidden = if all { 0 } else { found.len().saturating_sub(ROWS) };
+    found.truncate(found.len().saturating_sub(hidden));
+    let row =
+        |(id, login): &(String, Login)| (short(id).to_string(), login_text(login, *id == session.runner.info.id, boot));
+    rows(session, &found.iter().map(row).collect::<Vec<_>>()).await;
+    if hidden > 0 {
+        let text = format!("{} more; /sessions all lists them", with_commas(hidden as u64));
+        session.runner.screen.line(Style::Dim, &text).await;
+    }
+    Ok(())
+}
+
+/// What the login says of a run that was cut off; nothing if it was not.
+pub fn cut_off_text(run: &RunInfo) -> String {
+    let Ok(progress) = read_progress(&run.json) else { return String::new() };
+    if !run.open || progress.state == RunState::Completed {
+        return String::new();
+    }
+    let (read, written) = progress.tokens;
+    format!(
+        "; its run {} after step {} of at most {}, with {} tokens used, and goes on with the rest of its budget",
+        state(run, Some(&progress), false),
+        progress.step,
+        progress.most,
+        with_commas(read.saturating_add(written))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_run_state::Checkpoint;
+
+    fn run(state: RunState, open: bool) -> RunInfo {
+        let progress = Progress {
+            state,
+            step: 3,
+            asked: 4,
+            most: 16,
+            segments: (1, 1),
+            tokens: (1000, 234),
+            ..Progress::default()
+        };
+        let checkpoint = Checkpoint { conversation: "3f9a1c2b0000".into(), turn: 2, progress, ..Checkpoint::default() };
+        let (conversation, turn, changed) = (checkpoint.conversation.clone(), 2, 1_795_251_907_000);
+        RunInfo { conversation, turn, open, changed, json: checkpoint.point(), ..RunInfo::default() }
+    }
+
+    /// C39, F11: a person sees what a run did, and whether it can be continued.
+    #[test]
+    fn f11_a_run_is_told_with_its_state_and_how_it_goes_on() {
+        let text = facts(&run(RunState::ExecutingTools, true), "Tidy up.\nNow.", false);
+        let rest = "step 3 of at most 16, 1,234 tokens, 2026-11-21 09:05:07 UTC";
+        assert_eq!(text, format!("\"Tidy up.\"…, was cut off, {rest}, /resume and /continue go on"));
+        let of = |state, open, here| facts(&run(state, open), "x", here);
+        assert!(of(RunState::Completed, false, false).starts_with("\"x\", is done, step 3"));
+        assert!(of(RunState::PausedForApproval, true, true).contains("is paused until you agree"));
+        assert!(of(RunState::ExecutingTools, false, false).contains("was replaced by a later request"));
+        let aside = RunInfo { aside: "it is of version 2".into(), ..run(RunState::Failed, false) };
+        assert!(facts(&aside, "x", false).contains("was set aside: it is of version 2"));
+        assert!(cut_off_text(&run(RunState::WaitingForModel, true)).contains("was cut off after step 3 of at most 16"));
+        assert_eq!(cut_off_text(&run(RunState::Completed, false)), "");
+    }
+
+    #[test]
+    fn sessions_are_told_from_their_records() {
+        let line = |kind: &str, session: &str, time: u64, fields: &str| {
+            format!(
+                "{{\"kind\":\"{kind}\",\"session\":\"{session}\",\"principal\":\"ada\",\"time\":{time},\"fields\":{fields}}}"
+            )
+        };
+        let found = logins(&[
+            line("session.start", "s1", 5, "{}"),
+            line("session.opened", "s1", 6, "{\"surface\":\"console\"}"),
+            line("session.end", "s1", 9, "{\"outcome\":\"its last holder ended\"}"),
+            line("session.start", "s2", 20, "{}"),
+            line("session.start", "s3", 30, "{}"),
+            "no record".to_string(),
+        ]);
+        assert_eq!(found.len(), 3);
+        let text = |id: &str| login_text(&found[id], false, 25);
+        assert!(
+            text("s1").starts_with("ada, console, since 1970-01-01") && text("s1").ends_with("its last holder ended")
+        );
+        assert!(text("s2").ends_with("cut off by the end of the machine"));
+        assert!(text("s3").ends_with(", open"));
+    }
+}

@@ -76,7 +76,10 @@ fn strip_products<F: Widen, const N: usize>(
         let products = block::<F, N>(rows, values);
         for (out, products) in out.iter_mut().zip(products) {
             let Some(out) = out.get_mut(first.saturating_add(index.saturating_mul(HIGH))..) else { continue };
-            out.iter_mut().zip(products).for_each(|(out, product)| *out = product);
+            match out.first_chunk_mut() {
+                Some(out) => *out = products,
+                None => out.iter_mut().zip(products).for_each(|(out, product)| *out = product),
+            }
         }
     }
 }
@@ -101,18 +104,23 @@ fn block<F: Widen, const N: usize>(rows: [&[F]; HIGH], values: [&[f32]; N]) -> [
             }
         }
     }
+    // Sums are taken from their registers first: a loop over what is left would have them written to memory.
     let mut products = [[0.0; HIGH]; N];
-    let done = count - count % LANES;
-    for (products, ([a, b, c, d], values)) in products.iter_mut().zip(sums.into_iter().zip(values)) {
-        let quarters = sums_of_four(a, b, c, d);
+    for (products, [a, b, c, d]) in products.iter_mut().zip(&sums) {
+        let quarters = sums_of_four(*a, *b, *c, *d);
         let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps::<1>(quarters));
         let sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
         // SAFETY: there is room for four numbers.
         unsafe { _mm_storeu_ps(products.as_mut_ptr(), sums) };
-        let values = values.get(done..).unwrap_or(&[]);
-        for (product, row) in products.iter_mut().zip(rows) {
-            let weights = row.get(done..).unwrap_or(&[]);
-            *product = weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+    }
+    let done = count - count % LANES;
+    if done < count {
+        for (products, values) in products.iter_mut().zip(values) {
+            let values = values.get(done..).unwrap_or(&[]);
+            for (product, row) in products.iter_mut().zip(rows) {
+                let weights = row.get(done..).unwrap_or(&[]);
+                *product = weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+            }
         }
     }
     products

@@ -6,7 +6,7 @@ use super::{load_numbers, store_numbers};
 use crate::activations::{Activations, parts};
 use crate::block::{Float, Float16, blocks};
 use crate::kernel::Parts;
-use crate::kernel::prefetch::prefetch;
+use crate::kernel::prefetch::{prefetch, prefetch_ahead};
 use crate::tensor::Tensor;
 
 /// Numbers of a register.
@@ -25,20 +25,23 @@ pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &
     }
     let count = out.len();
     let strip_bytes = matrix.row_bytes().max(1).saturating_mul(STRIP);
+    // The rows of activations fetch a piece of the next strip each, so that all of it has arrived when it is needed.
+    let piece = matrix.row_bytes().max(1).saturating_mul(HIGH).div_ceil(count.div_ceil(TOGETHER).max(1));
     for (strip, bytes) in matrix.bytes().chunks(strip_bytes).enumerate() {
-        for rows in parts(count, TOGETHER) {
+        for (turn, rows) in parts(count, TOGETHER).enumerate() {
+            let next = (turn, piece);
             let row = |place: usize| activations.row(rows.start.saturating_add(place)).values;
             let first = strip.saturating_mul(STRIP);
             let Some(out) = out.get_mut(rows.clone()) else { continue };
             match out.len() {
-                1 => strip_products::<F, 1>(matrix, bytes, [row(0)], first, out),
-                2 => strip_products::<F, 2>(matrix, bytes, [row(0), row(1)], first, out),
-                3 => strip_products::<F, 3>(matrix, bytes, [row(0), row(1), row(2)], first, out),
-                4 => strip_products::<F, 4>(matrix, bytes, [row(0), row(1), row(2), row(3)], first, out),
-                5 => strip_products::<F, 5>(matrix, bytes, [row(0), row(1), row(2), row(3), row(4)], first, out),
+                1 => strip_products::<F, 1>(matrix, bytes, [row(0)], first, next, out),
+                2 => strip_products::<F, 2>(matrix, bytes, [row(0), row(1)], first, next, out),
+                3 => strip_products::<F, 3>(matrix, bytes, [row(0), row(1), row(2)], first, next, out),
+                4 => strip_products::<F, 4>(matrix, bytes, [row(0), row(1), row(2), row(3)], first, next, out),
+                5 => strip_products::<F, 5>(matrix, bytes, [row(0), row(1), row(2), row(3), row(4)], first, next, out),
                 _ => {
                     let all = [row(0), row(1), row(2), row(3), row(4), row(5)];
-                    strip_products::<F, TOGETHER>(matrix, bytes, all, first, out);
+                    strip_products::<F, TOGETHER>(matrix, bytes, all, first, next, out);
                 }
             }
         }
@@ -53,7 +56,8 @@ const STRIP: usize = 32;
 const HIGH: usize = 4;
 const TOGETHER: usize = 6;
 
-/// Multiplies a strip of rows with some rows of activations. `first` is the place of its products.
+/// Multiplies a strip of rows with some rows of activations. `first` is the place of its products. Of every
+/// [`HIGH`] rows of the next strip, this turn's piece of so many bytes is fetched.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 fn strip_products<F: Widen, const N: usize>(
@@ -61,10 +65,12 @@ fn strip_products<F: Widen, const N: usize>(
     strip: &[u8],
     values: [&[f32]; N],
     first: usize,
+    (turn, piece): (usize, usize),
     out: &mut [&mut [f32]],
 ) {
     let row_bytes = matrix.row_bytes().max(1);
     for (index, bytes) in strip.chunks(row_bytes.saturating_mul(HIGH)).enumerate() {
+        prefetch_ahead(bytes.chunks(piece).nth(turn).unwrap_or(&[]), row_bytes.saturating_mul(STRIP));
         // If there are fewer rows, the last is multiplied again, and that result is never read.
         let mut rows: [&[F]; HIGH] = [&[]; HIGH];
         let mut last: &[F] = &[];

@@ -6,7 +6,7 @@ use super::{load_numbers, store_numbers};
 use crate::activations::{Activations, parts};
 use crate::block::{Float, Float16, blocks};
 use crate::kernel::Parts;
-use crate::kernel::prefetch::{prefetch, prefetch_ahead};
+use crate::kernel::prefetch::{prefetch_floats, prefetch_floats_ahead};
 use crate::tensor::Tensor;
 
 /// Numbers of a register.
@@ -70,7 +70,7 @@ fn strip_products<F: Widen, const N: usize>(
 ) {
     let row_bytes = matrix.row_bytes().max(1);
     for (index, bytes) in strip.chunks(row_bytes.saturating_mul(HIGH)).enumerate() {
-        prefetch_ahead(bytes.chunks(piece).nth(turn).unwrap_or(&[]), row_bytes.saturating_mul(STRIP));
+        prefetch_floats_ahead(bytes.chunks(piece).nth(turn).unwrap_or(&[]), row_bytes.saturating_mul(STRIP));
         // If there are fewer rows, the last is multiplied again, and that result is never read.
         let mut rows: [&[F]; HIGH] = [&[]; HIGH];
         let mut last: &[F] = &[];
@@ -125,7 +125,8 @@ fn block<F: Widen, const N: usize>(rows: [&[F]; HIGH], values: [&[f32]; N]) -> [
             let values = values.get(done..).unwrap_or(&[]);
             for (product, row) in products.iter_mut().zip(rows) {
                 let weights = row.get(done..).unwrap_or(&[]);
-                *product = weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+                *product =
+                    weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
             }
         }
     }
@@ -177,7 +178,7 @@ fn dot<F: Widen>(weights: &[F], values: &[f32]) -> f32 {
     let (fours, rest) = weights.as_chunks::<4>();
     let (value_fours, value_rest) = values.as_chunks::<4>();
     for (weights, values) in fours.iter().zip(value_fours) {
-        prefetch(weights);
+        prefetch_floats(weights);
         for (sum, (weights, values)) in sums.iter_mut().zip(weights.iter().zip(values)) {
             // SAFETY: this function has AVX-512F.
             *sum = _mm512_fmadd_ps(unsafe { F::widen(weights) }, load_numbers(values), *sum);

@@ -80,7 +80,7 @@ pub(crate) fn part_size(pool: &dyn Pool, count: usize, unit: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// So many threads, which do nothing.
+    /// A number of threads, which do nothing.
     struct Idle(usize);
 
     impl Pool for Idle {

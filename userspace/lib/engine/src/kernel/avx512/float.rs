@@ -57,7 +57,7 @@ const HIGH: usize = 4;
 const TOGETHER: usize = 6;
 
 /// Multiplies a strip of rows with some rows of activations. `first` is the place of its products. Of every
-/// [`HIGH`] rows of the next strip, this turn's piece of so many bytes is fetched.
+/// [`HIGH`] rows of the next strip, the piece of this turn, of `piece` bytes, is fetched.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 fn strip_products<F: Widen, const N: usize>(

@@ -9,7 +9,7 @@ use super::strip::{Column, LANES, ROWS, WIDE, put_columns, write};
 use super::{load, store, sum_of};
 use crate::activations::{Activations, parts};
 use crate::block::{BFloat16, Float, Float16, Float32, blocks};
-use crate::kernel::prefetch::prefetch;
+use crate::kernel::prefetch::prefetch_floats;
 use crate::tensor::Tensor;
 
 /// A floating point type with eight numbers that can be widened at once.
@@ -90,7 +90,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N]
     let (eights, last) = weights.as_chunks::<LANES>();
     let (parts, rest) = eights.as_chunks::<APART>();
     for (index, weights) in parts.iter().enumerate() {
-        prefetch(weights);
+        prefetch_floats(weights);
         let mut wide = [_mm256_setzero_ps(); APART];
         for (wide, weights) in wide.iter_mut().zip(weights) {
             // SAFETY: this function has these instructions.

@@ -6,7 +6,7 @@ use super::{load_numbers, store_numbers};
 use crate::activations::{Activations, parts};
 use crate::block::{Float, Float16, blocks};
 use crate::kernel::Parts;
-use crate::kernel::prefetch::prefetch;
+use crate::kernel::prefetch::{prefetch_floats, prefetch_floats_ahead};
 use crate::tensor::Tensor;
 
 /// Numbers of a register.
@@ -25,20 +25,23 @@ pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &
     }
     let count = out.len();
     let strip_bytes = matrix.row_bytes().max(1).saturating_mul(STRIP);
+    // The rows of activations fetch a piece of the next strip each, so that all of it has arrived when it is needed.
+    let piece = matrix.row_bytes().max(1).saturating_mul(HIGH).div_ceil(count.div_ceil(TOGETHER).max(1));
     for (strip, bytes) in matrix.bytes().chunks(strip_bytes).enumerate() {
-        for rows in parts(count, TOGETHER) {
+        for (turn, rows) in parts(count, TOGETHER).enumerate() {
+            let next = (turn, piece);
             let row = |place: usize| activations.row(rows.start.saturating_add(place)).values;
             let first = strip.saturating_mul(STRIP);
             let Some(out) = out.get_mut(rows.clone()) else { continue };
             match out.len() {
-                1 => strip_products::<F, 1>(matrix, bytes, [row(0)], first, out),
-                2 => strip_products::<F, 2>(matrix, bytes, [row(0), row(1)], first, out),
-                3 => strip_products::<F, 3>(matrix, bytes, [row(0), row(1), row(2)], first, out),
-                4 => strip_products::<F, 4>(matrix, bytes, [row(0), row(1), row(2), row(3)], first, out),
-                5 => strip_products::<F, 5>(matrix, bytes, [row(0), row(1), row(2), row(3), row(4)], first, out),
+                1 => strip_products::<F, 1>(matrix, bytes, [row(0)], first, next, out),
+                2 => strip_products::<F, 2>(matrix, bytes, [row(0), row(1)], first, next, out),
+                3 => strip_products::<F, 3>(matrix, bytes, [row(0), row(1), row(2)], first, next, out),
+                4 => strip_products::<F, 4>(matrix, bytes, [row(0), row(1), row(2), row(3)], first, next, out),
+                5 => strip_products::<F, 5>(matrix, bytes, [row(0), row(1), row(2), row(3), row(4)], first, next, out),
                 _ => {
                     let all = [row(0), row(1), row(2), row(3), row(4), row(5)];
-                    strip_products::<F, TOGETHER>(matrix, bytes, all, first, out);
+                    strip_products::<F, TOGETHER>(matrix, bytes, all, first, next, out);
                 }
             }
         }
@@ -53,7 +56,8 @@ const STRIP: usize = 32;
 const HIGH: usize = 4;
 const TOGETHER: usize = 6;
 
-/// Multiplies a strip of rows with some rows of activations. `first` is the place of its products.
+/// Multiplies a strip of rows with some rows of activations. `first` is the place of its products. Of every
+/// [`HIGH`] rows of the next strip, the piece of this turn, of `piece` bytes, is fetched.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 fn strip_products<F: Widen, const N: usize>(
@@ -61,10 +65,12 @@ fn strip_products<F: Widen, const N: usize>(
     strip: &[u8],
     values: [&[f32]; N],
     first: usize,
+    (turn, piece): (usize, usize),
     out: &mut [&mut [f32]],
 ) {
     let row_bytes = matrix.row_bytes().max(1);
     for (index, bytes) in strip.chunks(row_bytes.saturating_mul(HIGH)).enumerate() {
+        prefetch_floats_ahead(bytes.chunks(piece).nth(turn).unwrap_or(&[]), row_bytes.saturating_mul(STRIP));
         // If there are fewer rows, the last is multiplied again, and that result is never read.
         let mut rows: [&[F]; HIGH] = [&[]; HIGH];
         let mut last: &[F] = &[];
@@ -76,7 +82,10 @@ fn strip_products<F: Widen, const N: usize>(
         let products = block::<F, N>(rows, values);
         for (out, products) in out.iter_mut().zip(products) {
             let Some(out) = out.get_mut(first.saturating_add(index.saturating_mul(HIGH))..) else { continue };
-            out.iter_mut().zip(products).for_each(|(out, product)| *out = product);
+            match out.first_chunk_mut() {
+                Some(out) => *out = products,
+                None => out.iter_mut().zip(products).for_each(|(out, product)| *out = product),
+            }
         }
     }
 }
@@ -101,18 +110,24 @@ fn block<F: Widen, const N: usize>(rows: [&[F]; HIGH], values: [&[f32]; N]) -> [
             }
         }
     }
+    // Sums are taken from their registers first: a loop over what is left would have them written to memory.
     let mut products = [[0.0; HIGH]; N];
-    let done = count - count % LANES;
-    for (products, ([a, b, c, d], values)) in products.iter_mut().zip(sums.into_iter().zip(values)) {
-        let quarters = sums_of_four(a, b, c, d);
+    for (products, [a, b, c, d]) in products.iter_mut().zip(&sums) {
+        let quarters = sums_of_four(*a, *b, *c, *d);
         let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps::<1>(quarters));
         let sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
         // SAFETY: there is room for four numbers.
         unsafe { _mm_storeu_ps(products.as_mut_ptr(), sums) };
-        let values = values.get(done..).unwrap_or(&[]);
-        for (product, row) in products.iter_mut().zip(rows) {
-            let weights = row.get(done..).unwrap_or(&[]);
-            *product = weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+    }
+    let done = count - count % LANES;
+    if done < count {
+        for (products, values) in products.iter_mut().zip(values) {
+            let values = values.get(done..).unwrap_or(&[]);
+            for (product, row) in products.iter_mut().zip(rows) {
+                let weights = row.get(done..).unwrap_or(&[]);
+                *product =
+                    weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+            }
         }
     }
     products
@@ -163,7 +178,7 @@ fn dot<F: Widen>(weights: &[F], values: &[f32]) -> f32 {
     let (fours, rest) = weights.as_chunks::<4>();
     let (value_fours, value_rest) = values.as_chunks::<4>();
     for (weights, values) in fours.iter().zip(value_fours) {
-        prefetch(weights);
+        prefetch_floats(weights);
         for (sum, (weights, values)) in sums.iter_mut().zip(weights.iter().zip(values)) {
             // SAFETY: this function has AVX-512F.
             *sum = _mm512_fmadd_ps(unsafe { F::widen(weights) }, load_numbers(values), *sum);

@@ -18,7 +18,7 @@ use crate::budget::Reserved;
 use crate::call::Context;
 use crate::conversation::plain::{is_plain, plain};
 use crate::conversation::sendable::sendable;
-use crate::conversation::{Conversation, hex};
+use crate::conversation::{Conversation, Known, hex};
 use crate::course::{Course, run_id};
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
@@ -507,6 +507,7 @@ impl<W: World> Agent<W> {
     }
 
     async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool) {
+        let known = Known { outcome: Some(result.outcome), ..Known::default() };
         let message = ChatMessage {
             role: Role::Tool,
             content: text(&result),
@@ -515,17 +516,16 @@ impl<W: World> Agent<W> {
             provenance: result.provenance,
             label: result.label,
         };
+        self.keep(message, turn, Vec::new(), known).await;
         if is_recorded {
-            self.append(message, turn, Vec::new()).await;
-        } else {
-            self.keep(message, turn, Vec::new(), None).await;
+            self.record_message(turn).await;
         }
     }
 
     /// Appends a message and has it saved.
-    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, tokens: Option<u32>) {
+    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, known: Known) {
         self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
-        self.conversation.note(self.course.steps(), tokens);
+        self.conversation.note(self.course.steps(), known);
         let point = self.checkpoint();
         self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
     }
@@ -537,13 +537,14 @@ impl<W: World> Agent<W> {
 
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
     async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
-        self.keep(message, turn, tools, None).await;
+        self.keep(message, turn, tools, Known::default()).await;
         self.record_message(turn).await;
     }
 
     /// The same of an answer, of which its worker says the tokens.
     async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
-        self.keep(message, turn, Vec::new(), Some(tokens).filter(|tokens| *tokens > 0)).await;
+        let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), ..Known::default() };
+        self.keep(message, turn, Vec::new(), known).await;
         self.record_message(turn).await;
     }
 

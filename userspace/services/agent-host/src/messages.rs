@@ -19,7 +19,8 @@ const TEXT: usize = 48 << 10;
 pub fn messages(conversation: &Conversation, from: u32, category: impl Fn(&str) -> String) -> Messages {
     let (mut messages, mut bytes, mut next) = (Vec::new(), 0_usize, None);
     for (number, entry) in (0_u32..).zip(conversation.entries()).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
-        let message = message(&entry.message, &category);
+        let outcome = entry.outcome.map(|outcome| outcome.name().into());
+        let message = Message { outcome, ..message(&entry.message, &category) };
         bytes = bytes.saturating_add(size(&message));
         if bytes > ROOM && !messages.is_empty() {
             next = Some(number);

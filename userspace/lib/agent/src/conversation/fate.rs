@@ -3,6 +3,8 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use capos_schema::models::Outcome;
+
 /// What the audit log says of such a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -33,6 +35,16 @@ impl Fate {
             }
         }
         fate
+    }
+
+    /// The outcome that stands beside the text. A call whose end is not known counts as failed.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::NotRun(None) => Some(Outcome::Cancelled),
+            Self::NotRun(Some(outcome)) | Self::Ran(outcome) => Outcome::from_name(outcome),
+            Self::Unknown => Some(Outcome::ExecutionError),
+        }
     }
 
     /// How much it warns of.

@@ -11,7 +11,7 @@ use core::fmt;
 
 use capos_policy::join;
 use capos_schema::authority::{Label, Provenance};
-use capos_schema::models::{ChatMessage, Role, ToolCall};
+use capos_schema::models::{ChatMessage, Outcome, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::conversation::fate::Fate;
@@ -20,6 +20,18 @@ use crate::snapshot::Mark;
 
 /// Version of a message, and of a conversation.
 const VERSION: u64 = 1;
+/// The member of a result that has its outcome.
+const OUTCOME: &str = "outcome";
+
+/// What is known of a message besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// Its tokens, as a worker counts.
+    pub tokens: Option<u32>,
+    /// Of a call's result: its outcome.
+    pub outcome: Option<Outcome>,
+}
+
 /// One message and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -33,6 +45,8 @@ pub struct Entry {
     pub step: u32,
     /// Its tokens: as the worker counts of an answer, and about as many otherwise.
     pub tokens: u32,
+    /// Of a call's result: its outcome, if it is known.
+    pub outcome: Option<Outcome>,
     /// When it was appended, in nanoseconds since boot.
     pub at: u64,
     /// Id of the model in use.
@@ -87,17 +101,19 @@ impl Conversation {
     /// Appends a message. `model` is the id of the model in use; `tools` are the turn's, with its first message.
     pub fn push(&mut self, message: ChatMessage, (turn, at): (u32, u64), model: &str, tools: Vec<Mark>) {
         let (id, hash, tokens) = (self.name(self.entries.len()), hash(&message.content), about_tokens(&message));
-        self.entries.push(Entry { id, hash, message, turn, step: 0, tokens, at, model: model.to_string(), tools });
+        self.entries.push(Entry { id, hash, message, turn, step: 0, tokens, outcome: None, at, model: model.to_string(), tools });
     }
 
     fn name(&self, index: usize) -> String {
         format!("{}-{index}", self.id)
     }
 
-    /// Notes the step of the last message, and its tokens if they are known.
-    pub(crate) fn note(&mut self, step: u32, tokens: Option<u32>) {
+    /// Notes the step of the last message, and what is known of it.
+    pub(crate) fn note(&mut self, step: u32, known: Known) {
+        let Known { tokens, outcome } = known;
         if let Some(entry) = self.entries.last_mut() {
             entry.step = step;
+            entry.outcome = outcome;
             entry.tokens = tokens.unwrap_or(entry.tokens);
         }
     }
@@ -163,13 +179,14 @@ impl Conversation {
             .filter(|(_, call)| !answered(&call.id))
             .map(|(entry, call)| (call.clone(), entry.message.label.clone()))
             .collect();
-        let turn = self.last_turn();
+        let (turn, step) = (self.last_turn(), self.entries.last().map_or(0, |entry| entry.step));
         open.into_iter()
             .map(|(call, label)| {
                 let fate = fate(&call);
                 let (role, content, tool_call_id) = (Role::Tool, fate.text(), call.id.clone());
                 let message = ChatMessage { role, content, tool_call_id, label, ..ChatMessage::default() };
                 self.push(message, (turn, now), "", Vec::new());
+                self.note(step, Known { outcome: fate.outcome(), ..Known::default() });
                 (call, fate)
             })
             .collect()
@@ -240,7 +257,7 @@ fn dump_entry(entry: &Entry) -> Value {
         .collect();
     let tools: Vec<Value> =
         entry.tools.iter().map(|tool| json!({ "name": tool.name, "sha256": hex(&tool.hash) })).collect();
-    json!({
+    let mut dumped = json!({
         "version": VERSION,
         "id": entry.id,
         "role": message.role.name(),
@@ -256,7 +273,11 @@ fn dump_entry(entry: &Entry) -> Value {
         "model": entry.model,
         "tools": tools,
         "sha256": hex(&entry.hash),
-    })
+    });
+    if let (Some(outcome), Some(members)) = (entry.outcome, dumped.as_object_mut()) {
+        members.insert(OUTCOME.to_string(), json!(outcome.name()));
+    }
+    dumped
 }
 
 fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
@@ -301,12 +322,16 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         return Err(wrong("sha256", "the digest of the content"));
     }
     let small = |key| u32::try_from(number(root, key)?).map_err(|_| wrong(key, "at most 4294967295"));
-    // Messages of earlier systems have neither id nor step nor tokens.
+    // Messages of earlier systems have neither id nor step nor tokens, and no outcome.
     let id = if root.contains_key("id") { text_of(root, "id")? } else { String::new() };
     let step = if root.contains_key("step") { small("step")? } else { 0 };
     let tokens = if root.contains_key("tokens") { small("tokens")? } else { about_tokens(&message) };
     let (turn, at, model) = (small("turn")?, number(root, "at")?, text_of(root, "model")?);
-    Ok(Entry { id, message, turn, step, tokens, at, model, tools, hash })
+    let outcome = match root.get(OUTCOME).map(|_| text_of(root, OUTCOME)).transpose()? {
+        None => None,
+        Some(name) => Some(Outcome::from_name(&name).ok_or_else(|| wrong(OUTCOME, "an outcome of a call"))?),
+    };
+    Ok(Entry { id, message, turn, step, tokens, outcome, at, model, tools, hash })
 }
 
 /// About as many tokens as a message has: one for each four bytes of its texts.

@@ -87,6 +87,7 @@ mod tests {
             turn,
             step: 0,
             tokens: 0,
+            outcome: None,
             at: 0,
             model: String::new(),
             tools: Vec::new(),

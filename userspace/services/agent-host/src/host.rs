@@ -6,6 +6,8 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::cell::RefCell;
 
+use capos_agent::Course;
+use capos_agent::world::RunState;
 use capos_async_lock::Waiters;
 use capos_client_protocol::event::{Event, Failed, SessionCompleted, SessionStarted};
 use capos_client_protocol::request::ClientInfo;
@@ -69,6 +71,7 @@ pub struct Host {
     slot: Rc<Slot>,
     /// Of the session, once there is one.
     runner: Option<Rc<Runner<Client>>>,
+    course: Rc<Course>,
     /// Logins that were refused.
     refused: u32,
     began: u64,
@@ -87,7 +90,7 @@ impl Host {
     pub fn new(held: Capabilities, port: ClientPortClient) -> Self {
         let shared = Rc::new(Shared::new(held.clock.clone()));
         let began = held.clock.now();
-        Self { held, port, shared, slot: Rc::default(), runner: None, refused: 0, began }
+        Self { held, port, shared, slot: Rc::default(), runner: None, course: Rc::default(), refused: 0, began }
     }
 
     /// Serves one session, to its end.
@@ -203,6 +206,7 @@ impl Host {
             self.shared.notice(notice);
         }
         self.runner = Some(session.runner.clone());
+        self.course = session.course.clone();
         self.slot.put(session);
         Ok(Done::Created(created))
     }
@@ -338,20 +342,38 @@ impl Host {
         Ok(Done::Conversations(Conversations { conversations: conversations.collect(), next }))
     }
 
-    /// Ends the session: a task that runs is cancelled and ends first. Whether one was.
+    /// Ends the session: a task that runs ends first. Its calls that run are not stopped, and it begins no other step. Whether one
+    /// was.
     async fn end(&self) -> bool {
         if self.runner.is_none() {
             return false;
         }
         let was_running = self.shared.task().is_some();
-        if was_running {
+        let in_calls = matches!(self.course.run_state(), RunState::CheckingPolicy | RunState::ExecutingTools);
+        if was_running && in_calls {
+            self.course.end_after_step();
+        } else if was_running {
             self.shared.cancel();
         }
-        let back = self.slot.back.until(|| self.slot.take());
-        if let Either::First(mut session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
+        let mut session = self.back(ENDING).await;
+        if session.is_none() {
+            // A call takes too long.
+            self.shared.cancel();
+            session = self.back(LEAVING).await;
+        }
+        if let Some(mut session) = session {
             session.end().await;
         }
         was_running
+    }
+
+    /// Waits until no task has the session, for so long at most.
+    async fn back(&self, limit: u64) -> Option<Session<Client>> {
+        let back = self.slot.back.until(|| self.slot.take());
+        match select(Box::pin(back), self.held.clock.sleep(limit)).await {
+            Either::First(session) => Some(session),
+            Either::Second(()) => None,
+        }
     }
 
     async fn shut_down(&self) -> Done {

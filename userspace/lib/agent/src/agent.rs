@@ -222,7 +222,7 @@ impl<W: World> Agent<W> {
     /// Whether there is something to go on with: a request without an answer, or a run that is paused.
     #[must_use]
     pub fn can_go_on(&self) -> bool {
-        !self.conversation.is_answered() || self.course.run_state().is_paused()
+        !self.conversation.is_answered() || self.course.run_state().is_paused() || self.is_cut_off()
     }
 
     /// Goes on with the last turn, which was cut off: by its session's end, the person or a limit. A run that is paused
@@ -232,6 +232,16 @@ impl<W: World> Agent<W> {
             return TurnEnd::Answered;
         }
         let course = self.course.clone();
+        let was_cut = self.is_cut_off();
+        if was_cut || !course.run_state().is_paused() {
+            let (turn, steps) = (self.conversation.last_turn(), self.going.as_ref().map_or(0, |going| going.steps().0));
+            course.begin_run(&self.conversation.id, turn, steps);
+        }
+        if was_cut && self.conversation.is_answered() {
+            // Only whether it is done was not looked at.
+            course.advance(&*self.world, RunEvent::Start).await;
+            course.advance(&*self.world, RunEvent::AwaitEvent).await;
+        }
         let is_paused = course.run_state().is_paused();
         if is_paused && self.conversation.is_answered() {
             let last = self.conversation.entries().last().map(|entry| entry.message.content.clone());
@@ -239,10 +249,6 @@ impl<W: World> Agent<W> {
             if let Completion::End(end) = self.complete(&last.unwrap_or_default(), &mut interrupt).await {
                 return self.settle(end).await;
             }
-        }
-        if !is_paused {
-            let (turn, steps) = (self.conversation.last_turn(), self.going.as_ref().map_or(0, |going| going.steps().0));
-            course.begin_run(&self.conversation.id, turn, steps);
         }
         course.advance(&*self.world, if is_paused { RunEvent::Resume } else { RunEvent::Start }).await;
         let end = self.iterate(None, snapshot).await;

@@ -115,6 +115,12 @@ impl<W: World> Agent<W> {
         }
     }
 
+    /// Whether the run at hand was cut off within a step, in an earlier session.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let is_active = |going: &Going| going.state.is_active() && !going.closed;
+        self.course().run_state() == RunState::Idle && self.going.as_ref().is_some_and(is_active)
+    }
+
     /// Saves what was added to a conversation that continues, and where its run is.
     pub async fn save(&self) {
         self.keep_point().await;

@@ -1,8 +1,8 @@
 //! The checkpoint of a run: what is kept of it after each step, so that it continues after a restart.
 //!
-//! It refers to the messages of its conversation by their numbers and holds none of them. It is written in two parts: the head,
-//! which says all, when the run begins in a session, and after each step a point with what changes. [`Checkpoint::read`] puts the
-//! last point on the head.
+//! It refers to the messages of its conversation by their numbers and holds none of them. It is written in two parts. The head
+//! has all members, and is written when the run begins in a session. After each step a point has those that change.
+//! [`Checkpoint::read`] puts the last point on the head.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -230,4 +230,22 @@ mod tests {
             prop_assert_eq!(parts.iter().map(|part| part.json.as_str()).collect::<String>(), text);
         }
     }
+
+    /// Requirement F17: a point without messages says how many are missing, and the head comes once.
+    #[test]
+    fn f17_a_point_names_the_messages_that_could_not_be_saved() {
+        let saving = Saving::default();
+        let mut checkpoint = Checkpoint { conversation: "c1".into(), turn: 2, ..Checkpoint::default() };
+        (checkpoint.progress.step, checkpoint.progress.messages) = (3, (4, 9));
+        let run = (checkpoint, true);
+        let point = saving.point(&run, 7, 9, 5);
+        let read = Checkpoint::read(&point.head, &point.json).unwrap().progress;
+        assert_eq!((read.messages, read.missing, read.at), ((4, 7), 2, 5));
+        assert_eq!((point.turn, point.step, point.open), (2, 3, true));
+        saving.head.set(2);
+        let point = saving.point(&run, 9, 9, 5);
+        assert!(point.head.is_empty() && !point.used.is_empty());
+        saving.begin("c2", 0);
+        assert!(!saving.point(&run, 9, 9, 5).head.is_empty());
+    }
 }

@@ -7,7 +7,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use capos_agent::world::Audit;
+use capos_agent::Course;
+use capos_agent::world::{Audit, RunState};
 use capos_async_lock::Waiters;
 use capos_client_protocol::event::{Event, Failed};
 use capos_client_protocol::request::ClientInfo;
@@ -76,6 +77,7 @@ pub struct Host {
     slot: Rc<Slot>,
     /// Of the session, once there is one.
     runner: Option<Rc<Runner<Client>>>,
+    course: Rc<Course>,
     /// Logins that were refused.
     refused: u32,
     began: u64,
@@ -94,7 +96,7 @@ impl Host {
     pub fn new(held: Capabilities, port: ClientPortClient) -> Self {
         let shared = Rc::new(Shared::new(held.clock.clone()));
         let began = held.clock.now();
-        Self { held, port, shared, slot: Rc::default(), runner: None, refused: 0, began }
+        Self { held, port, shared, slot: Rc::default(), runner: None, course: Rc::default(), refused: 0, began }
     }
 
     /// Serves one session, to its end.
@@ -205,6 +207,7 @@ impl Host {
             self.shared.notice(notice);
         }
         self.runner = Some(session.runner.clone());
+        self.course = session.course.clone();
         self.slot.put(session);
         Ok(Done::Created(created))
     }
@@ -361,14 +364,23 @@ impl Host {
         Ok(Done::Conversations(Conversations { conversations: conversations.collect(), next }))
     }
 
-    /// Ends the session, which has failed if there is a reason why. A task that runs is cancelled, and ends first.
+    /// Ends the session, which has failed if there is a reason why. A task that runs ends first. Its calls that run are not
+    /// stopped, and it begins no other step.
     async fn end(&self, failed: Option<&str>) {
         let shared = &self.shared;
-        if shared.task().is_some() {
+        let in_calls = matches!(self.course.run_state(), RunState::CheckingPolicy | RunState::ExecutingTools);
+        if shared.task().is_some() && in_calls {
+            self.course.end_after_step();
+        } else if shared.task().is_some() {
             shared.cancel();
         }
-        let back = self.slot.back.until(|| self.slot.take());
-        if let Either::First(mut session) = select(Box::pin(back), self.held.clock.sleep(ENDING)).await {
+        let mut session = self.back(ENDING).await;
+        if session.is_none() {
+            // A call takes too long.
+            shared.cancel();
+            session = self.back(LEAVING).await;
+        }
+        if let Some(mut session) = session {
             if let Some(why) = failed {
                 session.failed(why);
             }
@@ -378,6 +390,15 @@ impl Host {
             let reason = failed.unwrap_or("the task that was cancelled does not end").to_string();
             shared.set_status(SessionStatus::Failed);
             shared.tell(Event::SessionFailed(Failed { reason }));
+        }
+    }
+
+    /// Waits until no task has the session, for so long at most.
+    async fn back(&self, limit: u64) -> Option<Session<Client>> {
+        let back = self.slot.back.until(|| self.slot.take());
+        match select(Box::pin(back), self.held.clock.sleep(limit)).await {
+            Either::First(session) => Some(session),
+            Either::Second(()) => None,
         }
     }
 

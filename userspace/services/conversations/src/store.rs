@@ -2,6 +2,7 @@
 
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use capos_conversations::{Conversations, Error, Found, Info, Owner, Part, Point, Run, Step};
 use capos_rt::{Clock, Server};

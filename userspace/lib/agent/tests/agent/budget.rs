@@ -67,6 +67,7 @@ impl Budget for World {
         used: Amounts,
     ) -> Result<Standing, String> {
         assert!(least <= most);
+        self.0.begun_with.borrow_mut().push(used);
         if let Some(machine) = self.machine() {
             return machine.begin_run(self, name, turn, used).await;
         }

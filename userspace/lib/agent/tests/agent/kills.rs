@@ -176,3 +176,21 @@ fn f11_a_run_that_is_killed_anywhere_continues_from_its_checkpoint() {
     println!("{kills} kills, {unknown} calls told as unknown");
     assert!(unknown > 0 && kills > if all { 10_000 } else { 150 }, "{kills} kills");
 }
+
+/// Issue 32: over 200 turns, all that is kept is at most 1.5 times the transcript.
+#[test]
+fn checkpoints_of_200_turns_are_small() {
+    let turn = |n: u64| vec![vec![call(&format!("c{n}"), "read", &format!("{{\"n\":{n}}}"))], vec![Piece::Text("It says so.")]];
+    let world = World::new((0..200).flat_map(turn).collect());
+    let machine = Machine::new(u64::MAX);
+    *world.0.machine.borrow_mut() = Some(machine.clone());
+    let mut agent = agent(&world, limits());
+    for _ in 0..200 {
+        machine.next_run();
+        assert_eq!(world.run(agent.turn("What do my notes say about this?", &snapshot())), TurnEnd::Answered);
+    }
+    let (messages, checkpoints) = (machine.bytes(&["messages"]), machine.bytes(&["runs", "heads", "steps"]));
+    println!("{messages} bytes of messages, {checkpoints} of checkpoints");
+    assert!(messages > 200 * 1000 && 2 * checkpoints <= messages, "{messages} and {checkpoints}");
+    assert_eq!(machine.bytes(&["heads"]), 0);
+}

@@ -13,7 +13,7 @@ use capos_agent::world::{Amounts, Host, Standing};
 use capos_broker::budgets::{Budgets, Moment, Opening, Starting, Store as BudgetStore};
 use capos_budget::{Dimension, Estimate, Kept, OnExceed, Plan, Ticket};
 use capos_conversations::{Conversations, Owner, Part, Point, Quota, Run};
-use capos_keyspace::Durability;
+use capos_keyspace::{Durability, Keyspace, Range};
 use capos_keyspace::local::LocalKeyspace;
 use capos_run_state::Checkpoint;
 use capos_schema::authority::Profile;
@@ -233,6 +233,27 @@ impl Machine {
             self.boundary().await;
         }
         self.has_head.set(run.is_some());
+    }
+
+    /// The next run has no head yet.
+    pub fn next_run(&self) {
+        self.has_head.set(false);
+        self.truth.set(Amounts::default());
+    }
+
+    /// Bytes of keys and values of tables of the conversations.
+    pub fn bytes(&self, tables: &[&str]) -> usize {
+        let mut bytes = 0;
+        for table in tables {
+            let mut from = Vec::new();
+            loop {
+                let found = done(self.tables.space().range(Range { from: &from, ..Range::all(table) })).unwrap();
+                bytes += found.entries.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+                let Some((last, _)) = found.entries.last().filter(|_| found.more) else { break };
+                from = [last.as_slice(), &[0]].concat();
+            }
+        }
+        bytes
     }
 
     /// The saved messages of a conversation, and its last run.

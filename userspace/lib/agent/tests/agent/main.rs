@@ -4,6 +4,7 @@
 mod asking;
 mod budget;
 mod direct;
+mod going;
 mod hostile;
 mod interrupt;
 mod kills;

@@ -54,6 +54,8 @@ pub struct Sim {
     pub messages: RefCell<Vec<GeneralEvent>>,
     /// What was saved of the conversation.
     pub saved: RefCell<Vec<String>>,
+    /// What runs had used when they began or went on.
+    pub begun_with: RefCell<Vec<Amounts>>,
     /// Where runs were, and whether they could be continued.
     pub points: RefCell<Vec<(Checkpoint, bool)>>,
     /// What outlasts a power cut, and when there is one.
@@ -129,6 +131,7 @@ impl World {
             events: RefCell::default(),
             messages: RefCell::default(),
             saved: RefCell::default(),
+            begun_with: RefCell::default(),
             points: RefCell::default(),
             machine: RefCell::default(),
             order: RefCell::default(),

@@ -155,3 +155,24 @@ fn points_have_bounds() {
     assert!(matches!(done(store.set_aside(owner, &id, 1, "", 2)), Err(Error::NoSuch(_))));
     assert_eq!(done(store.run(owner, &id, 9)).unwrap(), None);
 }
+
+/// Requirement F17: a conversation that takes no more messages takes checkpoints, and they are as long as any.
+#[test]
+fn f17_a_conversation_at_its_limit_has_checkpoints_without_messages() {
+    let (store, owner, id) = begun();
+    let long = json(&"x".repeat(60_000));
+    let mut index = 0;
+    let why = loop {
+        let part = Part { index, part: 0, last: true, text: long.clone() };
+        match done(store.append(owner, &id, &part, "m", Some(&Point { turn: 1, ..point(1, index) }), 2)) {
+            Ok(_) => index += 1,
+            Err(why) => break why,
+        }
+    };
+    assert!(why.to_string().contains("4 MiB, which is the limit"), "{why}");
+    // The step is not kept with the message that was rejected.
+    assert_eq!(last(&store, owner, &id).json, format!("{{\"step\":{}}}", index - 1));
+    done(store.checkpoint(owner, &id, &point(1, index), 3)).unwrap();
+    let run = last(&store, owner, &id);
+    assert_eq!((run.open, run.json), (true, format!("{{\"step\":{index}}}")));
+}

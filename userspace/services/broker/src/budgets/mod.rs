@@ -592,4 +592,6 @@ impl Budgets {
 }
 
 #[cfg(test)]
+mod run_tests;
+#[cfg(test)]
 mod tests;

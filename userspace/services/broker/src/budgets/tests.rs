@@ -6,7 +6,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 use capos_keyspace::local::LocalKeyspace;
-use capos_keyspace::{Batch, Durability, Keyspace};
+use capos_keyspace::{Batch, Durability, Keyspace, Range};
 use capos_store::{MemoryBlocks, Store as Blocks};
 use proptest::prelude::*;
 
@@ -21,11 +21,11 @@ fn done<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn tokens(amount: u64) -> Amounts {
+pub fn tokens(amount: u64) -> Amounts {
     Amounts::of(Dimension::Tokens, amount)
 }
 
-fn steps(amount: u64) -> Amounts {
+pub fn steps(amount: u64) -> Amounts {
     Amounts::of(Dimension::Steps, amount)
 }
 
@@ -37,7 +37,7 @@ fn plan(tokens: u64) -> Plan {
     )
 }
 
-fn opening<'a>(id: &'a str, principal: &'a str) -> Opening<'a> {
+pub fn opening<'a>(id: &'a str, principal: &'a str) -> Opening<'a> {
     Opening { id, principal, profile: Profile::Operator, plan: plan(1000), principal_tokens: 5000 }
 }
 
@@ -46,14 +46,14 @@ fn starting(plan: Plan) -> Starting<'static> {
 }
 
 /// A machine: its disk stays, and whatever else there is ends with its broker.
-struct Machine {
+pub struct Machine {
     space: LocalKeyspace<MemoryBlocks>,
-    budgets: RefCell<Budgets>,
+    pub budgets: RefCell<Budgets>,
     store: Store<LocalKeyspace<MemoryBlocks>>,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let blocks = Rc::new(RefCell::new(Blocks::open(MemoryBlocks::new(4096)).unwrap()));
         Self::with(LocalKeyspace::new(blocks, "broker", 4 << 20).unwrap())
     }
@@ -66,16 +66,21 @@ impl Machine {
     }
 
     /// The broker ends without a word, and starts again.
-    fn restart(self) -> Self {
+    pub fn restart(self) -> Self {
         Self::with(self.space)
     }
 
-    fn keep(&self, durability: Durability) {
+    /// Rows of a table of its disk.
+    pub fn rows(&self, table: &str) -> usize {
+        done(self.space.range(Range::all(table))).unwrap().entries.len()
+    }
+
+    pub fn keep(&self, durability: Durability) {
         done(self.store.keep(&self.budgets, durability)).unwrap();
     }
 }
 
-fn at(hours: u64) -> Moment {
+pub fn at(hours: u64) -> Moment {
     Moment { now: hours * HOUR * MILLISECOND, unix: 1_700_000_000_000 + hours * HOUR }
 }
 

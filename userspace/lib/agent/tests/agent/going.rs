@@ -1,0 +1,246 @@
+//! Runs that continue: their steps, budgets and conditions, in segments and after a clean end.
+
+use std::rc::Rc;
+
+use capos_agent::world::Answer;
+use capos_agent::{Agent, Conversation, Going, Session, TurnEnd};
+use capos_budget::Dimension;
+use capos_run_state::{Checkpoint, Predicate, RunState};
+use capos_schema::authority::SessionLimits;
+use capos_schema::models::Role;
+use serde_json::Value;
+
+use crate::world::*;
+
+fn limits(max_iterations: u32) -> SessionLimits {
+    SessionLimits { max_iterations, ..SessionLimits::default() }
+}
+
+fn reads(count: u64) -> Vec<Vec<Piece>> {
+    (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).chain([vec![Piece::Text("done")]]).collect()
+}
+
+fn last(world: &World) -> (Checkpoint, bool) {
+    world.0.points.borrow().last().unwrap().clone()
+}
+
+/// Another session on the saved messages, which continues a run.
+fn resumed(world: &World, checkpoint: &Checkpoint, limits: SessionLimits) -> Agent<World> {
+    let mut conversation = Conversation::new("c1".into());
+    for message in world.0.saved.borrow().iter() {
+        conversation.load_message(message).unwrap();
+    }
+    let session = Session { id: "s2".into(), ..session(limits) };
+    let mut agent = Agent::new(Rc::new(world.clone()), session, "You are careful.".into(), conversation, Rc::default());
+    agent.continue_run(Going::of(checkpoint, 8), Vec::new());
+    agent
+}
+
+/// Requirement F10: after each step there is a point with its number, its messages and what it used.
+#[test]
+fn f10_each_step_has_its_point() {
+    let world = World::new(reads(3));
+    let mut agent = agent(&world, limits(9));
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
+    let points = world.0.points.borrow();
+    let of_step = |step: u32| points.iter().rfind(|(point, _)| point.progress.step == step).map(|(point, _)| point).unwrap();
+    for step in 1..=3 {
+        let progress = &of_step(step).progress;
+        // With the person's line, each step so far has an answer and a result; the next answer may be there, too.
+        assert!([1 + 2 * step, 2 + 2 * step].contains(&progress.messages.1), "{progress:?}");
+        assert_eq!(progress.used.get(Dimension::Steps), u64::from(step));
+        assert_eq!(progress.spent.get(Dimension::Steps), 1);
+        assert!(progress.asked >= step && progress.asked <= step + 1 && progress.most == 9);
+    }
+    let (end, open) = points.last().unwrap();
+    assert_eq!((end.progress.state, open, end.progress.step), (RunState::Completed, &false, 4));
+    assert_eq!(end.run(), "c1-1");
+}
+
+/// Requirement F11: a run that is continued in another session has its steps and its use, and not those of a new one.
+#[test]
+fn f11_a_continued_run_has_the_rest_of_its_steps() {
+    let world = World::new(reads(9));
+    let mut first = agent(&world, limits(4));
+    assert!(world.run_for(first.turn("go", &snapshot()), 90).is_none(), "it is cut off");
+    drop(first);
+    world.power_off();
+    let (checkpoint, open) = last(&world);
+    let asked = checkpoint.progress.asked;
+    assert!(open && asked >= 2 && asked < 4, "{checkpoint:?}");
+    let proposed = world.0.saved.borrow().iter().filter(|text| text.contains("\"role\":\"assistant\"")).count();
+    *world.0.script.borrow_mut() = reads(9).split_off(proposed).into();
+    let mut agent = resumed(&world, &checkpoint, limits(4));
+    let before = world.0.requests.borrow().len();
+    world.0.answers.borrow_mut().push_back(Answer::No);
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Iterations(4));
+    assert_eq!(world.0.requests.borrow().len() - before, 4 - asked as usize, "the rest of the four");
+    // What its checkpoint says is used counts, whatever the broker knows.
+    let used = checkpoint.progress.used;
+    assert_eq!(world.0.begun_with.borrow().last(), Some(&used));
+    assert!(used.get(Dimension::Steps) > 0);
+    // The person's word permits four more.
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Iterations(8));
+}
+
+/// Requirement F11: its conditions hold on, and one that cannot be checked any more does not hold.
+#[test]
+fn f11_a_continued_run_has_its_conditions() {
+    let world = World::new((0..5).map(|_| vec![Piece::Text("done")]).collect());
+    let (checkpoint, agent) = {
+        let mut first = agent(&world, limits(9));
+        let predicate = Predicate::parse("exists a").unwrap();
+        let why = "this session cannot check that".to_string();
+        first.until(vec![capos_agent::Condition::unchecked(predicate, Value::Null, why)]);
+        let end = world.run(first.turn("go", &snapshot()));
+        let TurnEnd::Unmet(why) = end else { panic!("{end:?}") };
+        assert!(why.contains("`exists a` does not hold: this session cannot check that"), "{why}");
+        (last(&world).0, first)
+    };
+    let declared: Vec<&str> = checkpoint.conditions.iter().map(|declared| declared.condition.as_str()).collect();
+    assert_eq!((declared, checkpoint.progress.reminders), (vec!["exists a"], 3));
+    assert_eq!(agent.going().unwrap().1.len(), 1);
+    // They are those of this run alone.
+    world.0.script.borrow_mut().push_back(vec![Piece::Text("done")]);
+    let mut agent = agent;
+    assert_eq!(world.run(agent.turn("else", &snapshot())), TurnEnd::Answered);
+    assert!(last(&world).0.conditions.is_empty());
+}
+
+/// Requirement I12: a long job goes over three segments, with a checkpoint and a record between them.
+#[test]
+fn i12_a_long_run_goes_on_in_segments() {
+    let world = World::new(reads(7));
+    let mut agent = agent(&world, limits(3));
+    agent.in_segments(3);
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
+    let records = world.0.messages.borrow();
+    let segments: Vec<&str> = records
+        .iter()
+        .filter(|event| event.kind == "run.segment")
+        .map(|event| event.fields.iter().find(|field| field.name == "segment").unwrap().value.as_str())
+        .collect();
+    assert_eq!(segments, ["1", "2"]);
+    // Each transition is kept as a pause before the next segment begins.
+    let points = world.0.points.borrow();
+    let paused: Vec<(u32, u32, bool)> = points
+        .iter()
+        .filter(|(point, _)| point.progress.state == RunState::PausedForEvent)
+        .map(|(point, open)| (point.progress.segments.0, point.progress.step, *open))
+        .collect();
+    assert_eq!(paused, [(1, 3, true), (2, 6, true)]);
+    assert!(world.0.prompts.borrow().is_empty(), "nobody is asked");
+    assert_eq!(world.effects().len(), 7);
+    world.check_audit();
+    drop((records, points));
+    // They are of this run alone; the next one asks at its limit.
+    *world.0.script.borrow_mut() = reads(9).into();
+    assert_eq!(world.run(agent.turn("more", &snapshot())), TurnEnd::Iterations(3));
+}
+
+/// Requirement I12: the last segment ends as any run does, without a record no segment begins, and a run is cancelled in between.
+#[test]
+fn i12_segments_are_bounded_and_recorded() {
+    let world = World::new(reads(20));
+    let mut first = agent(&world, limits(2));
+    first.in_segments(2);
+    assert_eq!(world.run(first.turn("go", &snapshot())), TurnEnd::Iterations(4));
+    let world = World::new(reads(20));
+    let mut second = agent(&world, limits(2));
+    second.in_segments(9);
+    world.0.interrupt_at.set(Some(60 * MS));
+    assert_eq!(world.run(second.turn("go", &snapshot())), TurnEnd::Interrupted);
+    let (point, open) = last(&world);
+    assert!(open && point.progress.state == RunState::Cancelled && point.progress.segments.0 > 1, "{point:?}");
+}
+
+/// Requirement F11: a run that was cut off between its last answer and its end is looked at again, and is done or goes on.
+#[test]
+fn f11_a_run_that_was_cut_off_after_its_last_answer_is_completed() {
+    let world = World::new(vec![vec![Piece::Text("done")]]);
+    let mut first = agent(&world, limits(9));
+    assert_eq!(world.run(first.turn("go", &snapshot())), TurnEnd::Answered);
+    let is_before_end = |point: &&(Checkpoint, bool)| point.0.progress.step == 1 && point.1;
+    let checkpoint = world.0.points.borrow().iter().find(is_before_end).unwrap().0.clone();
+    assert_eq!(checkpoint.progress.state, RunState::ProcessingResponse);
+    let mut agent = resumed(&world, &checkpoint, limits(9));
+    assert!(agent.conversation().is_answered() && agent.can_go_on());
+    let asked = world.0.requests.borrow().len();
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Answered);
+    assert_eq!((world.0.requests.borrow().len(), agent.can_go_on()), (asked, false));
+    assert_eq!((last(&world).0.progress.state, last(&world).1), (RunState::Completed, false));
+}
+
+/// Requirement C39: at a shutdown the current step finishes, no other begins, and then the run cannot be continued.
+#[test]
+fn c39_a_shutdown_finishes_the_step_and_removes_the_checkpoint() {
+    let world = World::new(vec![
+        vec![call("a", "slow", r#"{"ms":50,"n":1}"#), call("b", "read", r#"{"n":2}"#)],
+        vec![call("c", "read", r#"{"n":3}"#)],
+    ]);
+    let mut agent = agent(&world, limits(9));
+    let course = agent.course().clone();
+    let ender = world.clone();
+    capos_agent::world::Host::spawn(
+        &world,
+        Box::pin(async move {
+            ender.pause(25 * MS).await;
+            assert_eq!(course.run_state(), RunState::ExecutingTools);
+            course.end_after_step();
+        }),
+    );
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Stopped);
+    assert_eq!(world.effects().len(), 2, "both calls of the step ran, and no later one");
+    assert!(world.outcomes().iter().all(|outcome| outcome.name() == "ok"));
+    let (point, open) = last(&world);
+    assert!(open && point.progress.state == RunState::Cancelled && point.progress.step == 1);
+    world.run(agent.close_run());
+    let (point, open) = last(&world);
+    assert!(!open && point.progress.state == RunState::Cancelled);
+    assert_eq!(*world.0.run.borrow().ends, ["cancelled: the session ended"]);
+}
+
+/// Requirements F07, F08: each message has its id, its step and its tokens, and the conversation their sum.
+#[test]
+fn f07_a_message_has_its_id_step_and_tokens() {
+    let world = World::new(vec![
+        vec![call("a", "read", r#"{"n":1}"#), Piece::Usage(12)],
+        vec![Piece::Text("It is done."), Piece::Usage(5)],
+    ]);
+    let mut agent = agent(&world, limits(9));
+    assert_eq!(world.run(agent.turn("please", &snapshot())), TurnEnd::Answered);
+    let found: Vec<(String, Role, u32, u32)> = agent
+        .conversation()
+        .entries()
+        .iter()
+        .map(|entry| (entry.id.clone(), entry.message.role, entry.step, entry.tokens))
+        .collect();
+    let result = u32::try_from(agent.conversation().entries()[2].message.content.len().div_ceil(4)).unwrap();
+    assert_eq!(
+        found,
+        [
+            ("c1-0".into(), Role::User, 0, 2),
+            ("c1-1".into(), Role::Assistant, 1, 12),
+            ("c1-2".into(), Role::Tool, 1, result),
+            ("c1-3".into(), Role::Assistant, 2, 5),
+        ]
+    );
+    assert_eq!(agent.conversation().tokens(), u64::from(2 + 12 + result + 5));
+    assert_eq!(last(&world).0.progress.tokens, (0, 17));
+    assert_eq!(agent.course().tokens(), 17);
+    // They are saved, and read by a later session.
+    let mut loaded = Conversation::new("c1".into());
+    for text in world.0.saved.borrow().iter() {
+        for member in ["\"id\":", "\"role\":", "\"content\":", "\"tokens\":", "\"turn\":", "\"step\":", "\"at\":"] {
+            assert!(text.contains(member), "{member} in {text}");
+        }
+        loaded.load_message(text).unwrap();
+    }
+    assert_eq!(&loaded, agent.conversation());
+    // A message of an earlier system has none of them.
+    let old = world.0.saved.borrow()[0].replace("\"id\":\"c1-0\",", "").replace("\"step\":0,", "").replace("\"tokens\":2,", "");
+    let mut earlier = Conversation::new("c9".into());
+    earlier.load_message(&old).unwrap();
+    let entry = &earlier.entries()[0];
+    assert_eq!((entry.id.as_str(), entry.step, entry.tokens), ("c9-0", 0, 2));
+}

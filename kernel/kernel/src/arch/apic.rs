@@ -7,8 +7,8 @@ use spin::Once;
 
 use super::interrupts::{SPURIOUS, TIMER};
 use super::{cpu, msr};
+use crate::arch::{percpu, processors};
 use crate::memory::kernel_space::{self, SpaceError};
-use crate::{percpu, processors};
 
 /// Offsets of the registers.
 const IDENTIFIER: u32 = 0x20;

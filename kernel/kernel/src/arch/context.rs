@@ -8,9 +8,10 @@ use capos_machine::page_entry::USER_END;
 
 pub use super::fpu::Fpu;
 use super::{gdt, msr};
+use crate::arch::percpu::{self, PerCpu};
+use crate::cpu::kernel_lock;
 use crate::memory::kernel_space;
-use crate::percpu::{self, PerCpu};
-use crate::{kernel_lock, scheduler};
+use crate::sched::scheduler;
 
 /// The registers of a thread in user mode. The entry code writes it, [`enter_user`] loads it.
 #[derive(Clone, Debug)]

@@ -11,8 +11,10 @@ use capos_abi::syscall::INVOKE;
 
 use super::context::{Context, SLOW_FLAGS};
 use super::{cpu, gdt, msr};
-use crate::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
-use crate::{invoke, kernel_lock, scheduler};
+use crate::arch::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
+use crate::cpu::kernel_lock;
+use crate::sched::scheduler;
+use crate::syscall::invoke;
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
 /// interrupts, trap, direction, nested task and alignment check among them.

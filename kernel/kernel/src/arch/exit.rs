@@ -1,7 +1,7 @@
 //! Ways out: the debug-exit device, and halting.
 
 use super::port::{self, Width};
-use crate::acpi::PowerOff;
+use crate::start::acpi::PowerOff;
 
 /// The I/O port of QEMU's isa-debug-exit device.
 const DEBUG_EXIT: u16 = 0xf4;

@@ -8,9 +8,11 @@ use super::context::{can_go_back, go_back};
 use super::entry::Frame;
 use super::io_apic::Route;
 use super::{apic, exit, io_apic};
+use crate::arch::percpu;
+use crate::arch::processors::{self, Request};
+use crate::cpu::{kernel_lock, panic};
 use crate::memory::kernel_space;
-use crate::processors::{self, Request};
-use crate::{kernel_lock, panic, percpu, scheduler};
+use crate::sched::scheduler;
 
 /// The local APIC's timer.
 pub const TIMER: u8 = 0xf0;

@@ -15,7 +15,7 @@ use spin::Mutex;
 
 use super::frames::{self, Frame};
 use super::hhdm;
-use crate::percpu;
+use crate::arch::percpu;
 
 /// Block sizes. Multiples of 16 that waste little of a frame's 4,032 bytes.
 const CLASSES: [usize; 15] = [16, 32, 48, 64, 96, 128, 192, 256, 336, 448, 576, 800, 1008, 1344, 2016];

@@ -12,8 +12,8 @@ use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, in
 
 use super::frames::{self, Frame};
 use super::{hhdm, kernel_space};
-use crate::percpu::PerCpu;
-use crate::processors;
+use crate::arch::percpu::PerCpu;
+use crate::arch::processors;
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -13,9 +13,11 @@ use capos_abi::entry::Operation;
 use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_REVOKE, PROCESS, PROCESS_KILL};
 
 use super::frames;
+use crate::arch::processors;
+use crate::cpu::kernel_lock;
 use crate::object::capability::{Capability, Object};
+use crate::object::memory::cache;
 use crate::object::process::Process;
-use crate::{cache, kernel_lock, processors};
 
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
 /// is larger, such as messages. One such operation runs at a time, since the kernel is not preempted and one processor at a

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use capos_abi::Status;
 use spin::Mutex;
 
-use super::cpu_time::CpuTime;
-use crate::run_queue;
+use crate::object::cpu_time::CpuTime;
+use crate::sched::run_queue;
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use capos_abi::Status;
 use spin::Once;
 
-use super::account::Account;
-use super::process::{self, Cause, End};
-use crate::time;
+use crate::arch::time;
+use crate::object::account::Account;
+use crate::object::process::{self, Cause, End};
 
 /// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
 static ANY: AtomicBool = AtomicBool::new(false);

@@ -7,10 +7,10 @@ use capos_captable::{KeyedList, ListKey};
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
-use super::Answer;
-use super::process::End;
-use crate::kernel_call::Invocation;
-use crate::operation::{Kind, OperationRef};
+use crate::object::Answer;
+use crate::object::operation::{Kind, OperationRef};
+use crate::object::process::End;
+use crate::syscall::kernel_call::Invocation;
 
 #[derive(Default)]
 struct Inner {

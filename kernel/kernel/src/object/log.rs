@@ -11,10 +11,11 @@ use capos_schema::kernel_dispatch::DebugLogKernel;
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
-use super::Answer;
-use crate::kernel_call::{self, Invocation};
+use crate::cpu::log;
 use crate::log;
-use crate::operation::{Kind, OperationRef};
+use crate::object::Answer;
+use crate::object::operation::{Kind, OperationRef};
+use crate::syscall::kernel_call::{self, Invocation};
 
 /// The most that one read gives, in bytes.
 const MAX_READ: usize = 16 * 1024;

@@ -10,15 +10,17 @@ use capos_abi::{CapId, Rights, Status};
 use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
-use super::account::{Account, Charge, Resource};
-use super::address_space::AddressSpace;
-use super::capability::{Capability, Object};
-use super::ending::Ending;
-use super::thread::Thread;
-use super::words::Words;
-use crate::derivation::{self, Holder};
+use crate::log;
 use crate::memory::reserve;
-use crate::{first_process, log, scheduler};
+use crate::object::account::{Account, Charge, Resource};
+use crate::object::address_space::AddressSpace;
+use crate::object::capability::{Capability, Object};
+use crate::object::derivation::{self, Holder};
+use crate::object::ending::Ending;
+use crate::object::thread::Thread;
+use crate::object::words::Words;
+use crate::sched::scheduler;
+use crate::start::first_process;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Processes and threads that are alive.
@@ -146,7 +148,7 @@ impl Process {
             words: Words::new(),
             table: Mutex::new(Table::new()),
             life: Mutex::default(),
-            ending: Ending::new(super::process_calls::answer_exit),
+            ending: Ending::new(crate::syscall::methods::process::answer_exit),
             holders: AtomicU32::new(0),
             doomed: AtomicBool::new(false),
             itself: itself.clone(),

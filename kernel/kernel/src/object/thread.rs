@@ -11,22 +11,23 @@ use capos_abi::{CapId, Status};
 use capos_captable::NodeId;
 use spin::{Mutex, MutexGuard};
 
-use super::account::{Charge, Resource};
-use super::address_space::{Backing, MapFailure};
-use super::memory::MemoryObject;
-use super::process::{Cause, End, Left, Process};
-use super::reply::Origin;
-use super::thread_handle::ThreadHandle;
 use crate::arch::context::{Context, Fpu};
-use crate::deadline;
-use crate::derivation::{self, Holder};
+use crate::arch::{percpu, processors};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
-use crate::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
-use crate::pager::PageIn;
-use crate::ring::{Corrupt, Ring};
+use crate::object::account::{Charge, Resource};
+use crate::object::address_space::{Backing, MapFailure};
+use crate::object::derivation::{self, Holder};
+use crate::object::memory::MemoryObject;
+use crate::object::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::object::process::{Cause, End, Left, Process};
+use crate::object::reply::Origin;
+use crate::object::ring::{Corrupt, Ring};
+use crate::object::thread_handle::ThreadHandle;
+use crate::object::{deadline, report};
+use crate::paging::pager::PageIn;
+use crate::sched::{run_queue, scheduler};
 use crate::syscall::Enter;
-use crate::{percpu, processors, report, run_queue, scheduler};
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);

@@ -17,10 +17,11 @@ use crate::memory::reserve;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
-use crate::object::memory::MemoryObject;
+use crate::object::memory::{MemoryObject, user_memory};
 use crate::object::process::{self, Cause, End, Process};
 use crate::object::thread::{Start, State, Thread};
-use crate::{scheduler, syscall, user_memory};
+use crate::sched::scheduler;
+use crate::syscall;
 
 /// Where a process's scratch memory is mapped.
 pub const SCRATCH: u64 = 0x10_0000;

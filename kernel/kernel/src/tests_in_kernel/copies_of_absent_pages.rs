@@ -18,9 +18,10 @@ use crate::memory::{frames, heap};
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
-use crate::object::memory::MemoryObject;
+use crate::object::derivation;
+use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
-use crate::{cache, derivation, fault};
+use crate::paging::fault;
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
 const COPIED: u64 = 0x5000_0000;

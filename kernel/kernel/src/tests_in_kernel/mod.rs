@@ -144,6 +144,6 @@ pub fn run(account: &Arc<Account>) -> ! {
 /// What the tests before have made is gone.
 fn nothing_is_left(account: &Arc<Account>) {
     assert_eq!(account.usage(), [0; 5]);
-    assert_eq!(crate::derivation::count(), 0);
+    assert_eq!(crate::object::derivation::count(), 0);
     assert_eq!(crate::object::process::ALIVE.load(core::sync::atomic::Ordering::Relaxed), 0);
 }

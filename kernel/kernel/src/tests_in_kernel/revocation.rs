@@ -6,14 +6,17 @@ use alloc::sync::Arc;
 use capos_abi::{Rights, RingLayout};
 
 use super::bench::{memory, settle};
+use crate::arch::time;
+use crate::ipc;
+use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, Thread};
-use crate::{derivation, ipc, log, time};
 
 /// What the measured processes may hold.
 const LIMITS: [u64; 5] = [2048, 64, 4, 4, 32];

@@ -10,13 +10,18 @@ use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode, ring, syscal
 
 use super::bench::{Actor, SCRATCH, buffer, settle};
 use super::calls::{INTERFACE, Pair, header, pair};
+use crate::arch::percpu;
+use crate::cpu::kernel_lock;
 use crate::object::account::{Account, Resource};
 use crate::object::capability::{Capability, Object};
+use crate::object::derivation;
 use crate::object::endpoint::Client;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End};
 use crate::object::thread::State;
-use crate::{derivation, kernel_lock, percpu, scheduler, standing_call, syscall};
+use crate::sched::scheduler;
+use crate::syscall;
+use crate::syscall::standing_call;
 
 /// Rounds before anything happens: the call stands long before they are over.
 const ROUNDS: u64 = 12;

@@ -7,10 +7,11 @@ use core::sync::atomic::Ordering;
 
 use super::PASSED;
 use super::restart::{self, Kept};
-use crate::arch::exit;
-use crate::boot::{self, Handover};
+use crate::arch::{exit, processors};
+use crate::cpu::boot::{self, Handover};
+use crate::cpu::log;
+use crate::log;
 use crate::memory::{frames, heap};
-use crate::{log, processors};
 
 /// The word on the kernel's command line.
 const WORD: &str = "test=refusals";

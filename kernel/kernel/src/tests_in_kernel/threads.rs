@@ -13,18 +13,22 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
 use super::words::{wait, wake};
+use crate::arch::{percpu, time};
+use crate::cpu::kernel_lock;
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
-use crate::run_queue::{Dead, RunQueue};
-use crate::{derivation, fault, kernel_lock, percpu, scheduler, time};
+use crate::paging::fault;
+use crate::sched::run_queue::{Dead, RunQueue};
+use crate::sched::scheduler;
 
 /// Where calls here put their results.
 const RESULTS: u64 = 0x1000;
@@ -488,7 +492,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert_eq!([touch(&first, 1), touch(&second, 1)], [State::Running; 2]);
     // A word of paged memory is waited for once it is in.
     let mut second = second;
-    assert_eq!(crate::cache::evict_object(&paged), 3);
+    assert_eq!(crate::object::memory::cache::evict_object(&paged), 3);
     second.push(1, wait(PAGED + 4096, 1));
     second.enter(0);
     assert_eq!(second.thread.state(), State::Blocked, "the page comes in first");

@@ -18,9 +18,10 @@ use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
-use crate::operation::{Kind, OperationRef};
-use crate::pager::{self, PageIn};
-use crate::{cache, kernel_call, user_memory};
+use crate::object::memory::{cache, user_memory};
+use crate::object::operation::{Kind, OperationRef};
+use crate::paging::pager::{self, PageIn};
+use crate::syscall::kernel_call;
 
 /// A copy of pages, as far as it is made. It is paid for as a whole.
 #[derive(Debug)]

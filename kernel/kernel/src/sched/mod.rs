@@ -1,0 +1,4 @@
+//! Which thread runs.
+
+pub mod run_queue;
+pub mod scheduler;

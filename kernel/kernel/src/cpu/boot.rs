@@ -16,9 +16,9 @@ use limine::request::{
     RequestsStartMarker, RsdpRequest,
 };
 
+use crate::arch::exit::PowerOff;
 use crate::memory::frames::Frame;
 use crate::memory::hhdm;
-use crate::start::acpi::PowerOff;
 
 #[used]
 #[unsafe(link_section = ".limine_requests_start")]

@@ -5,24 +5,13 @@ use alloc::vec::Vec;
 use capos_machine::acpi::fadt::Fadt;
 use capos_machine::acpi::{self, HEADER, mcfg, root, sleep};
 
+use crate::arch::exit::PowerOff;
 use crate::memory::kernel_space::{self, SpaceError};
 
 /// Tables beyond this size are no tables.
 const LARGEST: usize = 16 << 20;
 /// As are root tables with more entries.
 const MOST_TABLES: usize = 256;
-
-/// How to power the machine off: write `value` to `port`. Machines whose control register has a
-/// second half exist on paper only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PowerOff {
-    /// 0 where the firmware does not say.
-    pub port: u16,
-    pub value: u16,
-    /// Port and value that turn ACPI mode on, where it is off; port 0 where that is not needed.
-    pub enable_port: u16,
-    pub enable_value: u8,
-}
 
 /// What the tables say.
 #[derive(Clone, Debug, Default)]

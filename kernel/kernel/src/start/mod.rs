@@ -78,7 +78,7 @@ pub extern "C" fn kernel_entry() -> ! {
 unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     // SAFETY: the caller's promise.
     let start = unsafe { start.read() };
-    let segments = gdt::prepare(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
+    let segments = startup::segments(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
     gdt::load(segments);
     let data = percpu::prepare(0, start.stack_top);
     let data = data.unwrap_or_else(|| refuse(format_args!("no memory is left for its first processor's data")));
@@ -121,8 +121,11 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
 }
 
 fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {
-    apic::initialize(madt.local_address())?;
-    io_apic::initialize(madt)
+    // SAFETY: `map_device` maps as these two want it.
+    unsafe {
+        apic::initialize(madt.local_address(), kernel_space::map_device)?;
+        io_apic::initialize(madt, kernel_space::map_device)
+    }
 }
 
 /// How many processors the kernel's command line lets it use: `processors=N`.

@@ -3,6 +3,7 @@
 //! A processor that is started begins in real mode at a page below 1 MiB. The code there turns paging and long mode on
 //! with tables of its own, which show that page and the kernel half, and goes on in Rust.
 
+use alloc::boxed::Box;
 use core::arch::global_asm;
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -10,12 +11,13 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use capos_machine::page_entry::{Flags, PAGE, PageEntry};
 use capos_machine::range::Range;
 
-use crate::arch::gdt::{self, Segments};
+use crate::arch::gdt::{self, Segments, TaskStateSegment};
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{apic, cpu, entry, idt, processors, time};
 use crate::cpu::kernel_lock;
 use crate::log;
 use crate::memory::frames::Frame;
+use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::sched::scheduler;
 
@@ -193,12 +195,24 @@ fn prepare(home: Frame) {
     write(home, FAR, 8 << 32 | base.saturating_add(long));
 }
 
+/// Makes the segments of a processor. `stack_top` is where entries from user mode start.
+///
+/// # Errors
+/// Where no memory is left for them or for its stacks.
+pub fn segments(stack_top: u64) -> Result<&'static Segments, SpaceError> {
+    let stacks = [Stack::new()?, Stack::new()?, Stack::new()?];
+    let task = try_box(TaskStateSegment::new()).ok_or(SpaceError::NoMemory)?;
+    let table = try_box(Segments::empty()).ok_or(SpaceError::NoMemory)?;
+    let ([task], [table]) = (Box::leak(task), Box::leak(table));
+    Ok(gdt::prepare(table, task, stack_top, stacks.map(Stack::keep)))
+}
+
 /// Segments and data of the next processor.
 fn prepare_one() -> Result<(&'static Segments, &'static PerCpu), SpaceError> {
     let stack = Stack::new()?;
     let top = stack.top();
     let data = percpu::prepare(processors::count() as u32, top).ok_or(SpaceError::NoMemory)?;
-    let segments = gdt::prepare(top)?;
+    let segments = segments(top)?;
     stack.keep();
     Ok((segments, data.keep()))
 }
@@ -266,7 +280,9 @@ extern "C" fn begin(data: &'static PerCpu) -> ! {
     data.set_root(kernel_space::root().address());
     idt::load();
     entry::initialize();
-    let ready = apic::initialize(0).is_ok() && apic::initialize_timer(COUNTER_HERTZ.load(Ordering::Relaxed));
+    // SAFETY: `map_device` maps as it wants it.
+    let ready = unsafe { apic::initialize(0, kernel_space::map_device) }.is_ok();
+    let ready = ready && apic::initialize_timer(COUNTER_HERTZ.load(Ordering::Relaxed));
     let ready = ready && STATE.compare_exchange(AWAITED, READY, Ordering::AcqRel, Ordering::Acquire).is_ok();
     if !ready {
         crate::arch::exit::halt();

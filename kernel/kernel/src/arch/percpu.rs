@@ -1,18 +1,12 @@
 //! What each processor has for itself, reached through the GS base.
 
-use alloc::boxed::Box;
-use alloc::sync::Arc;
-use core::mem::{ManuallyDrop, offset_of};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use capos_sync::Presence;
 
 use crate::arch::context::Context;
 use crate::arch::msr;
-use crate::memory::heap::try_box;
-use crate::object::thread::Thread;
-use crate::sched::scheduler::CpuState;
-use crate::syscall::standing_call::Watch;
 
 /// One processor's data. The first fields are used by the entry code in assembly.
 #[repr(C)]
@@ -45,15 +39,48 @@ pub struct PerCpu {
     pub running: AtomicI8,
     /// Number of the thread that runs here; 0 where none does.
     pub thread: AtomicU64,
-    /// The thread in whose name the kernel works here, which the scheduler's state holds as long as this names it; null
-    /// where there is none.
-    current: AtomicPtr<Thread>,
+    /// The thread in whose name the kernel works here, as the scheduler knows it; null where there is none.
+    pub current: AtomicPtr<()>,
     /// Interrupts of its timer.
     pub timer_interrupts: AtomicU64,
-    /// What it has seen of calls, and the one that stands here.
-    pub watch: Watch,
-    /// The scheduler's state.
-    pub scheduler: spin::Mutex<CpuState>,
+    locals: Locals,
+}
+
+/// Names a value that each processor has and that a later layer defines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// What a processor has seen of calls, and the bound call that it keeps.
+    Calls,
+    /// What it knows about scheduling.
+    Scheduler,
+}
+
+/// A value that each processor has: [`PerCpu::local`] gives that of a processor to its owner.
+///
+/// # Safety
+/// No other type may have the same slot.
+pub unsafe trait Local: Sync + 'static {
+    /// Where it is found.
+    const SLOT: Slot;
+}
+
+/// The values of one processor that later layers define.
+pub struct Locals {
+    calls: *const (),
+    scheduler: *const (),
+}
+
+// SAFETY: what they point to is `Sync`, which `Local` asks for, and stays.
+unsafe impl Send for Locals {}
+// SAFETY: as above.
+unsafe impl Sync for Locals {}
+
+impl Locals {
+    /// These two, which are for different slots.
+    pub fn new<C: Local, S: Local>(calls: &'static C, scheduler: &'static S) -> Self {
+        const { assert!(matches!((C::SLOT, S::SLOT), (Slot::Calls, Slot::Scheduler))) };
+        Self { calls: core::ptr::from_ref(calls).cast(), scheduler: core::ptr::from_ref(scheduler).cast() }
+    }
 }
 
 /// Offsets that the entry code uses.
@@ -85,26 +112,15 @@ impl PerCpu {
         self.context.load(Ordering::Relaxed)
     }
 
-    /// Lends the thread in whose name the kernel works here.
-    ///
-    /// # Safety
-    /// What is given must not be used once the processor runs another thread, or none.
+    /// Its value of a type that a later layer defines.
     #[inline(always)]
-    pub unsafe fn current(&self) -> Option<ManuallyDrop<Arc<Thread>>> {
-        let thread = self.current.load(Ordering::Relaxed).cast_const();
-        // SAFETY: it comes from an `Arc` that the scheduler's state holds while it is named here, see `set_current`; this one
-        // is never dropped.
-        (!thread.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(thread) }))
-    }
-
-    /// Says in which thread's name the kernel works here.
-    ///
-    /// # Safety
-    /// The thread must be held as long as it is named.
-    #[inline(always)]
-    pub unsafe fn set_current(&self, thread: Option<&Arc<Thread>>) {
-        let pointer = thread.map_or(core::ptr::null(), Arc::as_ptr);
-        self.current.store(pointer.cast_mut(), Ordering::Relaxed);
+    pub fn local<T: Local>(&self) -> &'static T {
+        let pointer = match T::SLOT {
+            Slot::Calls => self.locals.calls,
+            Slot::Scheduler => self.locals.scheduler,
+        };
+        // SAFETY: `Locals::new` was given a reference for good, to a value of the one type with this slot.
+        unsafe { &*pointer.cast::<T>() }
     }
 
     /// Says which thread's registers the next entry from user mode saves; null for none.
@@ -136,41 +152,35 @@ pub fn current() -> &'static PerCpu {
     }
 }
 
-/// Data of a processor that nobody has used yet.
-pub struct Prepared(Box<[PerCpu; 1]>);
+impl PerCpu {
+    /// The data of a processor that nobody has used yet.
+    pub fn new(index: u32, stack_top: u64, locals: Locals) -> Self {
+        Self {
+            itself: AtomicPtr::new(core::ptr::null_mut()),
+            context: AtomicPtr::new(core::ptr::null_mut()),
+            stack_top,
+            scratch: AtomicU64::new(0),
+            loaded: AtomicU64::new(0),
+            index,
+            apic_id: AtomicU32::new(0),
+            root: AtomicU64::new(0),
+            presence: Presence::new(),
+            request: AtomicU32::new(0),
+            called: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            running: AtomicI8::new(IDLE),
+            thread: AtomicU64::new(0),
+            current: AtomicPtr::new(core::ptr::null_mut()),
+            timer_interrupts: AtomicU64::new(0),
+            locals,
+        }
+    }
 
-/// Makes the data of a processor; `None` where the heap has no memory for it.
-pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
-    try_box(PerCpu {
-        itself: AtomicPtr::new(core::ptr::null_mut()),
-        context: AtomicPtr::new(core::ptr::null_mut()),
-        stack_top,
-        scratch: AtomicU64::new(0),
-        loaded: AtomicU64::new(0),
-        index,
-        apic_id: AtomicU32::new(0),
-        root: AtomicU64::new(0),
-        presence: Presence::new(),
-        request: AtomicU32::new(0),
-        called: AtomicBool::new(false),
-        paused: AtomicBool::new(false),
-        running: AtomicI8::new(IDLE),
-        thread: AtomicU64::new(0),
-        current: AtomicPtr::new(core::ptr::null_mut()),
-        timer_interrupts: AtomicU64::new(0),
-        watch: Watch::new(),
-        scheduler: spin::Mutex::new(CpuState::new()?),
-    })
-    .map(Prepared)
-}
-
-impl Prepared {
     /// They are used from now on, and for good.
-    pub fn keep(self) -> &'static PerCpu {
-        let [data] = Box::leak(self.0);
-        let address: *mut PerCpu = data;
-        data.itself.store(address, Ordering::Relaxed);
-        data
+    pub fn keep(&'static mut self) -> &'static Self {
+        let address: *mut Self = self;
+        self.itself.store(address, Ordering::Relaxed);
+        self
     }
 }
 

@@ -13,10 +13,13 @@
 //! nothing else. Only a thread with a higher priority goes before it.
 
 use alloc::sync::Arc;
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use spin::Mutex;
+
 use crate::arch::context::{self, Context};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, Local, PerCpu, Slot};
 use crate::arch::{interrupts, processors, time};
 use crate::cpu::kernel_lock;
 use crate::log;
@@ -27,7 +30,7 @@ use crate::paging::fault;
 use crate::sched::run_queue::{self, Dead, RunQueue};
 use crate::start::first_process;
 use crate::syscall;
-use crate::syscall::standing_call;
+use crate::syscall::standing_call::{self, Watch};
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -76,6 +79,39 @@ impl CpuState {
     }
 }
 
+/// Lends the thread in whose name the kernel works on this processor, which is `cpu`.
+///
+/// # Safety
+/// What is given must not be used once the processor runs another thread, or none.
+#[inline(always)]
+pub unsafe fn lent(cpu: &PerCpu) -> Option<ManuallyDrop<Arc<Thread>>> {
+    let thread = cpu.current.load(Ordering::Relaxed).cast_const().cast::<Thread>();
+    // SAFETY: it comes from an `Arc` that the scheduler's state holds while it is named here, see `set_lent`; this one
+    // is never dropped.
+    (!thread.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(thread) }))
+}
+
+/// Notes in which thread's name the kernel works on this processor, which is `cpu`.
+///
+/// # Safety
+/// The thread must be held as long as it is named.
+#[inline(always)]
+unsafe fn set_lent(cpu: &PerCpu, thread: Option<&Arc<Thread>>) {
+    let pointer = thread.map_or(core::ptr::null(), Arc::as_ptr);
+    cpu.current.store(pointer.cast_mut().cast(), Ordering::Relaxed);
+}
+
+// SAFETY: no other type has this slot.
+unsafe impl Local for Mutex<CpuState> {
+    const SLOT: Slot = Slot::Scheduler;
+}
+
+/// What a processor knows about scheduling.
+#[inline(always)]
+fn state(cpu: &PerCpu) -> &'static Mutex<CpuState> {
+    cpu.local()
+}
+
 /// What to do on the way out of the kernel.
 enum Choice {
     Run(*mut Context),
@@ -88,20 +124,20 @@ enum Choice {
 
 /// The thread in whose name the kernel works; none where another processor has ended it meanwhile.
 pub fn current() -> Option<Arc<Thread>> {
-    percpu::current().scheduler.lock().current.clone().filter(|thread| thread.state() == State::Running)
+    state(percpu::current()).lock().current.clone().filter(|thread| thread.state() == State::Running)
 }
 
 /// Gives back the memory of a run queue that was long.
 pub fn shrink_queue() {
     let threads = thread::ALIVE.load(Ordering::Relaxed) as usize;
     for processor in processors::all() {
-        processor.scheduler.lock().queue.shrink(threads);
+        state(processor).lock().queue.shrink(threads);
     }
 }
 
 /// Makes room for so many threads in each run queue. False where there is no memory.
 pub fn make_room(threads: usize) -> bool {
-    processors::all().all(|processor| processor.scheduler.lock().queue.make_room(threads))
+    processors::all().all(|processor| state(processor).lock().queue.make_room(threads))
 }
 
 /// Has the kernel's lock alone from here on, where this processor shared it. No other lock may be held. The current thread may
@@ -118,7 +154,7 @@ pub fn exclude() {
 #[cold]
 #[inline(never)]
 fn exclude_others() {
-    percpu::current().scheduler.lock().lay_down();
+    state(percpu::current()).lock().lay_down();
     kernel_lock::exclude();
 }
 
@@ -126,7 +162,7 @@ fn exclude_others() {
 pub fn wake(thread: &Arc<Thread>) {
     exclude();
     if thread.change(State::Blocked, State::Ready) {
-        percpu::current().scheduler.lock().make_ready(Arc::clone(thread));
+        state(percpu::current()).lock().make_ready(Arc::clone(thread));
     }
 }
 
@@ -143,7 +179,7 @@ impl CpuState {
     fn release(&mut self) -> Option<Arc<Thread>> {
         let thread = self.current.take()?;
         // SAFETY: it is named no longer.
-        unsafe { percpu::current().set_current(None) };
+        unsafe { set_lent(percpu::current(), None) };
         thread.put_down();
         Some(thread)
     }
@@ -182,10 +218,10 @@ impl CpuState {
         let own = thread.handle.may_run_on(percpu::current().index).then(|| self.queue.len());
         let other = processors::others()
             .filter(|other| thread.handle.may_run_on(other.index))
-            .min_by_key(|other| other.scheduler.lock().queue.len());
+            .min_by_key(|other| state(other).lock().queue.len());
         match other {
-            Some(other) if own.is_none_or(|own| other.scheduler.lock().queue.len() < own) => {
-                other.scheduler.lock().queue.push(thread);
+            Some(other) if own.is_none_or(|own| state(other).lock().queue.len() < own) => {
+                state(other).lock().queue.push(thread);
                 processors::call(other);
             }
             _ => self.queue.push(thread),
@@ -219,9 +255,9 @@ impl CpuState {
         let processor = percpu::current().index;
         if run_queue::waiting() > self.queue.len() {
             let own = self.queue.highest_for(processor);
-            let highest = |other: &&PerCpu| other.scheduler.lock().queue.highest_for(processor);
+            let highest = |other: &&PerCpu| state(other).lock().queue.highest_for(processor);
             if let Some(other) = processors::others().max_by_key(highest).filter(|other| highest(other) > own) {
-                return other.scheduler.lock().queue.pop(processor);
+                return state(other).lock().queue.pop(processor);
             }
         }
         self.queue.pop(processor)
@@ -237,7 +273,7 @@ impl CpuState {
             return own;
         }
         let processor = percpu::current().index;
-        processors::others().map(|other| other.scheduler.lock().queue.highest_for(processor)).fold(own, Option::max)
+        processors::others().map(|other| state(other).lock().queue.highest_for(processor)).fold(own, Option::max)
     }
 
     /// Whether a thread that can run goes before one with this priority.
@@ -317,11 +353,11 @@ impl CpuState {
         let other = processors::others()
             .filter(|other| first.handle.may_run_on(other.index))
             .filter(|other| other.running.load(Ordering::Relaxed) <= first.priority())
-            .min_by_key(|other| other.scheduler.lock().queue.len());
+            .min_by_key(|other| state(other).lock().queue.len());
         if let Some(other) = other
             && let Some(first) = self.queue.remove(&first)
         {
-            other.scheduler.lock().queue.push(first);
+            state(other).lock().queue.push(first);
             processors::call(other);
         }
     }
@@ -350,7 +386,7 @@ impl CpuState {
     /// same limit can have used it up, however many processors they run on.
     fn has_time(&mut self, thread: &Thread, now: u64) -> bool {
         for processor in processors::others() {
-            let mut other = processor.scheduler.lock();
+            let mut other = state(processor).lock();
             if other.is_limited() {
                 other.settle_time(now);
             }
@@ -534,7 +570,7 @@ impl CpuState {
         self.load_fpu(cpu, &next);
         // SAFETY: it is held here from now on, and named by nobody once it is taken out: `put_down` sees to that, and who
         // exchanges it for another names that one.
-        unsafe { cpu.set_current(Some(&next)) };
+        unsafe { set_lent(cpu, Some(&next)) };
         self.current = Some(next);
     }
 
@@ -595,9 +631,9 @@ fn is_either_limited(current: &Thread, next: &Thread) -> bool {
 #[inline(never)]
 pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     let cpu = percpu::current();
-    cpu.scheduler.lock().take_up(cpu, Arc::clone(thread), time::tsc());
+    state(cpu).lock().take_up(cpu, Arc::clone(thread), time::tsc());
     act();
-    let left = cpu.scheduler.lock().put_down(time::tsc());
+    let left = state(cpu).lock().put_down(time::tsc());
     kernel_space::activate();
     left.is_some()
 }
@@ -606,7 +642,7 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
 #[inline(never)]
 pub fn take_waiting() -> Option<Arc<Thread>> {
     let cpu = percpu::current();
-    cpu.scheduler.lock().queue.pop(cpu.index).map(|(thread, _)| thread)
+    state(cpu).lock().queue.pop(cpu.index).map(|(thread, _)| thread)
 }
 
 /// No thread runs on this processor.
@@ -620,7 +656,7 @@ fn note_idle() {
 pub fn forget_dead() {
     for processor in processors::all() {
         loop {
-            let dead = processor.scheduler.lock().take_dead();
+            let dead = state(processor).lock().take_dead();
             if !dead.is_full() {
                 break;
             }
@@ -632,7 +668,7 @@ pub fn forget_dead() {
 /// when its turn comes.
 pub fn pause() {
     percpu::current().paused.store(true, Ordering::Relaxed);
-    let mut cpu = percpu::current().scheduler.lock();
+    let mut cpu = state(percpu::current()).lock();
     let now = time::tsc();
     preempt(&mut cpu, now, false);
 }
@@ -668,7 +704,7 @@ fn leave() -> ! {
             cpu.paused.store(false, Ordering::Relaxed);
             context::open(go_on);
         }
-        let (choice, left) = cpu.scheduler.lock().choose();
+        let (choice, left) = state(cpu).lock().choose();
         drop(left);
         match choice {
             // SAFETY: the context is that of the thread that is current from now on, which the
@@ -678,7 +714,7 @@ fn leave() -> ! {
             Choice::Resume(thread) => syscall::resume(&thread),
             Choice::Again => {}
             Choice::Idle => {
-                cpu.scheduler.lock().idle_since.get_or_insert_with(time::tsc);
+                state(cpu).lock().idle_since.get_or_insert_with(time::tsc);
                 context::idle()
             }
         }
@@ -687,7 +723,7 @@ fn leave() -> ! {
 
 /// The processor has something to do again.
 fn end_idle() {
-    let mut cpu = percpu::current().scheduler.lock();
+    let mut cpu = state(percpu::current()).lock();
     if cpu.idle_since.is_some() {
         cpu.settle_time(time::tsc());
         cpu.idle_since = None;
@@ -696,7 +732,7 @@ fn end_idle() {
 
 /// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
 pub fn limits_changed() {
-    percpu::current().scheduler.lock().look_at_limit(time::tsc());
+    state(percpu::current()).lock().look_at_limit(time::tsc());
     processors::others().for_each(processors::call);
 }
 
@@ -709,7 +745,7 @@ pub fn start(boot: crate::cpu::boot::BootInfo) -> ! {
 /// Accounts for the time until now on all processors, so that what is read next is true.
 pub fn settle_times() {
     let now = time::tsc();
-    processors::all().for_each(|processor| processor.scheduler.lock().settle_time(now));
+    processors::all().for_each(|processor| state(processor).lock().settle_time(now));
 }
 
 /// Gives a thread another priority, from now on: one that waits in a queue waits behind those that have it already.
@@ -721,7 +757,7 @@ pub fn rank(thread: &Arc<Thread>, priority: i8) {
     thread.handle.set_priority(priority);
     let Some(number) = thread.processor() else {
         for processor in processors::all() {
-            let mut cpu = processor.scheduler.lock();
+            let mut cpu = state(processor).lock();
             if let Some(thread) = cpu.queue.remove(thread) {
                 cpu.queue.push(thread);
                 // This one looks when it leaves the kernel.
@@ -749,11 +785,11 @@ pub fn settle(thread: &Arc<Thread>) {
         return;
     }
     let waiting = processors::all().find_map(|processor| {
-        let mut cpu = processor.scheduler.lock();
+        let mut cpu = state(processor).lock();
         cpu.handoff.take_if(|ready| Arc::ptr_eq(ready, thread)).or_else(|| cpu.queue.remove(thread))
     });
     if let Some(thread) = waiting {
-        percpu::current().scheduler.lock().make_ready(thread);
+        state(percpu::current()).lock().make_ready(thread);
     }
 }
 
@@ -765,7 +801,7 @@ pub fn join() -> ! {
 /// Another processor has something for this one.
 pub fn on_call() -> ! {
     end_idle();
-    percpu::current().scheduler.lock().look_at_limit(time::tsc());
+    state(percpu::current()).lock().look_at_limit(time::tsc());
     leave()
 }
 
@@ -773,10 +809,11 @@ pub fn on_call() -> ! {
 #[inline(always)]
 pub fn on_syscall(cpu: &'static PerCpu) -> ! {
     // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
-    let current = unsafe { cpu.current() };
+    let current = unsafe { lent(cpu) };
+    let calls: &Watch = cpu.local();
     let next = match current {
         Some(thread) if thread.state() == State::Running => {
-            if cpu.watch.is_turn_of(&thread)
+            if calls.is_turn_of(&thread)
                 && let Some(context) = standing_call::go(cpu, &thread)
             {
                 // SAFETY: as in `hand_over`.
@@ -784,7 +821,7 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
             }
             let next = syscall::handle(&thread);
             if let Some(next) = &next
-                && cpu.watch.have_turns(&thread, next)
+                && calls.have_turns(&thread, next)
             {
                 standing_call::open(cpu, &thread, next);
             }
@@ -809,7 +846,7 @@ pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
         && next.state() == State::Blocked
         && may_begin(next)
         && next.handle.may_run_on(cpu.index)
-        && cpu.scheduler.lock().handoff.is_none()
+        && state(cpu).lock().handoff.is_none()
 }
 
 /// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one. Another processor may
@@ -820,7 +857,7 @@ pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Conte
     // has but one who ends it, which was this one.
     current.change(State::Running, State::Blocked);
     next.change(State::Blocked, State::Running);
-    let mut state = cpu.scheduler.lock();
+    let mut state = state(cpu).lock();
     if run_queue::is_waited() {
         pass_on_among_others(cpu, &mut state, next)
     } else {
@@ -839,7 +876,7 @@ fn pass_on_among_others(cpu: &PerCpu, state: &mut CpuState, next: &Arc<Thread>) 
 fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
     let handed = match is_undisturbed() {
         true if run_queue::is_waited() => switch_among_others(cpu, next),
-        true => cpu.scheduler.lock().switch_to::<false>(cpu, next),
+        true => state(cpu).lock().switch_to::<false>(cpu, next),
         false => Err(next),
     };
     match handed {
@@ -860,7 +897,7 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
 fn return_to_user(cpu: &'static PerCpu) -> ! {
     let context = match is_undisturbed() {
         true if run_queue::is_waited() => stay_among_others(cpu),
-        true => cpu.scheduler.lock().stay_or_switch::<false>(cpu),
+        true => state(cpu).lock().stay_or_switch::<false>(cpu),
         false => None,
     };
     match context {
@@ -873,13 +910,13 @@ fn return_to_user(cpu: &'static PerCpu) -> ! {
 /// [`CpuState::switch_to`], while others wait for their turn.
 #[inline(never)]
 fn switch_among_others(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
-    cpu.scheduler.lock().switch_to::<true>(cpu, next)
+    state(cpu).lock().switch_to::<true>(cpu, next)
 }
 
 /// [`CpuState::stay_or_switch`], while others wait for their turn.
 #[inline(never)]
 fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
-    cpu.scheduler.lock().stay_or_switch::<true>(cpu)
+    state(cpu).lock().stay_or_switch::<true>(cpu)
 }
 
 /// Whether there is nothing to do on the way out but for the thread that goes on. Where one is [paused](pause), none is current.
@@ -907,16 +944,16 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 /// The timer that [`CpuState::arm`] set has come.
 pub fn on_timer() -> ! {
     end_idle();
-    percpu::current().scheduler.lock().queue_kept();
+    state(percpu::current()).lock().queue_kept();
     percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
     {
-        let mut cpu = percpu::current().scheduler.lock();
+        let mut cpu = state(percpu::current()).lock();
         cpu.armed = 0;
         deadline::uncover(core::mem::take(&mut cpu.covers));
     }
     deadline::expire();
     {
-        let mut cpu = percpu::current().scheduler.lock();
+        let mut cpu = state(percpu::current()).lock();
         let now = time::tsc();
         cpu.look_at_limit(now);
         let priority = cpu.current.as_ref().map(|current| current.priority());
@@ -931,13 +968,13 @@ pub fn on_timer() -> ! {
 /// A device has raised an interrupt. Who waits for it runs at once.
 pub fn on_interrupt(vector: u8) -> ! {
     end_idle();
-    percpu::current().scheduler.lock().queue_kept();
+    state(percpu::current()).lock().queue_kept();
     if !crate::object::device::interrupt::raise(vector) && interrupts::is_line(vector) {
         interrupts::mask(vector);
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
     }
     {
-        let mut cpu = percpu::current().scheduler.lock();
+        let mut cpu = state(percpu::current()).lock();
         let ready = cpu.handoff.as_ref().map(|ready| ready.priority());
         let current = cpu.current.as_ref().map(|current| current.priority());
         if ready.is_some() && ready >= current {

@@ -5,21 +5,24 @@
 
 use alloc::boxed::Box;
 use core::arch::global_asm;
+use core::mem::MaybeUninit;
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use capos_machine::page_entry::{Flags, PAGE, PageEntry};
 use capos_machine::range::Range;
+use spin::Mutex;
 
 use crate::arch::gdt::{self, Segments, TaskStateSegment};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, Locals, PerCpu};
 use crate::arch::{apic, cpu, entry, idt, processors, time};
 use crate::cpu::kernel_lock;
 use crate::log;
 use crate::memory::frames::Frame;
 use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
-use crate::sched::scheduler;
+use crate::sched::scheduler::{self, CpuState};
+use crate::syscall::standing_call::Watch;
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.
 pub const PAGES: u64 = 4;
@@ -207,14 +210,36 @@ pub fn segments(stack_top: u64) -> Result<&'static Segments, SpaceError> {
     Ok(gdt::prepare(table, task, stack_top, stacks.map(Stack::keep)))
 }
 
+/// Room for the data of a processor.
+pub struct Data {
+    data: Box<[MaybeUninit<PerCpu>; 1]>,
+    calls: Box<[Watch; 1]>,
+    scheduler: Box<[Mutex<CpuState>; 1]>,
+}
+
+impl Data {
+    /// `None` where there is no memory.
+    pub fn new() -> Option<Self> {
+        let data = try_box(MaybeUninit::uninit())?;
+        let calls = try_box(Watch::new())?;
+        Some(Self { data, calls, scheduler: try_box(Mutex::new(CpuState::new()?))? })
+    }
+
+    /// They are used from now on, and for good.
+    pub fn keep(self, index: u32, stack_top: u64) -> &'static PerCpu {
+        let ([data], [calls], [scheduler]) = (Box::leak(self.data), Box::leak(self.calls), Box::leak(self.scheduler));
+        data.write(PerCpu::new(index, stack_top, Locals::new(calls, scheduler))).keep()
+    }
+}
+
 /// Segments and data of the next processor.
 fn prepare_one() -> Result<(&'static Segments, &'static PerCpu), SpaceError> {
     let stack = Stack::new()?;
     let top = stack.top();
-    let data = percpu::prepare(processors::count() as u32, top).ok_or(SpaceError::NoMemory)?;
+    let data = Data::new().ok_or(SpaceError::NoMemory)?;
     let segments = segments(top)?;
     stack.keep();
-    Ok((segments, data.keep()))
+    Ok((segments, data.keep(processors::count() as u32, top)))
 }
 
 fn start_one(identifier: u32, home: Frame) -> Result<(), &'static str> {

@@ -12,6 +12,7 @@ use capos_abi::{CapId, Rights};
 use crate::arch::percpu;
 use crate::cpu::kernel_lock;
 use crate::object::thread::Thread;
+use crate::sched::scheduler;
 use crate::syscall::kernel_call;
 use crate::syscall::methods::answers_with_numbers;
 
@@ -31,7 +32,7 @@ pub extern "C" fn invoke(cap: u64, interface: u64, method: u64) -> Invoked {
     let mut number = None;
     if kernel_lock::try_enter(cpu) {
         // SAFETY: no other thread runs here before the kernel is left.
-        if let Some(thread) = unsafe { cpu.current() } {
+        if let Some(thread) = unsafe { scheduler::lent(cpu) } {
             number = answer(&thread, CapId(cap), interface, method);
         }
         kernel_lock::give_shared(cpu);

@@ -25,6 +25,7 @@ use crate::object::thread::{State, Taken, Thread};
 use crate::paging::pager::{self, Brought};
 use crate::sched::scheduler;
 use crate::syscall::fast_path::Step;
+use crate::syscall::standing_call::Watch;
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +129,7 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
         match fast_path::entry(thread, own, &words) {
             Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
             Step::Met(other) => {
-                percpu::current().watch.met(&words);
+                Watch::of(percpu::current()).met(&words);
                 if let Some(earlier) = next.replace(other)
                     && !go_on_behind(thread, &earlier)
                 {

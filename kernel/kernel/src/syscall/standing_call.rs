@@ -32,7 +32,7 @@ use capos_captable::Held;
 use spin::Mutex;
 
 use crate::arch::context::Context;
-use crate::arch::percpu::PerCpu;
+use crate::arch::percpu::{Local, PerCpu, Slot};
 use crate::arch::processors;
 use crate::cpu::kernel_lock;
 use crate::memory::reserve;
@@ -81,7 +81,18 @@ struct Noted {
     answer: Option<EntryWords>,
 }
 
+// SAFETY: no other type has this slot.
+unsafe impl Local for Watch {
+    const SLOT: Slot = Slot::Calls;
+}
+
 impl Watch {
+    /// That of a processor.
+    #[inline(always)]
+    pub fn of(cpu: &PerCpu) -> &'static Self {
+        cpu.local()
+    }
+
     /// That of a processor that has not run anything.
     pub const fn new() -> Self {
         let nobody = core::ptr::null_mut();
@@ -192,7 +203,7 @@ struct StandingCall {
 /// bytes.
 #[inline(always)]
 pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
-    let mut standing = cpu.watch.standing.lock();
+    let mut standing = Watch::of(cpu).standing.lock();
     let standing = standing.as_mut()?;
     let entered = thread.with_context(|context| (context.rax, context.rdi, context.rsi, context.rdx));
     if entered != (syscall::ENTER, 1, 1, syscall::NO_DEADLINE) {
@@ -201,7 +212,7 @@ pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
     let next = if standing.works { standing.answer(cpu)? } else { standing.call(cpu)? };
     standing.uses = standing.uses.wrapping_add(1);
     let turn = if standing.works { &standing.server } else { &standing.client };
-    cpu.watch.turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
+    Watch::of(cpu).turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
     Some(next)
 }
 
@@ -427,7 +438,7 @@ impl StandingCall {
 #[cold]
 #[inline(never)]
 pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
-    let watch = &cpu.watch;
+    let watch = Watch::of(cpu);
     if !watch.notes.swap(true, Ordering::Relaxed) {
         *watch.noted.lock() = Noted { call: None, answer: None };
         return;
@@ -459,7 +470,7 @@ pub fn close_all() {
 #[inline(never)]
 fn close_each() {
     for processor in processors::all() {
-        let watch = &processor.watch;
+        let watch = Watch::of(processor);
         let Some(standing) = watch.standing.lock().take() else { continue };
         OPEN.fetch_sub(1, Ordering::Relaxed);
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -21,7 +21,7 @@ use crate::object::process::{Cause, End};
 use crate::object::thread::State;
 use crate::sched::scheduler;
 use crate::syscall;
-use crate::syscall::standing_call;
+use crate::syscall::standing_call::{self, Watch};
 
 /// Rounds before anything happens: the call stands long before they are over.
 const ROUNDS: u64 = 12;
@@ -256,10 +256,10 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
     let (own, thread) = (percpu::current(), &actor.thread);
     let mut stood = false;
     scheduler::with_current(thread, || {
-        stood = own.watch.is_turn_of(thread) && standing_call::go(own, thread).is_some();
+        stood = Watch::of(own).is_turn_of(thread) && standing_call::go(own, thread).is_some();
         if !stood
             && let Some(next) = syscall::handle(thread)
-            && own.watch.have_turns(thread, &next)
+            && Watch::of(own).have_turns(thread, &next)
         {
             standing_call::open(own, thread, &next);
         }

@@ -11,7 +11,7 @@ use super::{apic, exit, io_apic};
 use crate::arch::percpu;
 use crate::arch::processors::{self, Request};
 use crate::cpu::{kernel_lock, panic};
-use crate::memory::kernel_space;
+use crate::memory::{kernel_space, shootdown};
 use crate::sched::scheduler;
 
 /// The local APIC's timer.
@@ -210,7 +210,7 @@ fn external(vector: u8) -> ! {
             apic::end_of_interrupt();
             match processors::asked() {
                 Request::None | Request::Forget => {
-                    processors::answer();
+                    shootdown::answer();
                     resume()
                 }
                 Request::Leave => {

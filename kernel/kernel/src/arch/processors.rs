@@ -1,18 +1,12 @@
 //! The processors that run, and what one of them asks of the others.
 //!
-//! The processor that has the kernel's lock alone may ask others to forget translations, or to leave an address space that
-//! ends. It waits until they have. They answer in an interrupt, or while they wait for the kernel's lock, and need
-//! no lock for it.
+//! The processor that holds the kernel lock exclusively may ask others for something, and waits until they have done it. They answer
+//! in an interrupt, or while they wait for the kernel lock, and need no lock for it.
 
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-
-use capos_machine::page_entry::PAGE;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{apic, interrupts, time};
-use crate::memory::frames::Frame;
-use crate::memory::kernel_space;
-use crate::object::thread::Thread;
 
 /// Processors that are used at most.
 pub const MOST: usize = 64;
@@ -20,15 +14,8 @@ pub const MOST: usize = 64;
 /// For how long another processor's answer is waited for before it is interrupted once more, nanoseconds.
 const PATIENCE: u64 = 10_000_000;
 
-/// With more pages to forget, a processor forgets them all.
-const FEW: u64 = 32;
-
 static ALL: [AtomicPtr<PerCpu>; MOST] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// The range that is to be forgotten. Written by the processor that has the kernel's lock alone, before it asks.
-static START: AtomicU64 = AtomicU64::new(0);
-static END: AtomicU64 = AtomicU64::new(0);
 
 /// What one processor asks of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +23,7 @@ static END: AtomicU64 = AtomicU64::new(0);
 pub enum Request {
     /// Nothing, or what was asked has been done.
     None,
-    /// To forget the translations of [`START`] to [`END`].
+    /// To forget the translations of a range.
     Forget,
     /// To leave its address space, and not to go on with its thread before it has had the kernel's lock.
     Leave,
@@ -82,20 +69,6 @@ pub fn others() -> impl Iterator<Item = &'static PerCpu> {
     all().filter(move |processor| processor.index != own)
 }
 
-/// Makes the other processors forget the translations of a range, where they have the address space of `root`.
-pub fn forget(root: Frame, start: u64, length: u64) {
-    if count() > 1 {
-        START.store(start, Ordering::Relaxed);
-        END.store(start.saturating_add(length), Ordering::Relaxed);
-        ask(Request::Forget, |processor| processor.root() == root.address());
-    }
-}
-
-/// Makes the other processors leave the address space of `root`.
-pub fn leave(root: Frame) {
-    ask(Request::Leave, |processor| processor.root() == root.address());
-}
-
 /// Makes another processor stop what it runs: once this returns it is in the kernel, or comes there without another
 /// instruction of its thread.
 pub fn interrupt(index: u32) {
@@ -103,7 +76,7 @@ pub fn interrupt(index: u32) {
 }
 
 /// Asks some of the others, and waits until they have done it.
-fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
+pub fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
     if count() == 1 {
         return;
     }
@@ -129,31 +102,9 @@ pub fn asked() -> Request {
     Request::from_raw(percpu::current().request.load(Ordering::Acquire))
 }
 
-/// Does what this processor was asked for.
-pub fn answer() {
-    let processor = percpu::current();
-    match asked() {
-        Request::None => return,
-        Request::Forget => {
-            let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
-            if end.saturating_sub(start) > FEW * PAGE {
-                kernel_space::flush_user();
-            } else {
-                (start..end).step_by(PAGE as usize).for_each(kernel_space::flush);
-            }
-        }
-        Request::Leave => kernel_space::activate(),
-    }
-    processor.request.store(Request::None as u32, Ordering::Release);
-}
-
-/// A thread waits in this processor's queue: lets another processor that idles, or that runs something less urgent, have
-/// a look. False where there is none.
-pub fn offer(thread: &Thread) -> bool {
-    let busy = |processor: &&PerCpu| processor.running.load(Ordering::Relaxed);
-    let may = |processor: &&PerCpu| !processor.is_called() && thread.handle.may_run_on(processor.index);
-    let least = others().filter(may).min_by_key(busy).filter(|processor| busy(processor) < thread.priority());
-    least.map(call).is_some()
+/// What this processor was asked for is done.
+pub fn done() {
+    percpu::current().request.store(Request::None as u32, Ordering::Release);
 }
 
 /// Lets another processor look at its queue again.

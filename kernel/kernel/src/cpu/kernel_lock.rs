@@ -8,7 +8,7 @@
 //! Whoever comes to have it alone puts back first what processors keep of calls that repeat ([`standing_call`]).
 //!
 //! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
-//! ([`processors::answer`]). Before the next in the line has closed it, others may have shared it.
+//! ([`shootdown::answer`]). Before the next in the line has closed it, others may have shared it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +16,7 @@ use capos_sync::{Presence, SharedLock};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::processors::{self, Request};
+use crate::memory::shootdown;
 use crate::syscall::standing_call;
 
 static LOCK: SharedLock = SharedLock::new();
@@ -61,7 +62,7 @@ fn presences() -> Option<impl Iterator<Item = &'static Presence>> {
 
 /// What a processor does while it waits.
 fn wait() {
-    processors::answer();
+    shootdown::answer();
     core::hint::spin_loop();
 }
 

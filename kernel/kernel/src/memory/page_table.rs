@@ -11,9 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, index};
 
 use super::frames::{self, Frame};
-use super::{hhdm, kernel_space};
+use super::{hhdm, kernel_space, shootdown};
 use crate::arch::percpu::PerCpu;
-use crate::arch::processors;
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -327,7 +326,7 @@ impl PageTable {
             }
         }
         if any {
-            processors::forget(self.root, start, length);
+            shootdown::forget(self.root, start, length);
         }
     }
 
@@ -360,7 +359,7 @@ impl PageTable {
             }
         }
         if any {
-            processors::forget(self.root, start, length);
+            shootdown::forget(self.root, start, length);
         }
     }
 
@@ -490,7 +489,7 @@ impl PageTable {
         if self.is_active() {
             kernel_space::activate();
         }
-        processors::leave(self.root);
+        shootdown::leave(self.root);
         while let Some(spare) = self.take_spare() {
             free(spare);
         }
@@ -553,7 +552,7 @@ impl PageTable {
     /// to it.
     fn forget(&self, address: u64) {
         self.flush(address);
-        processors::forget(self.root, address & !(PAGE - 1), PAGE);
+        shootdown::forget(self.root, address & !(PAGE - 1), PAGE);
     }
 
     fn flush(&self, address: u64) {

@@ -342,7 +342,7 @@ impl CpuState {
     fn share(&mut self) {
         let mut offered: usize = 0;
         for thread in self.queue.waiting().take(processors::count()) {
-            if !processors::offer(thread) {
+            if !offer(thread) {
                 break;
             }
             offered = offered.saturating_add(1);
@@ -643,6 +643,16 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
 pub fn take_waiting() -> Option<Arc<Thread>> {
     let cpu = percpu::current();
     state(cpu).lock().queue.pop(cpu.index).map(|(thread, _)| thread)
+}
+
+/// A thread waits in this processor's queue: lets another processor that idles, or that runs something less urgent, have
+/// a look. False where there is none.
+fn offer(thread: &Thread) -> bool {
+    let busy = |processor: &&PerCpu| processor.running.load(Ordering::Relaxed);
+    let may = |processor: &&PerCpu| !processor.is_called() && thread.handle.may_run_on(processor.index);
+    let least =
+        processors::others().filter(may).min_by_key(busy).filter(|processor| busy(processor) < thread.priority());
+    least.map(processors::call).is_some()
 }
 
 /// No thread runs on this processor.

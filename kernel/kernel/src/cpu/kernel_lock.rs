@@ -5,7 +5,8 @@
 //! nothing is to be looked at ([`crate::sched::scheduler`]). Where more is to be done, the processor has to have the lock alone first
 //! ([`exclude`]). It gives the lock up as the last thing before it goes back.
 //!
-//! Whoever comes to have it alone puts back first what processors keep of calls that repeat ([`standing_call`]).
+//! A processor may cache values apart from the objects that they belong to. Code that acquires the lock exclusively first flushes all
+//! of them ([`cached`]), so it never observes one.
 //!
 //! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
 //! ([`shootdown::answer`]). Before the next in the line has closed it, others may have shared it.
@@ -13,11 +14,11 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_sync::{Presence, SharedLock};
+use spin::Once;
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::processors::{self, Request};
 use crate::memory::shootdown;
-use crate::syscall::standing_call;
 
 static LOCK: SharedLock = SharedLock::new();
 
@@ -77,7 +78,34 @@ pub fn take() {
 fn begin_alone() {
     // Nobody else writes to it now.
     ALONE.store(times_alone().wrapping_add(1), Ordering::Relaxed);
-    standing_call::close_all();
+    if CACHED.load(Ordering::Relaxed) > 0 {
+        flush_all();
+    }
+}
+
+/// How many values processors cache apart from the objects that they belong to.
+static CACHED: AtomicU64 = AtomicU64::new(0);
+/// What flushes all of them.
+static FLUSH: Once<fn()> = Once::new();
+
+#[cold]
+#[inline(never)]
+fn flush_all() {
+    if let Some(flush) = FLUSH.get() {
+        flush();
+    }
+}
+
+/// A processor that shares the lock caches one more value. `flush`, the same each time, flushes all such values. It is called by the
+/// processor that has acquired the lock exclusively, which holds no other lock, and says [`flushed`] for each.
+pub fn cached(flush: fn()) {
+    FLUSH.call_once(|| flush);
+    CACHED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A value that was [cached] has been flushed.
+pub fn flushed() {
+    CACHED.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// How often a processor came to have the lock alone. As long as it is the same number nothing was unmapped, revoked or ended.

@@ -23,7 +23,7 @@
 //!   none of which is given out twice.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use capos_abi::entry::{CapArray, EntryWords, Opcode};
 use capos_abi::plain::{PlainCall, PlainReturnRecv};
@@ -46,9 +46,6 @@ use crate::object::reply::Reply;
 use crate::object::thread::Thread;
 use crate::sched::scheduler;
 use crate::syscall::fast_path;
-
-/// How many standing calls there are, of all processors.
-static OPEN: AtomicU64 = AtomicU64::new(0);
 
 /// So many times two threads have to let each other run, and no third one, before their calls are noted.
 const FEWEST: u32 = 4;
@@ -454,25 +451,16 @@ pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
         return watch.learn(0);
     }
     *standing = opened;
-    OPEN.fetch_add(1, Ordering::Relaxed);
+    kernel_lock::cached(close_all);
     watch.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
 }
 
-/// Puts every standing call back. This processor has come to have the kernel's lock alone; no other lock is held.
-#[inline(always)]
-pub fn close_all() {
-    if OPEN.load(Ordering::Relaxed) > 0 {
-        close_each();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn close_each() {
+/// Puts every standing call back. This processor has just acquired the kernel lock exclusively; no other lock is held.
+fn close_all() {
     for processor in processors::all() {
         let watch = Watch::of(processor);
         let Some(standing) = watch.standing.lock().take() else { continue };
-        OPEN.fetch_sub(1, Ordering::Relaxed);
+        kernel_lock::flushed();
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
         if standing.works {
             // The answer is the next turn.

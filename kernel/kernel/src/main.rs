@@ -5,7 +5,7 @@
 //! runs or the processor idles. The kernel handles one event at a time, except on the fast path of system calls, which several
 //! processors take in parallel ([`cpu::kernel_lock`]).
 //!
-//! Each folder is a layer: `arch`, `memory`, `cpu`, `object`, `ipc`, `paging`, `sched`, `syscall`, `start`.
+//! Each folder is a layer: `arch`, `memory`, `cpu`, `object`, `ipc`, `paging`, `sched`, `syscall`, `events`, `start`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![deny(clippy::arithmetic_side_effects)]
 
@@ -16,6 +16,8 @@ extern crate alloc;
 mod arch;
 #[cfg(target_os = "none")]
 mod cpu;
+#[cfg(target_os = "none")]
+mod events;
 #[cfg(target_os = "none")]
 mod ipc;
 #[cfg(target_os = "none")]

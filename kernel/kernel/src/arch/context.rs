@@ -10,6 +10,7 @@ pub use super::fpu::Fpu;
 use super::{gdt, msr};
 use crate::arch::percpu::{self, PerCpu};
 use crate::cpu::kernel_lock;
+use crate::events;
 use crate::memory::kernel_space;
 use crate::sched::scheduler;
 
@@ -145,7 +146,7 @@ pub unsafe fn go_back(context: *mut Context) -> ! {
 
 extern "C" fn on_bad_registers() -> ! {
     scheduler::exclude();
-    scheduler::on_exception(13, 0, "an instruction or thread pointer outside the user half")
+    events::on_exception(13, 0, "an instruction or thread pointer outside the user half")
 }
 
 /// Goes on with `then` on an empty stack, so that what can follow on itself takes no more of it each time.

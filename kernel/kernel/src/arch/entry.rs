@@ -13,7 +13,7 @@ use super::context::{Context, SLOW_FLAGS};
 use super::{cpu, gdt, msr};
 use crate::arch::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
 use crate::cpu::kernel_lock;
-use crate::sched::scheduler;
+use crate::events;
 use crate::syscall::invoke;
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
@@ -90,7 +90,7 @@ unsafe extern "C" fn system_call() -> ! {
 extern "C" fn on_system_call() -> ! {
     let cpu = percpu::current();
     kernel_lock::enter(cpu);
-    scheduler::on_syscall(cpu)
+    events::on_syscall(cpu)
 }
 
 // One stub of 16 bytes per vector. Those for which the processor pushes no error code push a zero.

@@ -11,8 +11,8 @@ use super::{apic, exit, io_apic};
 use crate::arch::percpu;
 use crate::arch::processors::{self, Request};
 use crate::cpu::{kernel_lock, panic};
+use crate::events;
 use crate::memory::{kernel_space, shootdown};
-use crate::sched::scheduler;
 
 /// The local APIC's timer.
 pub const TIMER: u8 = 0xf0;
@@ -129,13 +129,13 @@ pub extern "C" fn from_user(vector: u64, error_code: u64) -> ! {
             if !bit(2) {
                 // An access of the processor's own, as part of an instruction: to a descriptor, say.
                 // Nothing that could be mapped would let it succeed.
-                scheduler::on_exception(vector, error_code, name(vector));
+                events::on_exception(vector, error_code, name(vector));
             }
-            scheduler::on_page_fault(address, bit(1), bit(4), bit(0))
+            events::on_page_fault(address, bit(1), bit(4), bit(0))
         }
         0..32 => {
             kernel_lock::take();
-            scheduler::on_exception(vector, error_code, name(vector))
+            events::on_exception(vector, error_code, name(vector))
         }
         _ => external(vector),
     }
@@ -199,12 +199,12 @@ fn external(vector: u8) -> ! {
         TIMER => {
             apic::end_of_interrupt();
             kernel_lock::take();
-            scheduler::on_timer()
+            events::on_timer()
         }
         CALL => {
             apic::end_of_interrupt();
             kernel_lock::take();
-            scheduler::on_call()
+            events::on_call()
         }
         REQUEST => {
             apic::end_of_interrupt();
@@ -217,7 +217,7 @@ fn external(vector: u8) -> ! {
                     // It answers while it waits. So it is in the line before who asks goes on: who learns of the end looks
                     // later than this one lets go of what has ended.
                     kernel_lock::take();
-                    scheduler::on_call()
+                    events::on_call()
                 }
             }
         }
@@ -225,7 +225,7 @@ fn external(vector: u8) -> ! {
             kernel_lock::take();
             hold(vector);
             apic::end_of_interrupt();
-            scheduler::on_interrupt(vector)
+            events::on_interrupt(vector)
         }
         // Nothing to acknowledge: these come from no device.
         _ => resume(),
@@ -243,7 +243,7 @@ fn resume() -> ! {
     }
     // It idled, or let interrupts in between two parts of long work, which goes on from the scheduler.
     kernel_lock::take();
-    scheduler::on_call()
+    events::on_call()
 }
 
 /// The address that the last page fault was about.

@@ -1,5 +1,4 @@
-//! Which thread runs: preemptive, by priority and round robin within one, with one queue per
-//! processor; and the entry points that the machine layer calls, with the kernel's lock held: alone, but for system calls.
+//! Which thread runs: preemptive, by priority and round robin within one, with one queue per processor.
 //!
 //! Processors that share the kernel's lock look at their own state alone, and leave the kernel where nothing else has to be
 //! looked at. Whatever concerns another processor's state or a queue is done by who has the lock alone: see [`exclude`].
@@ -18,19 +17,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 
-use crate::arch::context::{self, Context};
+use crate::arch::context::Context;
 use crate::arch::percpu::{self, Local, PerCpu, Slot};
-use crate::arch::{interrupts, processors, time};
+use crate::arch::{processors, time};
 use crate::cpu::kernel_lock;
-use crate::log;
 use crate::memory::kernel_space;
 use crate::object::thread::{self, State, Thread};
 use crate::object::{cpu_time, deadline, process};
-use crate::paging::fault;
 use crate::sched::run_queue::{self, Dead, RunQueue};
-use crate::start::first_process;
-use crate::syscall;
-use crate::syscall::standing_call::{self, Watch};
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -113,7 +107,7 @@ fn state(cpu: &PerCpu) -> &'static Mutex<CpuState> {
 }
 
 /// What to do on the way out of the kernel.
-enum Choice {
+pub enum Choice {
     Run(*mut Context),
     /// An ENTER goes on first.
     Resume(Arc<Thread>),
@@ -683,12 +677,6 @@ pub fn pause() {
     preempt(&mut cpu, now, false);
 }
 
-/// Goes on after a pause.
-extern "C" fn go_on() -> ! {
-    kernel_lock::take();
-    leave()
-}
-
 /// Lets go of one thread that has ended.
 pub fn forget(thread: &Arc<Thread>) {
     // One that runs waits in no queue.
@@ -698,41 +686,18 @@ pub fn forget(thread: &Arc<Thread>) {
     shrink_queue();
 }
 
-/// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
-/// caller still has are lost, so it must have none.
-fn leave() -> ! {
-    exclude();
-    loop {
-        process::bury();
-        crate::object::log::serve();
-        if process::any_to_bury() {
-            // Whoever could not be served.
-            continue;
-        }
-        let cpu = percpu::current();
-        if cpu.paused.load(Ordering::Relaxed) {
-            cpu.paused.store(false, Ordering::Relaxed);
-            context::open(go_on);
-        }
-        let (choice, left) = state(cpu).lock().choose();
-        drop(left);
-        match choice {
-            // SAFETY: the context is that of the thread that is current from now on, which the
-            // scheduler's state keeps alive; its address space is active and its vector registers
-            // are loaded. No lock is held.
-            Choice::Run(pointer) => unsafe { context::enter_user(cpu, pointer) },
-            Choice::Resume(thread) => syscall::resume(&thread),
-            Choice::Again => {}
-            Choice::Idle => {
-                state(cpu).lock().idle_since.get_or_insert_with(time::tsc);
-                context::idle()
-            }
-        }
-    }
+/// Decides what runs on this processor, which is `cpu`. The thread that is given back is dropped without a lock.
+pub fn choose(cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
+    state(cpu).lock().choose()
+}
+
+/// This processor, which is `cpu`, has nothing to do.
+pub fn begin_idle(cpu: &PerCpu) {
+    state(cpu).lock().idle_since.get_or_insert_with(time::tsc);
 }
 
 /// The processor has something to do again.
-fn end_idle() {
+pub fn end_idle() {
     let mut cpu = state(percpu::current()).lock();
     if cpu.idle_since.is_some() {
         cpu.settle_time(time::tsc());
@@ -740,16 +705,50 @@ fn end_idle() {
     }
 }
 
+/// Looks again at what CPU time the current thread has, where it is limited.
+pub fn look_at_limit() {
+    state(percpu::current()).lock().look_at_limit(time::tsc());
+}
+
+/// Puts the thread that was kept beside the current one into the queue.
+pub fn queue_kept() {
+    state(percpu::current()).lock().queue_kept();
+}
+
+/// The timer has come that was set last.
+pub fn timer_came() {
+    let mut cpu = state(percpu::current()).lock();
+    cpu.armed = 0;
+    deadline::uncover(core::mem::take(&mut cpu.covers));
+}
+
+/// Lets others have their turn where the current thread's slice is over.
+pub fn end_slice() {
+    let mut cpu = state(percpu::current()).lock();
+    let now = time::tsc();
+    cpu.look_at_limit(now);
+    let priority = cpu.current.as_ref().map(|current| current.priority());
+    let waiting = priority.is_some_and(|priority| !cpu.queue.is_free_for(priority));
+    if (waiting || cpu.handoff.is_some()) && time::at(now) >= cpu.slice_end() {
+        preempt(&mut cpu, now, false);
+    }
+}
+
+/// Lets the thread that was made ready just now run at once, unless the current one goes before it.
+pub fn give_way() {
+    let mut cpu = state(percpu::current()).lock();
+    let ready = cpu.handoff.as_ref().map(|ready| ready.priority());
+    let current = cpu.current.as_ref().map(|current| current.priority());
+    if ready.is_some() && ready >= current {
+        let now = time::tsc();
+        preempt(&mut cpu, now, true);
+    }
+}
+
 /// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
 pub fn limits_changed() {
     state(percpu::current()).lock().look_at_limit(time::tsc());
     processors::others().for_each(processors::call);
-}
-
-/// Runs the first process.
-pub fn start(boot: crate::cpu::boot::BootInfo) -> ! {
-    first_process::start(boot);
-    leave()
 }
 
 /// Accounts for the time until now on all processors, so that what is read next is true.
@@ -803,49 +802,6 @@ pub fn settle(thread: &Arc<Thread>) {
     }
 }
 
-/// A further processor has come up, and has the kernel's lock.
-pub fn join() -> ! {
-    leave()
-}
-
-/// Another processor has something for this one.
-pub fn on_call() -> ! {
-    end_idle();
-    state(percpu::current()).lock().look_at_limit(time::tsc());
-    leave()
-}
-
-/// A thread has made a system call. The kernel's lock may be shared.
-#[inline(always)]
-pub fn on_syscall(cpu: &'static PerCpu) -> ! {
-    // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
-    let current = unsafe { lent(cpu) };
-    let calls: &Watch = cpu.local();
-    let next = match current {
-        Some(thread) if thread.state() == State::Running => {
-            if calls.is_turn_of(&thread)
-                && let Some(context) = standing_call::go(cpu, &thread)
-            {
-                // SAFETY: as in `hand_over`.
-                unsafe { context::enter_user(cpu, context) }
-            }
-            let next = syscall::handle(&thread);
-            if let Some(next) = &next
-                && calls.have_turns(&thread, next)
-            {
-                standing_call::open(cpu, &thread, next);
-            }
-            next
-        }
-        // Another processor has ended it meanwhile.
-        _ => None,
-    };
-    match next {
-        Some(next) => hand_over(cpu, next),
-        None => return_to_user(cpu),
-    }
-}
-
 /// Whether a thread that waits may run in the place of the current one, once that waits: where nobody who waits in any queue goes
 /// before it, and nothing else is to be looked at. It stays so as long as `next` is locked and waits: who asks holds its lock, since
 /// another processor may let it go on otherwise.
@@ -881,39 +837,27 @@ fn pass_on_among_others(cpu: &PerCpu, state: &mut CpuState, next: &Arc<Thread>) 
     state.exchange::<true>(cpu, Arc::clone(next))
 }
 
-/// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.
+/// Lets `next` run where the current thread has begun to wait for it: the context of `next`, which is current from now on.
+///
+/// # Errors
+/// `next`, with which nothing has happened, where something else is to be looked at first.
 #[inline(always)]
-fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
-    let handed = match is_undisturbed() {
+pub fn hand_over(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+    match is_undisturbed() {
         true if run_queue::is_waited() => switch_among_others(cpu, next),
         true => state(cpu).lock().switch_to::<false>(cpu, next),
         false => Err(next),
-    };
-    match handed {
-        // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
-        // its address space is active and its vector registers are loaded. No lock is held.
-        Ok(context) => unsafe { context::enter_user(cpu, context) },
-        Err(next) => {
-            wake(&next);
-            drop(next);
-            leave()
-        }
     }
 }
 
-/// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the one that it made ready, where it
-/// waits.
+/// The context of the thread that came in, where nothing has changed for it, or of the one that it made ready, where it waits.
+/// `None` where something else is to be looked at first.
 #[inline(always)]
-fn return_to_user(cpu: &'static PerCpu) -> ! {
-    let context = match is_undisturbed() {
+pub fn stay_or_switch(cpu: &PerCpu) -> Option<*mut Context> {
+    match is_undisturbed() {
         true if run_queue::is_waited() => stay_among_others(cpu),
         true => state(cpu).lock().stay_or_switch::<false>(cpu),
         false => None,
-    };
-    match context {
-        // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
-        Some(context) => unsafe { context::enter_user(cpu, context) },
-        None => leave(),
     }
 }
 
@@ -933,66 +877,6 @@ fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
 #[inline(always)]
 fn is_undisturbed() -> bool {
     !process::any_to_bury() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()
-}
-
-/// A thread touched an address that is not mapped, or not for that.
-pub fn on_page_fault(address: u64, write: bool, execute: bool, present: bool) -> ! {
-    if let Some(thread) = current() {
-        fault::page_fault(&thread, address, write, execute, present);
-    }
-    leave()
-}
-
-/// A thread did what the processor does not let it.
-pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
-    if let Some(thread) = current() {
-        fault::exception(&thread, vector, error_code, name);
-    }
-    leave()
-}
-
-/// The timer that [`CpuState::arm`] set has come.
-pub fn on_timer() -> ! {
-    end_idle();
-    state(percpu::current()).lock().queue_kept();
-    percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
-    {
-        let mut cpu = state(percpu::current()).lock();
-        cpu.armed = 0;
-        deadline::uncover(core::mem::take(&mut cpu.covers));
-    }
-    deadline::expire();
-    {
-        let mut cpu = state(percpu::current()).lock();
-        let now = time::tsc();
-        cpu.look_at_limit(now);
-        let priority = cpu.current.as_ref().map(|current| current.priority());
-        let waiting = priority.is_some_and(|priority| !cpu.queue.is_free_for(priority));
-        if (waiting || cpu.handoff.is_some()) && time::at(now) >= cpu.slice_end() {
-            preempt(&mut cpu, now, false);
-        }
-    }
-    leave()
-}
-
-/// A device has raised an interrupt. Who waits for it runs at once.
-pub fn on_interrupt(vector: u8) -> ! {
-    end_idle();
-    state(percpu::current()).lock().queue_kept();
-    if !crate::object::device::interrupt::raise(vector) && interrupts::is_line(vector) {
-        interrupts::mask(vector);
-        log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
-    }
-    {
-        let mut cpu = state(percpu::current()).lock();
-        let ready = cpu.handoff.as_ref().map(|ready| ready.priority());
-        let current = cpu.current.as_ref().map(|current| current.priority());
-        if ready.is_some() && ready >= current {
-            let now = time::tsc();
-            preempt(&mut cpu, now, true);
-        }
-    }
-    leave()
 }
 
 /// The running thread goes back into the queue: to its front where it has not used up its slice.

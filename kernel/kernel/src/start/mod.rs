@@ -16,11 +16,11 @@ use crate::arch::{
 use crate::cpu::boot::{self, BootInfo, Handover};
 use crate::cpu::panic::refuse;
 use crate::cpu::{entropy, kernel_lock};
+use crate::events;
 use crate::log;
 use crate::memory::frames::{self, Frame};
 use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::memory::{heap, hhdm};
-use crate::sched::scheduler;
 use crate::tests_in_kernel;
 
 /// The least memory of a machine, in MiB.
@@ -117,7 +117,8 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     }
     boot.processors = start_processors(&madt, home, processor_limit(&boot), frequencies.apic_counter);
     report(&boot, lines, frequencies, random);
-    scheduler::start(boot)
+    first_process::start(boot);
+    events::leave()
 }
 
 fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {

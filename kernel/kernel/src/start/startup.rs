@@ -17,11 +17,12 @@ use crate::arch::gdt::{self, Segments, TaskStateSegment};
 use crate::arch::percpu::{self, Locals, PerCpu};
 use crate::arch::{apic, cpu, entry, idt, processors, time};
 use crate::cpu::kernel_lock;
+use crate::events;
 use crate::log;
 use crate::memory::frames::Frame;
 use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
-use crate::sched::scheduler::{self, CpuState};
+use crate::sched::scheduler::CpuState;
 use crate::syscall::standing_call::Watch;
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.
@@ -322,5 +323,5 @@ extern "C" fn begin(data: &'static PerCpu) -> ! {
     }
     STATE.store(JOINED, Ordering::Release);
     kernel_lock::take();
-    scheduler::join()
+    events::leave()
 }

@@ -3,6 +3,8 @@
 //! Each function is called with the kernel lock held: exclusively, except for system calls, which may share it. None returns. An event
 //! ends when a thread runs or the processor idles.
 
+pub mod trap;
+
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 

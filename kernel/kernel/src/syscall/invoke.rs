@@ -19,7 +19,7 @@ use crate::syscall::methods::answers_with_numbers;
 /// What the thread finds in its registers.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Invoked {
+struct Invoked {
     /// `rax`.
     outcome: u64,
     /// `rdx`.
@@ -27,7 +27,8 @@ pub struct Invoked {
 }
 
 /// Does what a thread asks for by INVOKE.
-pub extern "C" fn invoke(cap: u64, interface: u64, method: u64) -> Invoked {
+#[unsafe(no_mangle)]
+extern "C" fn kernel_invoke(cap: u64, interface: u64, method: u64) -> Invoked {
     let cpu = percpu::current();
     let mut number = None;
     if kernel_lock::try_enter(cpu) {

@@ -8,11 +8,12 @@ pub mod trap;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use crate::arch::context;
+use crate::arch::context::{self, Context};
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, PerCpu};
 use crate::cpu::kernel_lock;
 use crate::log;
+use crate::memory::kernel_space;
 use crate::object::device::interrupt;
 use crate::object::thread::{State, Thread};
 use crate::object::{deadline, process};
@@ -35,7 +36,7 @@ pub fn leave() -> ! {
         let cpu = percpu::current();
         if cpu.paused.load(Ordering::Relaxed) {
             cpu.paused.store(false, Ordering::Relaxed);
-            context::open(go_on);
+            context::open(leave_user_half, go_on);
         }
         let (choice, left) = scheduler::choose(cpu);
         drop(left);
@@ -43,15 +44,37 @@ pub fn leave() -> ! {
             // SAFETY: the context is that of the thread that is current from now on, which the
             // scheduler's state keeps alive; its address space is active and its vector registers
             // are loaded. No lock is held.
-            Choice::Run(pointer) => unsafe { context::enter_user(cpu, pointer) },
+            Choice::Run(pointer) => unsafe { enter_user(cpu, pointer) },
             Choice::Resume(thread) => syscall::resume(&thread),
             Choice::Again => {}
             Choice::Idle => {
                 scheduler::begin_idle(cpu);
-                context::idle()
+                context::idle(leave_user_half)
             }
         }
     }
+}
+
+/// Lets the thread of `context` run on this processor, which is `cpu`, and releases the kernel lock. A context that the processor
+/// would not accept is a general protection fault of its thread.
+///
+/// # Safety
+/// As [`context::enter_user`].
+unsafe fn enter_user(cpu: &PerCpu, context: *mut Context) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { context::enter_user(cpu, context, kernel_lock::give) };
+    context::begin_anew(on_bad_registers)
+}
+
+extern "C" fn on_bad_registers() -> ! {
+    scheduler::exclude();
+    on_exception(13, 0, "an instruction or thread pointer outside the user half")
+}
+
+/// Makes this processor, which is `cpu`, leave the user half, and releases the kernel lock.
+fn leave_user_half(cpu: &PerCpu) {
+    kernel_space::activate();
+    kernel_lock::give(cpu);
 }
 
 /// Goes on after a pause.
@@ -66,7 +89,7 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
     match scheduler::hand_over(cpu, next) {
         // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
         // its address space is active and its vector registers are loaded. No lock is held.
-        Ok(context) => unsafe { context::enter_user(cpu, context) },
+        Ok(context) => unsafe { enter_user(cpu, context) },
         Err(next) => {
             scheduler::wake(&next);
             drop(next);
@@ -81,7 +104,7 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
 fn return_to_user(cpu: &'static PerCpu) -> ! {
     match scheduler::stay_or_switch(cpu) {
         // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
-        Some(context) => unsafe { context::enter_user(cpu, context) },
+        Some(context) => unsafe { enter_user(cpu, context) },
         None => leave(),
     }
 }
@@ -98,7 +121,7 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
                 && let Some(context) = standing_call::go(cpu, &thread)
             {
                 // SAFETY: as in `hand_over`.
-                unsafe { context::enter_user(cpu, context) }
+                unsafe { enter_user(cpu, context) }
             }
             let next = syscall::handle(&thread);
             if let Some(next) = &next

@@ -11,12 +11,12 @@ use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
 use crate::log;
-use crate::memory::reserve;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::AddressSpace;
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation::{self, Holder};
 use crate::object::ending::Ending;
+use crate::object::memory::cache;
 use crate::object::thread::Thread;
 use crate::object::words::Words;
 use crate::sched::scheduler;
@@ -563,7 +563,7 @@ fn bury_all() {
         let doomed = DOOMED.lock().pop();
         let Some((process, end)) = doomed else { break };
         // What the process's end may need is there where the cache has it.
-        reserve::refill();
+        cache::refill_reserve();
         process.end(end);
         drop(process);
         scheduler::forget_dead();

@@ -17,7 +17,6 @@ use capos_schema::{kernel_capnp, kernel_dispatch, sync};
 use spin::Mutex;
 
 use crate::ipc;
-use crate::memory::reserve;
 use crate::object::address_space::{AddressSpace, Backing, Fault, Mapping, Place};
 use crate::object::capability::Object;
 use crate::object::derivation::{self, Holder};
@@ -371,7 +370,7 @@ fn start(
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
     let count = if cache::make_room((wanted as usize).saturating_mul(2)) { wanted } else { 1 };
-    if !reserve::is_whole() {
+    if !cache::is_reserve_whole() {
         return Err(Status::OutOfMemory);
     }
     // The request may go on into the next block.

@@ -22,7 +22,6 @@ use capos_captable::{NodeId, Table};
 use spin::MutexGuard;
 
 use crate::ipc;
-use crate::memory::reserve;
 use crate::object::account::Resource;
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation;
@@ -33,6 +32,7 @@ use crate::object::reply::Reply;
 use crate::object::ring::Corrupt;
 use crate::object::thread::{Awake, Inner, Thread};
 use crate::sched::scheduler;
+use crate::syscall::admission;
 use crate::syscall::kernel_call;
 use crate::syscall::methods::answers_with_numbers;
 
@@ -57,7 +57,7 @@ pub enum Step {
 #[inline(always)]
 pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
     // Where memory is short, the long way decides what may still be done.
-    if !reserve::allows_short() {
+    if !admission::allows_short() {
         return Step::Long;
     }
     let [first, tag, rest @ ..] = words;
@@ -131,7 +131,7 @@ pub fn send_one(
     header: &MessageHeader,
     length: u32,
 ) -> Option<()> {
-    if !reserve::allows_short() {
+    if !admission::allows_short() {
         return None;
     }
     let own = from.try_capability_table()?;

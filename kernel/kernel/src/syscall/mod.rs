@@ -1,5 +1,6 @@
 //! ENTER and EXIT.
 
+pub mod admission;
 pub mod fast_path;
 pub mod invoke;
 pub mod kernel_call;
@@ -18,7 +19,6 @@ use crate::arch::{percpu, time};
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
-use crate::memory::reserve;
 use crate::object::process::{Cause, End};
 use crate::object::report;
 use crate::object::thread::{State, Taken, Thread};
@@ -279,7 +279,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
 
 fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
     let tag = entry.user_data;
-    if reserve::refuses(&thread.process, &entry.operation) {
+    if admission::refuses(&thread.process, &entry.operation) {
         thread.post(tag, Status::OutOfMemory);
         return Ok(());
     }

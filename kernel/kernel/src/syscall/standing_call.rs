@@ -35,7 +35,6 @@ use crate::arch::context::Context;
 use crate::arch::percpu::{Local, PerCpu, Slot};
 use crate::arch::processors;
 use crate::cpu::kernel_lock;
-use crate::memory::reserve;
 use crate::object::account::Resource;
 use crate::object::capability::{Capability, Object};
 use crate::object::cpu_time;
@@ -45,6 +44,7 @@ use crate::object::operation::{Call, Kind, OperationRef, Outcome};
 use crate::object::reply::Reply;
 use crate::object::thread::Thread;
 use crate::sched::scheduler;
+use crate::syscall::admission;
 use crate::syscall::fast_path;
 
 /// So many times two threads have to let each other run, and no third one, before their calls are noted.
@@ -445,7 +445,7 @@ pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
     // It was an answer.
     let (server, client) = (from, to);
     let mut standing = watch.standing.lock();
-    let may = standing.is_none() && kernel_lock::is_shared() && reserve::allows_short();
+    let may = standing.is_none() && kernel_lock::is_shared() && admission::allows_short();
     let opened = if may { StandingCall::open(client, server, call, answer) } else { None };
     if opened.is_none() {
         return watch.learn(0);

@@ -17,7 +17,7 @@ use crate::memory::reserve;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
-use crate::object::memory::{MemoryObject, user_memory};
+use crate::object::memory::{MemoryObject, cache, user_memory};
 use crate::object::process::{self, Cause, End, Process};
 use crate::object::thread::{Start, State, Thread};
 use crate::sched::scheduler;
@@ -277,7 +277,7 @@ impl Hog {
 
     /// Lets go of as many frames as the reserve lacks.
     pub fn fill_reserve(&mut self) {
-        while !reserve::is_whole() {
+        while !cache::is_reserve_whole() {
             frames::free(self.frames.pop().unwrap());
         }
     }

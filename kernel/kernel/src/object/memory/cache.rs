@@ -17,6 +17,7 @@ use capos_captable::NodeId;
 use capos_paging::{BLOCK_PAGES, Block, Clock, PAGE, PageState, Pages, Slot};
 use spin::Mutex;
 
+use crate::arch::processors;
 use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
 use crate::object::endpoint::Client;
@@ -25,6 +26,9 @@ use crate::paging::pager::PageIn;
 
 /// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
 pub const RESERVE: usize = reserve::FRAMES + 512;
+
+/// The page cache gives way before entries could not go the short way for want of memory.
+const _: () = assert!(reserve::FRAMES + (processors::MOST - 1) * reserve::SHORT <= RESERVE);
 
 /// Frames that are free besides where a block is kept for pages to come.
 const PLENTY: usize = RESERVE + 4 * frames::BLOCK;
@@ -284,6 +288,19 @@ pub fn make_room(count: usize) -> bool {
 /// may be held.
 pub fn gives_way(count: usize) -> bool {
     frames::free_count() < count.saturating_add(reserve::kept()) && make_room(count)
+}
+
+/// Whether all of the kernel heap's reserve is free, where pages of the cache have given way. No lock may be held.
+pub fn is_reserve_whole() -> bool {
+    refill_reserve();
+    frames::free_count() >= reserve::kept()
+}
+
+/// Gives pages up where the kernel heap's reserve is not whole. No lock may be held.
+pub fn refill_reserve() {
+    if frames::free_count() < reserve::kept() {
+        make_room(0);
+    }
 }
 
 /// Gives up the page that was not used for longest, roughly. False where there is none.

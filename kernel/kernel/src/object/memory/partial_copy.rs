@@ -15,7 +15,6 @@ use spin::Mutex;
 
 use super::{Content, CopyError, MemoryObject, Owned};
 use crate::memory::frames::{self, Frame};
-use crate::memory::reserve;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
 use crate::object::memory::{cache, user_memory};
@@ -198,7 +197,7 @@ pub fn go_on(operation: &OperationRef) {
         let taken = copying.copy.lock().take();
         let Some(mut copy) = taken else { return };
         let (page, status) = match copy.advance(&copying.source) {
-            Ok(()) if reserve::is_whole() => return answer(operation, copy.finish(&copying.source)),
+            Ok(()) if cache::is_reserve_whole() => return answer(operation, copy.finish(&copying.source)),
             // The answer may make the heap larger.
             Ok(()) => (copy.first, Status::OutOfMemory),
             Err(CopyError::Absent(page)) => {

@@ -14,6 +14,7 @@ use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
+use crate::object::memory::user_memory::Absent;
 use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::notification::{Notification, Waited};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome};
@@ -22,7 +23,6 @@ use crate::object::reply::Caller;
 use crate::object::thread::Thread;
 use crate::object::transfer::{self, Refusal};
 use crate::paging::pager::PageIn;
-use crate::syscall::Absent;
 
 /// How a delivery went.
 enum Delivery {

@@ -7,9 +7,9 @@ use capos_abi::{CapId, Status};
 use capos_sync::Waited;
 
 use crate::object::address_space::Unreachable;
+use crate::object::memory::user_memory::Absent;
 use crate::object::operation::{Kind, OperationRef, Outcome};
 use crate::object::thread::Thread;
-use crate::syscall::Absent;
 
 /// Why a wait did not begin.
 enum Refusal {

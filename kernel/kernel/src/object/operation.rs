@@ -6,7 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::entry::{Buffer, CapArray, EntryWords};
 use capos_abi::{CapId, Completion, CompletionKind, Status};
 use capos_captable::{ListKey, NodeId, QueueKey};
 
@@ -361,6 +361,19 @@ impl Kind {
             Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => None,
         }
     }
+}
+
+/// An ENTER that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Enter {
+    /// Entries that may still be taken.
+    pub left: u32,
+    /// Entries taken.
+    pub taken: u64,
+    pub minimum: u32,
+    pub deadline: u64,
+    /// An entry that was taken and waits for a page.
+    pub waiting: Option<EntryWords>,
 }
 
 /// How an operation ended.

@@ -19,7 +19,7 @@ use crate::object::account::{Charge, Resource};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
-use crate::object::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::object::operation::{Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
 use crate::object::process::{Cause, End, Left, Process};
 use crate::object::reply::Origin;
 use crate::object::ring::{Corrupt, Ring};
@@ -27,7 +27,6 @@ use crate::object::thread_handle::ThreadHandle;
 use crate::object::{deadline, report};
 use crate::paging::pager::PageIn;
 use crate::sched::{run_queue, scheduler};
-use crate::syscall::Enter;
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);

@@ -17,12 +17,12 @@ use crate::ipc;
 use crate::memory::heap;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
+use crate::object::memory::user_memory::Absent;
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::object::process::Process;
 use crate::object::thread::Thread;
 use crate::object::transfer::{self, Offer, Refusal, Slots};
 use crate::sched::scheduler;
-use crate::syscall::Absent;
 use crate::syscall::methods::{self, dispatch};
 
 /// The longest parameters that a kernel object reads, in bytes.

@@ -19,6 +19,8 @@ use crate::arch::{percpu, time};
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
+use crate::object::memory::user_memory::Absent;
+use crate::object::operation::Enter;
 use crate::object::process::{Cause, End};
 use crate::object::report;
 use crate::object::thread::{State, Taken, Thread};
@@ -26,23 +28,6 @@ use crate::paging::pager::{self, Brought};
 use crate::sched::scheduler;
 use crate::syscall::fast_path::Step;
 use crate::syscall::standing_call::Watch;
-
-/// An ENTER that is under way.
-#[derive(Clone, Copy, Debug)]
-pub struct Enter {
-    /// Entries that may still be taken.
-    left: u32,
-    /// Entries taken.
-    taken: u64,
-    minimum: u32,
-    deadline: u64,
-    /// An entry that was taken and waits for a page.
-    waiting: Option<EntryWords>,
-}
-
-/// An entry could not be worked on yet: this address, of paged memory, must come in first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Absent(pub u64);
 
 /// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
 /// that is given: [`scheduler::hand_over`] lets it run.

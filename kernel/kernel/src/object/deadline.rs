@@ -8,9 +8,9 @@ use spin::Mutex;
 
 use crate::arch::time;
 use crate::object::device::dma::DmaRegion;
+use crate::object::invocation;
 use crate::object::operation::OperationRef;
 use crate::object::thread::Thread;
-use crate::syscall::kernel_call;
 
 /// Who is told that a time has come.
 pub enum Due {
@@ -94,7 +94,7 @@ pub fn expire() {
         };
         match due {
             Some((key, Due::Thread(thread))) => thread.wait_timed_out(key),
-            Some((_, Due::Sleep(operation))) => kernel_call::answer_empty(&operation),
+            Some((_, Due::Sleep(operation))) => invocation::answer_empty(&operation),
             Some((_, Due::Free(region))) => drop(region),
             None => return,
         }

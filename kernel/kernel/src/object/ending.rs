@@ -8,9 +8,9 @@ use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
 use crate::object::Answer;
+use crate::object::invocation::Invocation;
 use crate::object::operation::{Kind, OperationRef};
 use crate::object::process::End;
-use crate::syscall::kernel_call::Invocation;
 
 #[derive(Default)]
 struct Inner {

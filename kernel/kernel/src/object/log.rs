@@ -14,8 +14,8 @@ use spin::Mutex;
 use crate::cpu::log;
 use crate::log;
 use crate::object::Answer;
+use crate::object::invocation::{self, Invocation};
 use crate::object::operation::{Kind, OperationRef};
-use crate::syscall::kernel_call::{self, Invocation};
 
 /// The most that one read gives, in bytes.
 const MAX_READ: usize = 16 * 1024;
@@ -102,14 +102,14 @@ fn serve_readers() {
         let Some(reader) = reader else { return };
         let Some(Kind::Log { call, position, .. }) = reader.peek().map(|operation| operation.kind) else { continue };
         let room = room(position, call.results.length as usize);
-        let _secured = match kernel_call::secure(room) {
+        let _secured = match invocation::secure(room) {
             Ok(secured) => secured,
             Err(status) => {
                 reader.complete(status);
                 continue;
             }
         };
-        kernel_call::answer_later(&reader, |mut results| {
+        invocation::answer_later(&reader, |mut results| {
             let results = results.reborrow().init_as::<m::read_results::Builder<'_>>();
             write_results(position, room, results);
             Ok(Completion::Done)

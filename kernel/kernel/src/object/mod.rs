@@ -9,6 +9,7 @@ pub mod derivation;
 pub mod device;
 pub mod ending;
 pub mod endpoint;
+pub mod invocation;
 pub mod log;
 pub mod memory;
 pub mod notification;

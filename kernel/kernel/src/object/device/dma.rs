@@ -13,8 +13,8 @@ use crate::memory::frames::Frame;
 use crate::object::Answer;
 use crate::object::account::{Charge, Resource};
 use crate::object::capability::Object;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::MemoryObject;
-use crate::syscall::kernel_call::{Invocation, refused};
 
 /// The most memory that one region holds, in bytes.
 const MAX_BYTES: u64 = 64 << 20;

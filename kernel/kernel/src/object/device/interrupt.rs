@@ -13,8 +13,8 @@ use crate::arch::interrupts;
 use crate::object::Answer;
 use crate::object::account::{Charge, Resource};
 use crate::object::capability::Object;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::notification::Notification;
-use crate::syscall::kernel_call::{Invocation, refused};
 
 static VECTORS: Mutex<BTreeMap<u8, Weak<Interrupt>>> = Mutex::new(BTreeMap::new());
 

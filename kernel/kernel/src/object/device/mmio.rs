@@ -11,7 +11,7 @@ use spin::Once;
 
 use crate::object::Answer;
 use crate::object::capability::Object;
-use crate::syscall::kernel_call::Invocation;
+use crate::object::invocation::Invocation;
 
 /// First address that no processor of today has.
 pub const PHYSICAL_END: u64 = 1 << 52;

@@ -11,7 +11,7 @@ use crate::arch::port::{self, Width};
 use crate::cpu::log;
 use crate::object::Answer;
 use crate::object::capability::Object;
-use crate::syscall::kernel_call::Invocation;
+use crate::object::invocation::Invocation;
 
 /// The data register of the first serial port, where the kernel logs until a process takes it.
 const COM1: u16 = 0x3f8;

@@ -17,10 +17,10 @@ use super::{Content, CopyError, MemoryObject, Owned};
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
+use crate::object::invocation;
 use crate::object::memory::{cache, user_memory};
 use crate::object::operation::{Kind, OperationRef};
 use crate::paging::pager::{self, PageIn};
-use crate::syscall::kernel_call;
 
 /// A copy of pages, as far as it is made. It is paid for as a whole.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ pub fn go_on(operation: &OperationRef) {
             }
             Err(CopyError::Status(status)) => (copy.first.saturating_add(copy.done as u64), status),
         };
-        return refuse(operation, page, kernel_call::refused(status).kind, status.words());
+        return refuse(operation, page, invocation::refused(status).kind, status.words());
     }
 }
 
@@ -221,7 +221,7 @@ pub fn fail(operation: &OperationRef, page: u64, reason: &str) {
 }
 
 fn answer(operation: &OperationRef, memory: Arc<MemoryObject>) {
-    kernel_call::give_later(operation, Object::Memory(memory), |results| {
+    invocation::give_later(operation, Object::Memory(memory), |results| {
         results.init_as::<copy_results::Builder<'_>>().set_memory(capability());
         Ok(Completion::Done)
     });
@@ -232,7 +232,7 @@ fn refuse(operation: &OperationRef, page: u64, kind: ExceptionKind, reason: &str
     let mut text = Text { bytes: [0; 320], length: 0 };
     // What does not fit is left out.
     let _ = write!(text, "page {page} of the paged memory cannot be copied: {reason}");
-    kernel_call::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
+    invocation::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
 }
 
 /// A short text without memory of the heap.

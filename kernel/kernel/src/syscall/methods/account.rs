@@ -14,11 +14,11 @@ use crate::object::Answer;
 use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::Endpoint;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::Process;
 use crate::sched::scheduler;
-use crate::syscall::kernel_call::{Invocation, refused};
 
 /// The longest name of a process, in bytes.
 const MAX_NAME: usize = 64;

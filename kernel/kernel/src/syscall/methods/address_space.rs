@@ -12,7 +12,7 @@ use crate::object::Answer;
 use crate::object::address_space::{AddressSpace, Backing, MapFailure};
 use crate::object::capability::Object;
 use crate::object::device::mmio;
-use crate::syscall::kernel_call::{Invocation, refused};
+use crate::object::invocation::{Invocation, refused};
 
 impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
     fn map(

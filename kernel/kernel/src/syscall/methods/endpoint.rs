@@ -10,8 +10,8 @@ use capos_schema::sync::{Completion, Exception, capability};
 use crate::object::Answer;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
+use crate::object::invocation::Invocation;
 use crate::object::notification::Notification;
-use crate::syscall::kernel_call::Invocation;
 
 impl EndpointKernel<Invocation<'_>> for Arc<Endpoint> {
     fn mint(

@@ -6,7 +6,7 @@ use capos_schema::sync::{Completion, Exception};
 
 use crate::cpu::entropy;
 use crate::object::Answer;
-use crate::syscall::kernel_call::Invocation;
+use crate::object::invocation::Invocation;
 
 /// The kernel's random generator.
 pub struct Entropy;

@@ -10,10 +10,10 @@ use spin::Once;
 use crate::arch::{processors, time};
 use crate::cpu::boot::BootInfo;
 use crate::memory::{frames, heap};
+use crate::object::invocation::Invocation;
 use crate::object::memory::cache;
 use crate::object::{Answer, derivation, process, thread};
 use crate::sched::scheduler;
-use crate::syscall::kernel_call::Invocation;
 
 static BOOT: Once<BootInfo> = Once::new();
 /// Time-stamp counter when the first process was entered.

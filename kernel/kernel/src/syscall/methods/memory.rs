@@ -11,10 +11,10 @@ use capos_schema::sync::{Completion, Exception, capability};
 use crate::memory::frames::Frame;
 use crate::object::Answer;
 use crate::object::capability::Object;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::partial_copy::{self, Copying, PartialCopy};
 use crate::object::memory::{CopyError, MemoryObject, cache};
 use crate::object::operation::Kind;
-use crate::syscall::kernel_call::{Invocation, refused};
 
 /// How many frames one call names at most.
 const MAX_IDS: u32 = 512;

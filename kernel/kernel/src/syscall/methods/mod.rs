@@ -16,8 +16,8 @@ use capos_schema::sync::Exception;
 
 use crate::object::capability::Object;
 use crate::object::device::{dma, interrupt};
+use crate::object::invocation::Invocation;
 use crate::object::{Answer, log};
-use crate::syscall::kernel_call::Invocation;
 
 /// Whether an object has methods that [`number`] knows. What they do is bounded and short, and they lock neither a
 /// capability table nor a thread: the caller's table is locked.

@@ -11,10 +11,10 @@ use capos_schema::sync::{Completion, Exception, capability};
 
 use crate::object::Answer;
 use crate::object::capability::Object;
+use crate::object::invocation::{self, Invocation, refused};
 use crate::object::operation::OperationRef;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, Thread};
-use crate::syscall::kernel_call::{self, Invocation, refused};
 
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
@@ -33,7 +33,7 @@ pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
 
 /// Answers a call of `wait`.
 pub fn answer_exit(waiter: &OperationRef, end: &End) {
-    kernel_call::answer_later(waiter, |mut results| {
+    invocation::answer_later(waiter, |mut results| {
         write_exit(end, results.reborrow().init_as::<m::wait_results::Builder<'_>>().init_exit());
         Ok(Completion::Done)
     });

@@ -9,9 +9,9 @@ use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
 
 use crate::object::capability::Capability;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::process::Process;
 use crate::object::{Answer, derivation};
-use crate::syscall::kernel_call::{Invocation, refused};
 
 /// The table of a process.
 pub struct CapabilityTable<'a>(pub &'a Arc<Process>);

@@ -11,12 +11,12 @@ use capos_schema::sync::{Completion, Exception};
 
 use crate::arch::{processors, time};
 use crate::object::Answer;
+use crate::object::invocation::{self, Invocation};
 use crate::object::operation::OperationRef;
 use crate::object::process::End;
 use crate::object::thread_handle::ThreadHandle;
 use crate::sched::run_queue::{HIGHEST, LOWEST};
 use crate::sched::scheduler;
-use crate::syscall::kernel_call::{self, Invocation};
 use crate::syscall::methods::process::write_exit;
 
 /// The longest name, in bytes.
@@ -24,7 +24,7 @@ const MAX_NAME: usize = 32;
 
 /// Answers a call of `wait`.
 pub fn answer_wait(waiter: &OperationRef, end: &End) {
-    kernel_call::answer_later(waiter, |mut results| {
+    invocation::answer_later(waiter, |mut results| {
         write_exit(end, results.reborrow().init_as::<m::wait_results::Builder<'_>>().init_exit());
         Ok(Completion::Done)
     });

@@ -7,8 +7,8 @@ use capos_schema::sync::{Completion, Exception};
 use crate::arch::time;
 use crate::object::Answer;
 use crate::object::deadline::{self, Due};
+use crate::object::invocation::Invocation;
 use crate::object::operation::Kind;
-use crate::syscall::kernel_call::Invocation;
 
 /// The machine's clocks.
 pub struct Timer;

@@ -14,6 +14,7 @@ pub mod log;
 pub mod memory;
 pub mod notification;
 pub mod operation;
+pub mod priority;
 pub mod process;
 pub mod reply;
 pub mod report;

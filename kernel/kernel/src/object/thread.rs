@@ -20,13 +20,14 @@ use crate::object::address_space::{Backing, MapFailure};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
 use crate::object::operation::{Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::object::priority;
 use crate::object::process::{Cause, End, Left, Process};
 use crate::object::reply::Origin;
 use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread_handle::ThreadHandle;
 use crate::object::{deadline, report};
 use crate::paging::pager::PageIn;
-use crate::sched::{run_queue, scheduler};
+use crate::sched::scheduler;
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -313,7 +314,7 @@ impl Thread {
         let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
         let body = Body { ring, ring_memory, operations, _charge: charge, _bookkeeping: bookkeeping };
         let inner = Inner { body: Some(body), page: Weak::new(), wanted: 0, deadline: None, resume: None };
-        let priority = process.account.priority().min(run_queue::ORDINARY);
+        let priority = process.account.priority().min(priority::ORDINARY);
         let thread = Arc::new_cyclic(|itself| Self {
             handle: ThreadHandle::new(itself.clone(), priority, handle_charge),
             origin: Origin::new(itself.clone()),

@@ -4,14 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::object::priority::{HIGHEST, LOWEST};
 use crate::object::thread::{State, Thread};
 
-/// The lowest priority.
-pub const LOWEST: i8 = -1;
-/// Where a thread begins.
-pub const ORDINARY: i8 = 0;
-/// The highest priority.
-pub const HIGHEST: i8 = 2;
 const LEVELS: usize = 4;
 
 /// Threads that a level has room for in any case.

@@ -13,9 +13,9 @@ use crate::arch::{processors, time};
 use crate::object::Answer;
 use crate::object::invocation::{self, Invocation};
 use crate::object::operation::OperationRef;
+use crate::object::priority::{HIGHEST, LOWEST};
 use crate::object::process::End;
 use crate::object::thread_handle::ThreadHandle;
-use crate::sched::run_queue::{HIGHEST, LOWEST};
 use crate::sched::scheduler;
 use crate::syscall::methods::process::write_exit;
 

@@ -15,7 +15,7 @@ use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::AddressSpace;
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation::{self, Holder};
-use crate::object::ending::Ending;
+use crate::object::ending::{self, Ending};
 use crate::object::memory::cache;
 use crate::object::thread::Thread;
 use crate::object::words::Words;
@@ -148,7 +148,7 @@ impl Process {
             words: Words::new(),
             table: Mutex::new(Table::new()),
             life: Mutex::default(),
-            ending: Ending::new(crate::syscall::methods::process::answer_exit),
+            ending: Ending::new(ending::answer_process),
             holders: AtomicU32::new(0),
             doomed: AtomicBool::new(false),
             itself: itself.clone(),

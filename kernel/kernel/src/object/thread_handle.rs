@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
 use spin::Mutex;
 
 use crate::object::account::Charge;
-use crate::object::ending::Ending;
+use crate::object::ending::{self, Ending};
 use crate::object::process::End;
 use crate::object::thread::Thread;
 
@@ -51,7 +51,7 @@ impl ThreadHandle {
             priority: AtomicI8::new(priority),
             affinity: AtomicU64::new(u64::MAX),
             life: Mutex::new(life),
-            ending: Ending::new(crate::syscall::methods::thread::answer_wait),
+            ending: Ending::new(ending::answer_thread),
             _charge: charge,
         })
     }

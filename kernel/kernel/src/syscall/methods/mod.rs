@@ -6,9 +6,9 @@ mod endpoint;
 mod entropy;
 pub mod machine;
 mod memory;
-pub mod process;
+mod process;
 mod table;
-pub mod thread;
+mod thread;
 mod timer;
 
 use capos_schema::kernel_dispatch as to;

@@ -5,39 +5,19 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use capos_abi::{Rights, RingLayout};
-use capos_schema::kernel_capnp::{exit_info, process as m};
+use capos_schema::kernel_capnp::process as m;
 use capos_schema::kernel_dispatch::ProcessKernel;
 use capos_schema::sync::{Completion, Exception, capability};
 
 use crate::object::Answer;
 use crate::object::capability::Object;
-use crate::object::invocation::{self, Invocation, refused};
-use crate::object::operation::OperationRef;
+use crate::object::ending::write_exit;
+use crate::object::invocation::{Invocation, refused};
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, Thread};
 
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
-
-/// Writes how something ended.
-pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
-    exit.set_cause(match end.cause {
-        Cause::Exited => exit_info::Cause::Exited,
-        Cause::Killed => exit_info::Cause::Killed,
-        Cause::Fault => exit_info::Cause::Fault,
-        Cause::CpuTime => exit_info::Cause::CpuTime,
-    });
-    exit.set_code(end.code);
-    exit.set_report(end.report.as_str());
-}
-
-/// Answers a call of `wait`.
-pub fn answer_exit(waiter: &OperationRef, end: &End) {
-    invocation::answer_later(waiter, |mut results| {
-        write_exit(end, results.reborrow().init_as::<m::wait_results::Builder<'_>>().init_exit());
-        Ok(Completion::Done)
-    });
-}
 
 impl ProcessKernel<Invocation<'_>> for Arc<Process> {
     fn address_space(

@@ -11,24 +11,14 @@ use capos_schema::sync::{Completion, Exception};
 
 use crate::arch::{processors, time};
 use crate::object::Answer;
-use crate::object::invocation::{self, Invocation};
-use crate::object::operation::OperationRef;
+use crate::object::ending::write_exit;
+use crate::object::invocation::Invocation;
 use crate::object::priority::{HIGHEST, LOWEST};
-use crate::object::process::End;
 use crate::object::thread_handle::ThreadHandle;
 use crate::sched::scheduler;
-use crate::syscall::methods::process::write_exit;
 
 /// The longest name, in bytes.
 const MAX_NAME: usize = 32;
-
-/// Answers a call of `wait`.
-pub fn answer_wait(waiter: &OperationRef, end: &End) {
-    invocation::answer_later(waiter, |mut results| {
-        write_exit(end, results.reborrow().init_as::<m::wait_results::Builder<'_>>().init_exit());
-        Ok(Completion::Done)
-    });
-}
 
 impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     fn info(

@@ -9,14 +9,15 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::arch::context::{self, Context};
-use crate::arch::interrupts;
 use crate::arch::percpu::{self, PerCpu};
+use crate::arch::{interrupts, time};
 use crate::cpu::kernel_lock;
 use crate::log;
 use crate::memory::kernel_space;
+use crate::object::deadline::{self, Due};
 use crate::object::device::interrupt;
 use crate::object::thread::{State, Thread};
-use crate::object::{deadline, process};
+use crate::object::{invocation, process};
 use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
 use crate::syscall;
@@ -169,7 +170,7 @@ pub fn on_timer() -> ! {
     scheduler::queue_kept();
     percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
     scheduler::timer_came();
-    deadline::expire();
+    expire();
     scheduler::end_slice();
     leave()
 }
@@ -184,4 +185,16 @@ pub fn on_interrupt(vector: u8) -> ! {
     }
     scheduler::give_way();
     leave()
+}
+
+/// Tells every waiter whose time has come.
+fn expire() {
+    let now = time::now();
+    while let Some((key, due)) = deadline::take_due(now) {
+        match due {
+            Due::Thread(thread) => thread.wait_timed_out(key),
+            Due::Sleep(operation) => invocation::answer_empty(&operation),
+            Due::Free(region) => drop(region),
+        }
+    }
 }

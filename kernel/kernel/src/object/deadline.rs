@@ -6,9 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 
-use crate::arch::time;
 use crate::object::device::dma::DmaRegion;
-use crate::object::invocation;
 use crate::object::operation::OperationRef;
 use crate::object::thread::Thread;
 
@@ -82,21 +80,13 @@ pub fn uncover(covered: u64) {
     }
 }
 
-/// Tells everybody whose time has come.
-pub fn expire() {
-    let now = time::now();
-    while earliest() <= now {
-        let due = {
-            let mut deadlines = DEADLINES.lock();
-            let due = deadlines.pop_first();
-            note_earliest(&deadlines);
-            due
-        };
-        match due {
-            Some((key, Due::Thread(thread))) => thread.wait_timed_out(key),
-            Some((_, Due::Sleep(operation))) => invocation::answer_empty(&operation),
-            Some((_, Due::Free(region))) => drop(region),
-            None => return,
-        }
+/// Takes out what was due at a time or before it, the earliest first, and its key.
+pub fn take_due(now: u64) -> Option<((u64, u64), Due)> {
+    if earliest() > now {
+        return None;
     }
+    let mut deadlines = DEADLINES.lock();
+    let due = deadlines.pop_first();
+    note_earliest(&deadlines);
+    due
 }

@@ -3,6 +3,7 @@
 //! Each function is called with the kernel lock held: exclusively, except for system calls, which may share it. None returns. An event
 //! ends when a thread runs or the processor idles.
 
+pub mod reap;
 pub mod trap;
 
 use alloc::sync::Arc;
@@ -17,7 +18,7 @@ use crate::memory::kernel_space;
 use crate::object::deadline::{self, Due};
 use crate::object::device::interrupt;
 use crate::object::thread::{State, Thread};
-use crate::object::{invocation, process};
+use crate::object::{invocation, reaper};
 use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
 use crate::syscall;
@@ -28,9 +29,9 @@ use crate::syscall::standing_call::{self, Watch};
 pub fn leave() -> ! {
     scheduler::exclude();
     loop {
-        process::bury();
+        reap::reap();
         crate::object::log::serve();
-        if process::any_to_bury() {
+        if reaper::has_work() {
             // A reader of the log that could not be served.
             continue;
         }

@@ -16,6 +16,7 @@ pub mod notification;
 pub mod operation;
 pub mod priority;
 pub mod process;
+pub mod reaper;
 pub mod reply;
 pub mod report;
 pub mod ring;

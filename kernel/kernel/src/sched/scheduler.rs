@@ -23,7 +23,7 @@ use crate::arch::{processors, time};
 use crate::cpu::kernel_lock;
 use crate::memory::kernel_space;
 use crate::object::thread::{self, State, Thread};
-use crate::object::{cpu_time, deadline, process};
+use crate::object::{cpu_time, deadline, reaper};
 use crate::sched::run_queue::{self, Dead, RunQueue};
 
 /// How long a thread runs while others wait, in nanoseconds.
@@ -398,7 +398,7 @@ impl CpuState {
     fn admit(&mut self, thread: &Thread, now: u64) -> bool {
         if !self.has_time(thread, now) {
             thread.change(State::Running, State::Blocked);
-            process::end_spent();
+            reaper::end_spent();
             note_idle();
             return false;
         }
@@ -415,7 +415,7 @@ impl CpuState {
         if let Some(current) = self.current.as_ref().filter(|_| self.is_limited()).cloned() {
             self.settle_time(now);
             if !self.has_time(&current, now) {
-                process::end_spent();
+                reaper::end_spent();
             }
             self.set_timer();
         }
@@ -876,7 +876,7 @@ fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
 /// Whether there is nothing to do on the way out but for the thread that goes on. Where one is [paused](pause), none is current.
 #[inline(always)]
 fn is_undisturbed() -> bool {
-    !process::any_to_bury() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()
+    !reaper::has_work() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()
 }
 
 /// The running thread goes back into the queue: to its front where it has not used up its slice.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use capnp::Word;
 use capos_abi::bootstrap::{FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, LAUNCH_RECORD};
@@ -16,7 +16,7 @@ use capos_ustar::ArchiveError;
 
 use crate::arch::{processors, time};
 use crate::cpu::boot::{BootInfo, Module};
-use crate::cpu::panic::{refuse, stop};
+use crate::cpu::panic::refuse;
 use crate::memory::page_table::Access;
 use crate::memory::{frames, reserve};
 use crate::object::account::{Account, Amounts};
@@ -26,6 +26,7 @@ use crate::object::device::mmio::{self, Mmio};
 use crate::object::device::ports::IoPorts;
 use crate::object::memory::{MemoryObject, user_memory};
 use crate::object::process::{Cause, End, Process};
+use crate::object::reaper;
 use crate::object::thread::{Start, Thread};
 use crate::sched::scheduler;
 use crate::syscall::methods::machine;
@@ -49,9 +50,6 @@ const PROCESSES: u64 = 1024;
 /// Entries of the first thread's rings.
 const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 512;
-
-/// Its id, once there is one.
-static ID: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Why there is no first process.
 pub enum Failure {
@@ -121,7 +119,7 @@ pub fn start(boot: BootInfo) {
     tests_in_kernel::start::run();
     match prepare(boot, account) {
         Ok(thread) => {
-            ID.store(thread.process.id, Ordering::Relaxed);
+            reaper::set_first(thread.process.id);
             scheduler::wake(&thread);
         }
         Err(failure) => refuse(format_args!("the first process cannot start: {failure}")),
@@ -139,24 +137,6 @@ fn limits(free: u64) -> Amounts {
 
 fn package(boot: &BootInfo) -> Option<&Module> {
     boot.modules.iter().find(|module| module.path.ends_with(PACKAGE) || module.command_line.ends_with(PACKAGE))
-}
-
-/// Whether this is the id of the first process. Everything is paid for by it, so nothing outlives it.
-pub fn is(id: u64) -> bool {
-    ID.load(Ordering::Relaxed) == id
-}
-
-/// Stops the machine where the first process has ended.
-pub fn ended(end: &End) -> ! {
-    match end.cause {
-        Cause::Exited => stop(format_args!(
-            "the first process has ended with code {}, and nothing runs without it; what it said is above",
-            end.code
-        )),
-        Cause::Killed | Cause::Fault | Cause::CpuTime => {
-            stop(format_args!("the first process has died, and nothing runs without it: {}", end.report))
-        }
-    }
 }
 
 /// Makes the first process; gives its thread, which does not run yet.

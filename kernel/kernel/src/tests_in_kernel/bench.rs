@@ -11,6 +11,7 @@ use capos_abi::ring::{self, RingLayout};
 use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
 use capos_schema::sync;
 
+use crate::events::reap;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
@@ -18,7 +19,7 @@ use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::memory::{MemoryObject, cache, user_memory};
-use crate::object::process::{self, Cause, End, Process};
+use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, State, Thread};
 use crate::sched::scheduler;
 use crate::syscall;
@@ -311,7 +312,7 @@ pub fn starved<R>(act: impl FnOnce() -> R) -> R {
 
 /// Does what the kernel does on its way out.
 pub fn settle() {
-    process::bury();
+    reap::reap();
     crate::object::log::serve();
     scheduler::forget_dead();
 }

@@ -27,7 +27,7 @@ use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread_handle::ThreadHandle;
 use crate::object::{deadline, report};
 use crate::paging::pager::PageIn;
-use crate::sched::scheduler;
+use crate::sched::scheduler::{exclude, wake};
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -287,7 +287,7 @@ impl core::fmt::Debug for Thread {
 }
 
 impl Thread {
-    /// A thread that is ready but in no queue yet. Its rings are mapped.
+    /// A thread that is ready but in no queue yet. Its rings are mapped. The scheduler makes it, which has room for it in its queues.
     ///
     /// # Errors
     /// Quota; no memory; the ring's address is taken or no user memory; the process is dead.
@@ -329,7 +329,7 @@ impl Thread {
             ring_bytes: bytes,
             _registers_charge: registers_charge,
         });
-        if let Err(status) = Self::make_room().and_then(|()| process.add_thread(Arc::clone(&thread))) {
+        if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             let body = thread.inner.lock().body.take();
             if let Some(Body { ring_memory, .. }) = &body {
                 thread.unmap_ring(ring_memory);
@@ -338,12 +338,6 @@ impl Thread {
         }
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Ok(thread)
-    }
-
-    /// Makes room in the run queue for one thread more than there are, so that each of them can always wait there.
-    fn make_room() -> Result<(), Status> {
-        let threads = ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
-        if scheduler::make_room(threads) { Ok(()) } else { Err(Status::OutOfMemory) }
     }
 
     /// Which threads it goes before.
@@ -445,7 +439,7 @@ impl Thread {
             inner.deadline = None;
             inner.wanted = 0;
         }
-        scheduler::wake(self);
+        wake(self);
     }
 
     /// Notes an ENTER that goes on when the thread next runs.
@@ -546,11 +540,11 @@ impl Thread {
     #[inline]
     fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
         if self.settle_wait(awake) {
-            scheduler::wake(self);
+            wake(self);
         }
     }
 
-    /// Whether it goes on, which [`scheduler::wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
+    /// Whether it goes on, which [`wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
     /// corrupt, this processor has the kernel's lock alone afterwards.
     #[inline(always)]
     pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
@@ -609,7 +603,7 @@ impl Thread {
     /// locks come before the thread's own.
     #[cold]
     pub fn die_of(&self, corrupt: Corrupt) {
-        scheduler::exclude();
+        exclude();
         self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }
 
@@ -718,17 +712,19 @@ impl Thread {
         self.process.space.unmap_object(self.ring_address, self.ring_bytes, memory);
     }
 
-    /// Ends this thread alone. The last thread's end is that of its process.
-    fn finish(self: &Arc<Self>, end: End) {
+    /// Ends this thread alone. The last thread's end is that of its process. Whether the thread ended, so that the scheduler has to
+    /// forget it.
+    fn finish(self: &Arc<Self>, end: End) -> bool {
         match self.process.leave(self) {
             Left::Others => {
                 self.stop();
                 self.handle.end(&Arc::new(end));
-                scheduler::forget(self);
+                return true;
             }
             Left::Nobody => self.process.doom(end),
             Left::Before => {}
         }
+        false
     }
 
     /// It never runs: whoever made it did not get its capability.
@@ -737,14 +733,16 @@ impl Thread {
         self.stop();
     }
 
-    /// It has made the system call EXIT for itself.
-    pub fn exit(self: &Arc<Self>, code: i32) {
-        self.finish(End { cause: Cause::Exited, code, report: String::new() });
+    /// It has made the system call EXIT for itself. As for [`Thread::kill`].
+    #[must_use]
+    pub fn exit(self: &Arc<Self>, code: i32) -> bool {
+        self.finish(End { cause: Cause::Exited, code, report: String::new() })
     }
 
-    /// Ends this thread alone, in the name of a process.
-    pub fn kill(self: &Arc<Self>, killer: &Process) {
+    /// Ends this thread alone, in the name of a process. Whether the scheduler has to forget it.
+    #[must_use]
+    pub fn kill(self: &Arc<Self>, killer: &Process) -> bool {
         let report = report::thread_killed(self, killer);
-        self.finish(End { cause: Cause::Killed, code: 0, report });
+        self.finish(End { cause: Cause::Killed, code: 0, report })
     }
 }

@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use capos_abi::Status;
 use spin::Mutex;
 
 use crate::arch::context::Context;
@@ -22,7 +23,8 @@ use crate::arch::percpu::{self, Local, PerCpu, Slot};
 use crate::arch::{processors, time};
 use crate::cpu::kernel_lock;
 use crate::memory::kernel_space;
-use crate::object::thread::{self, State, Thread};
+use crate::object::process::Process;
+use crate::object::thread::{self, Start, State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
 use crate::sched::run_queue::{self, Dead, RunQueue};
 
@@ -130,7 +132,7 @@ pub fn shrink_queue() {
 }
 
 /// Makes room for so many threads in each run queue. False where there is no memory.
-pub fn make_room(threads: usize) -> bool {
+fn make_room(threads: usize) -> bool {
     processors::all().all(|processor| state(processor).lock().queue.make_room(threads))
 }
 
@@ -678,7 +680,7 @@ pub fn pause() {
 }
 
 /// Lets go of one thread that has ended.
-pub fn forget(thread: &Arc<Thread>) {
+fn forget(thread: &Arc<Thread>) {
     // One that runs waits in no queue.
     if thread.processor().is_none() {
         forget_dead();
@@ -742,6 +744,29 @@ pub fn give_way() {
     if ready.is_some() && ready >= current {
         let now = time::tsc();
         preempt(&mut cpu, now, true);
+    }
+}
+
+/// Makes a thread, and room for it in each run queue, so that it can always wait there.
+///
+/// # Errors
+/// Those of [`Thread::new`].
+pub fn new_thread(process: &Arc<Process>, start: Start) -> Result<Arc<Thread>, Status> {
+    let threads = thread::ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
+    if make_room(threads) { Thread::new(process, start) } else { Err(Status::OutOfMemory) }
+}
+
+/// Ends the current thread alone.
+pub fn exit(thread: &Arc<Thread>, code: i32) {
+    if thread.exit(code) {
+        forget(thread);
+    }
+}
+
+/// Ends a thread alone, in the name of a process.
+pub fn kill(thread: &Arc<Thread>, killer: &Process) {
+    if thread.kill(killer) {
+        forget(thread);
     }
 }
 

@@ -179,7 +179,7 @@ fn furnish(process: &Arc<Process>, module: &Module, program: &Program, image: &[
     let length = memory.bytes();
     let readable = Access { read: true, ..Access::default() };
     process.space.map(Backing::Memory(memory), (LAUNCH_RECORD, length), 0, readable, None)?;
-    let thread = Thread::new(
+    let thread = scheduler::new_thread(
         process,
         Start {
             entry: program.entry,

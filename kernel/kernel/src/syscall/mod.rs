@@ -69,7 +69,7 @@ fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
                 number::EXIT_PROCESS => {
                     thread.process.doom(End { cause: Cause::Exited, code, report: String::new() });
                 }
-                number::EXIT_THREAD => thread.exit(code),
+                number::EXIT_THREAD => scheduler::exit(thread, code),
                 scope => {
                     let report = report::bad_exit_scope(thread, scope);
                     thread.process.doom(End { cause: Cause::Fault, code: 0, report });

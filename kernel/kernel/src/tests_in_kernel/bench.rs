@@ -78,7 +78,7 @@ impl Actor {
 
     fn begin(process: Arc<Process>, ring: u64, owner: bool, layout: RingLayout) -> Self {
         let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring, layout, thread_pointer: 0 };
-        let thread = Thread::new(&process, start).unwrap();
+        let thread = scheduler::new_thread(&process, start).unwrap();
         Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 

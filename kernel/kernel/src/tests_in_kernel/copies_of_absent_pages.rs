@@ -22,6 +22,7 @@ use crate::object::derivation;
 use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
 use crate::paging::fault;
+use crate::sched::scheduler;
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
 const COPIED: u64 = 0x5000_0000;
@@ -324,7 +325,7 @@ pub fn unwanted_requests_end(account: &Arc<Account>) {
         waiter.thread.change(State::Blocked, State::Running);
         fault::page_fault(&waiter.thread, PAGED_AT + (2000 + round * 32) * PAGE, false, false, true);
         settle();
-        waiter.thread.kill(&paging.user.process);
+        scheduler::kill(&waiter.thread, &paging.user.process);
         drop(waiter);
         settle();
     }

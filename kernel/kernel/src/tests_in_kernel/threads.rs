@@ -300,7 +300,7 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
         match cause {
             0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
             1 => fault::page_fault(&others[0].thread, 0, true, false, true),
-            _ => others[1].thread.kill(&first.process),
+            _ => scheduler::kill(&others[1].thread, &first.process),
         }
         settle();
         assert_eq!(first.process.ending.get().is_none(), cause == 2);
@@ -479,7 +479,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert!(pager.run(7, receive).is_empty(), "one request serves all three");
     pager.run(8, Operation::Cancel { target: 7 });
     let weak = Arc::downgrade(&third.thread);
-    third.thread.kill(&first.process);
+    scheduler::kill(&third.thread, &first.process);
     settle();
     drop(third);
     assert!(weak.upgrade().is_none(), "nobody keeps a thread that has ended");

@@ -14,7 +14,8 @@ use crate::object::capability::Object;
 use crate::object::ending::write_exit;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::process::{Cause, End, Process};
-use crate::object::thread::{Start, Thread};
+use crate::object::thread::Start;
+use crate::sched::scheduler;
 
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
@@ -94,7 +95,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
             layout,
             thread_pointer: params.get_thread_pointer(),
         };
-        let thread = Thread::new(self, start).map_err(refused)?;
+        let thread = scheduler::new_thread(self, start).map_err(refused)?;
         cx.give(Object::Thread(Arc::clone(&thread.handle)), Rights::ALL, None);
         cx.start(thread);
         results.set_thread(capability());

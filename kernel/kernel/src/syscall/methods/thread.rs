@@ -44,7 +44,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
         if let Some(thread) = self.living() {
-            thread.kill(cx.process());
+            scheduler::kill(&thread, cx.process());
         }
         Ok(Completion::Done)
     }

@@ -13,7 +13,9 @@ use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
+use crate::object::delivery::{Delivery, deliver, put_back, set_receive_key, take_reply};
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
+use crate::object::memory::page_request::PageIn;
 use crate::object::memory::user_memory::Absent;
 use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::notification::{Notification, Waited};
@@ -22,18 +24,6 @@ use crate::object::process::Process;
 use crate::object::reply::Caller;
 use crate::object::thread::Thread;
 use crate::object::transfer::{self, Refusal};
-use crate::paging::pager::PageIn;
-
-/// How a delivery went.
-enum Delivery {
-    Done,
-    /// The call cannot be delivered; the receiver is as it was.
-    CallFails(Status),
-    /// The caller's memory must come in first; all is as it was.
-    Absent(u64),
-    /// The receiver's memory is not what it said.
-    ReceiverFails(Status),
-}
 
 /// CALL on the calling side of an endpoint.
 ///
@@ -80,44 +70,6 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
             }
         }
     }
-}
-
-/// Sends a page request to its pager.
-pub fn send_page_in(request: &Arc<PageIn>, client: &Client) {
-    let (_, call) = request.message();
-    loop {
-        let met = client.endpoint.meet(|| Caller::PageIn(Arc::clone(request)), |key| request.queued_at(key));
-        let (receiver, place) = match met {
-            Met::Receiver(receiver, place) => (receiver, place),
-            Met::Queued => return,
-            Met::Refused(status) => return request.fail(status.words()),
-        };
-        match deliver(&Caller::PageIn(Arc::clone(request)), client, &call, &receiver) {
-            Delivery::Done => return,
-            Delivery::CallFails(status) => {
-                put_back(place, receiver);
-                return request.fail(status.words());
-            }
-            Delivery::Absent(_) => return request.fail(Status::BadAddress.words()),
-            Delivery::ReceiverFails(status) => {
-                receiver.complete(status);
-            }
-        }
-    }
-}
-
-/// Lets a receiver that a call could not use wait on where it was.
-fn put_back(place: Place<'_, OperationRef>, receiver: OperationRef) {
-    let (thread, ticket) = (Arc::clone(&receiver.thread), receiver.ticket);
-    place.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
-}
-
-fn set_receive_key(thread: &Thread, ticket: crate::object::operation::Ticket, place: capos_captable::ListKey) {
-    thread.update(ticket, |kind| {
-        if let Kind::Receive { key, .. } = kind {
-            *key = Some(place);
-        }
-    });
 }
 
 /// RECV.
@@ -197,108 +149,6 @@ fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call)
         }),
         Caller::PageIn(request) => place.put_back(caller, |key| request.queued_at(key)),
     }
-}
-
-/// Brings a call to a receiver.
-fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRef) -> Delivery {
-    let Some((buffer, accepted)) = receiver.thread.peek_receive(receiver.ticket) else {
-        return Delivery::ReceiverFails(Status::Cancelled);
-    };
-    let server = &receiver.thread.process;
-    let length = call.params.length as usize;
-    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize || call.caps.sent > accepted.accepted {
-        return Delivery::CallFails(Status::TooLarge);
-    }
-    let bad = Delivery::ReceiverFails(Status::BadAddress);
-    if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
-        return bad;
-    }
-    let Ok(reply) = server.insert_reply(Object::Reply(caller.reply())) else {
-        return Delivery::CallFails(Status::Overloaded);
-    };
-    let header = MessageHeader {
-        badge: client.badge,
-        interface: call.interface,
-        reply: reply.0,
-        method: call.method,
-        caps: call.caps.sent,
-        length: call.params.length,
-        results_capacity: call.results.length,
-        caps_accepted: call.caps.accepted,
-    };
-    if let Err(failure) = copy_message(caller, call, server, buffer.address, &header) {
-        take_reply(server, reply);
-        return match failure {
-            CopyFailure::Target(_) => bad,
-            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
-            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
-        };
-    }
-    if call.caps.sent > 0
-        && let Err(refusal) = send_caps(caller, call, server, accepted.address)
-    {
-        take_reply(server, reply);
-        return match refusal {
-            Refusal::Memory(Unreachable::Absent(address)) => Delivery::Absent(address),
-            Refusal::Memory(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
-            Refusal::Status(status) => Delivery::CallFails(status),
-        };
-    }
-    // It is not more than the buffer's, which has 32 bits.
-    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
-    if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
-        take_reply(server, reply);
-        return Delivery::ReceiverFails(Status::Cancelled);
-    }
-    Delivery::Done
-}
-
-/// Takes a reply out of a table without answering.
-fn take_reply(server: &Process, reply: CapId) {
-    // It was just put there; were it gone, its owner would have been answered.
-    let _ = server.take(reply);
-}
-
-/// Writes a message into a receiver's buffer: header, then parameters.
-fn copy_message(
-    caller: &Caller,
-    call: &Call,
-    server: &Process,
-    to: u64,
-    header: &MessageHeader,
-) -> Result<(), CopyFailure> {
-    let header = header.encode();
-    match caller {
-        Caller::Thread(operation) => user_memory::copy_behind(
-            (&operation.thread.process.space, call.params.address),
-            (&server.space, to),
-            &header,
-            call.params.length as usize,
-        ),
-        Caller::PageIn(request) => {
-            server.space.write(to, &header).map_err(CopyFailure::Target)?;
-            let body = to.saturating_add(MessageHeader::SIZE as u64);
-            server.space.write(body, request.params()).map_err(CopyFailure::Target)
-        }
-    }
-}
-
-fn send_caps(caller: &Caller, call: &Call, server: &Arc<Process>, array: u64) -> Result<(), Refusal> {
-    let slots = match caller {
-        Caller::Thread(operation) => {
-            let process = &operation.thread.process;
-            let offers = transfer::offers(process, call.caps, true)?;
-            transfer::hand_over(process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
-        }
-        Caller::PageIn(request) => {
-            let mut slots = transfer::Slots::default();
-            slots.push(request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?);
-            slots
-        }
-    };
-    // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
-    let _ = transfer::write(server, array, slots.as_slice());
-    Ok(())
 }
 
 /// RETURN.

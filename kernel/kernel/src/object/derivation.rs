@@ -11,10 +11,10 @@ use spin::Mutex;
 
 use crate::object::address_space::Mapping;
 use crate::object::memory::MemoryObject;
+use crate::object::memory::page_request;
 use crate::object::operation::Ticket;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
-use crate::paging::pager;
 
 /// Who holds a node of the forest.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ pub fn revoke(node: NodeId) -> u32 {
             }
             Some(Holder::Pager(memory)) => {
                 if let Some(memory) = memory.upgrade() {
-                    pager::lose(&memory);
+                    page_request::lose(&memory);
                 }
             }
             Some(Holder::Kernel) => {}

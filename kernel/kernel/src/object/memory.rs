@@ -1,6 +1,7 @@
 //! MemoryObject: memory that can be mapped. Anonymous, from the boot package, or paged.
 
 pub mod cache;
+pub mod page_request;
 pub mod partial_copy;
 pub mod user_memory;
 

@@ -5,6 +5,7 @@ pub mod address_space;
 pub mod capability;
 pub mod cpu_time;
 pub mod deadline;
+pub mod delivery;
 pub mod derivation;
 pub mod device;
 pub mod ending;

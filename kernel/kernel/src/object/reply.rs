@@ -11,10 +11,10 @@ use alloc::sync::{Arc, Weak};
 use capos_abi::Status;
 use spin::Mutex;
 
+use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{OperationRef, Ticket};
 use crate::object::process::Process;
 use crate::object::thread::Thread;
-use crate::paging::pager::PageIn;
 
 /// Who waits for the answer.
 #[derive(Clone, Debug)]

@@ -19,6 +19,7 @@ use crate::object::account::{Charge, Resource};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
+use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
 use crate::object::priority;
 use crate::object::process::{Cause, End, Left, Process};
@@ -26,7 +27,6 @@ use crate::object::reply::Origin;
 use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread_handle::ThreadHandle;
 use crate::object::{deadline, report};
-use crate::paging::pager::PageIn;
 use crate::sched::scheduler::{exclude, wake};
 
 /// Threads that are alive.
@@ -370,6 +370,11 @@ impl Thread {
         // SAFETY: called by the processor that ran the thread, and nobody else runs it before it is said to be on none.
         unsafe { (*self.registers.get()).fpu.save() }
         self.processor.store(0, Ordering::Release);
+    }
+
+    /// Makes it ready where it is blocked. Where this processor shares the kernel lock, no other lock may be held.
+    pub fn wake(self: &Arc<Self>) {
+        wake(self);
     }
 
     /// The number of the processor on which it is current.

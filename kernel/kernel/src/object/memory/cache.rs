@@ -22,7 +22,7 @@ use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
 use crate::object::endpoint::Client;
 use crate::object::memory::MemoryObject;
-use crate::paging::pager::PageIn;
+use crate::object::memory::page_request::PageIn;
 
 /// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
 pub const RESERVE: usize = reserve::FRAMES + 512;

@@ -18,9 +18,9 @@ use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
 use crate::object::invocation;
+use crate::object::memory::page_request::{self, PageIn};
 use crate::object::memory::{cache, user_memory};
 use crate::object::operation::{Kind, OperationRef};
-use crate::paging::pager::{self, PageIn};
 
 /// A copy of pages, as far as it is made. It is paid for as a whole.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ pub fn go_on(operation: &OperationRef) {
             Err(CopyError::Absent(page)) => {
                 let most = copy.wanted();
                 *copying.copy.lock() = Some(copy);
-                match pager::bring_for_copy(operation, &copying, &copying.source, page, most) {
+                match page_request::bring_for_copy(operation, &copying, &copying.source, page, most) {
                     Ok(true) => return,
                     Ok(false) => continue,
                     Err(status) => (page, status),

@@ -99,6 +99,7 @@ impl Context {
 /// # Safety
 /// `context` must stay valid and untouched by others until the processor next enters the kernel
 /// from user mode, which saves the registers there, but for INVOKE, which leaves it as it is. No lock may be held.
+#[inline(always)]
 pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context, release: impl FnOnce(&PerCpu)) {
     cpu.set_context(context);
     // SAFETY: the caller gives a valid context that nobody else uses now.

@@ -1,6 +1,7 @@
 //! What each processor has for itself, reached through the GS base.
 
-use core::mem::offset_of;
+use core::cell::UnsafeCell;
+use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use capos_sync::Presence;
@@ -43,45 +44,28 @@ pub struct PerCpu {
     pub current: AtomicPtr<()>,
     /// Interrupts of its timer.
     pub timer_interrupts: AtomicU64,
-    locals: Locals,
+    /// What later layers define.
+    locals: Room,
 }
 
-/// Names a value that each processor has and that a later layer defines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Slot {
-    /// What a processor has seen of calls, and the bound call that it keeps.
-    Calls,
-    /// What it knows about scheduling.
-    Scheduler,
-}
-
-/// A value that each processor has: [`PerCpu::local`] gives that of a processor to its owner.
+/// A value that each processor has and that a later layer defines.
 ///
 /// # Safety
-/// No other type may have the same slot.
+/// The start must give each processor such a value, see [`Prepared::keep`].
 pub unsafe trait Local: Sync + 'static {
-    /// Where it is found.
-    const SLOT: Slot;
+    /// Bytes from the beginning of the room for such values.
+    const OFFSET: usize;
 }
 
-/// The values of one processor that later layers define.
-pub struct Locals {
-    calls: *const (),
-    scheduler: *const (),
-}
+/// Bytes of the room for such values.
+const ROOM: usize = 1024;
 
-// SAFETY: what they point to is `Sync`, which `Local` asks for, and stays.
-unsafe impl Send for Locals {}
-// SAFETY: as above.
-unsafe impl Sync for Locals {}
+/// That room.
+#[repr(C, align(16))]
+struct Room(UnsafeCell<MaybeUninit<[u8; ROOM]>>);
 
-impl Locals {
-    /// These two, which are for different slots.
-    pub fn new<C: Local, S: Local>(calls: &'static C, scheduler: &'static S) -> Self {
-        const { assert!(matches!((C::SLOT, S::SLOT), (Slot::Calls, Slot::Scheduler))) };
-        Self { calls: core::ptr::from_ref(calls).cast(), scheduler: core::ptr::from_ref(scheduler).cast() }
-    }
-}
+// SAFETY: the values in it are `Sync`.
+unsafe impl Sync for Room {}
 
 /// Offsets that the entry code uses.
 pub const CONTEXT_OFFSET: usize = offset_of!(PerCpu, context);
@@ -114,13 +98,9 @@ impl PerCpu {
 
     /// Its value of a type that a later layer defines.
     #[inline(always)]
-    pub fn local<T: Local>(&self) -> &'static T {
-        let pointer = match T::SLOT {
-            Slot::Calls => self.locals.calls,
-            Slot::Scheduler => self.locals.scheduler,
-        };
-        // SAFETY: `Locals::new` was given a reference for good, to a value of the one type with this slot.
-        unsafe { &*pointer.cast::<T>() }
+    pub fn local<T: Local>(&self) -> &T {
+        // SAFETY: `keep` has put such a value there, and nothing moves or changes it but by this reference.
+        unsafe { &*self.locals.0.get().byte_add(T::OFFSET).cast::<T>() }
     }
 
     /// Says which thread's registers the next entry from user mode saves; null for none.
@@ -152,10 +132,13 @@ pub fn current() -> &'static PerCpu {
     }
 }
 
-impl PerCpu {
-    /// The data of a processor that nobody has used yet.
-    pub fn new(index: u32, stack_top: u64, locals: Locals) -> Self {
-        Self {
+/// The data of a processor that nobody has used yet.
+pub struct Prepared(PerCpu);
+
+impl Prepared {
+    /// Those of processor `index`.
+    pub fn new(index: u32, stack_top: u64) -> Self {
+        Self(PerCpu {
             itself: AtomicPtr::new(core::ptr::null_mut()),
             context: AtomicPtr::new(core::ptr::null_mut()),
             stack_top,
@@ -172,15 +155,26 @@ impl PerCpu {
             thread: AtomicU64::new(0),
             current: AtomicPtr::new(core::ptr::null_mut()),
             timer_interrupts: AtomicU64::new(0),
-            locals,
-        }
+            locals: Room(UnsafeCell::new(MaybeUninit::uninit())),
+        })
     }
 
-    /// They are used from now on, and for good.
-    pub fn keep(&'static mut self) -> &'static Self {
-        let address: *mut Self = self;
-        self.itself.store(address, Ordering::Relaxed);
-        self
+    /// They are used from now on, and for good. `first` and `second` are all the values that later layers define.
+    pub fn keep<A: Local, B: Local>(&'static mut self, first: A, second: B) -> &'static PerCpu {
+        const {
+            assert!(A::OFFSET + size_of::<A>() <= B::OFFSET && B::OFFSET + size_of::<B>() <= ROOM);
+            assert!(A::OFFSET.is_multiple_of(align_of::<A>()) && align_of::<A>() <= align_of::<Room>());
+            assert!(B::OFFSET.is_multiple_of(align_of::<B>()) && align_of::<B>() <= align_of::<Room>());
+        }
+        let room = self.0.locals.0.get_mut().as_mut_ptr();
+        // SAFETY: both fit there, one behind the other, as the compiler has checked; nobody else uses the room yet.
+        unsafe {
+            room.byte_add(A::OFFSET).cast::<A>().write(first);
+            room.byte_add(B::OFFSET).cast::<B>().write(second);
+        }
+        let address: *mut PerCpu = &raw mut self.0;
+        self.0.itself.store(address, Ordering::Relaxed);
+        &self.0
     }
 }
 

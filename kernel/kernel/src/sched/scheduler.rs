@@ -19,7 +19,7 @@ use capos_abi::Status;
 use spin::Mutex;
 
 use crate::arch::context::Context;
-use crate::arch::percpu::{self, Local, PerCpu, Slot};
+use crate::arch::percpu::{self, Local, PerCpu};
 use crate::arch::{processors, time};
 use crate::cpu::kernel_lock;
 use crate::memory::kernel_space;
@@ -97,14 +97,17 @@ unsafe fn set_lent(cpu: &PerCpu, thread: Option<&Arc<Thread>>) {
     cpu.current.store(pointer.cast_mut().cast(), Ordering::Relaxed);
 }
 
-// SAFETY: no other type has this slot.
+/// The bytes that what a processor knows about scheduling takes of its room.
+pub const ROOM: usize = size_of::<Mutex<CpuState>>().next_multiple_of(16);
+
+// SAFETY: the start gives each processor one.
 unsafe impl Local for Mutex<CpuState> {
-    const SLOT: Slot = Slot::Scheduler;
+    const OFFSET: usize = 0;
 }
 
 /// What a processor knows about scheduling.
 #[inline(always)]
-fn state(cpu: &PerCpu) -> &'static Mutex<CpuState> {
+fn state(cpu: &PerCpu) -> &Mutex<CpuState> {
     cpu.local()
 }
 

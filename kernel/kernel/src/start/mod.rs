@@ -80,9 +80,9 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     let start = unsafe { start.read() };
     let segments = startup::segments(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
     gdt::load(segments);
-    let data = startup::Data::new();
+    let data = startup::Data::new(0, start.stack_top);
     let data = data.unwrap_or_else(|| refuse(format_args!("no memory is left for its first processor's data")));
-    let data = data.keep(0, start.stack_top);
+    let data = data.keep();
     percpu::load(data);
     processors::add(data);
     kernel_lock::take();

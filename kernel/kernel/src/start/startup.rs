@@ -5,7 +5,6 @@
 
 use alloc::boxed::Box;
 use core::arch::global_asm;
-use core::mem::MaybeUninit;
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -14,7 +13,7 @@ use capos_machine::range::Range;
 use spin::Mutex;
 
 use crate::arch::gdt::{self, Segments, TaskStateSegment};
-use crate::arch::percpu::{self, Locals, PerCpu};
+use crate::arch::percpu::{self, PerCpu, Prepared};
 use crate::arch::{apic, cpu, entry, idt, processors, time};
 use crate::cpu::kernel_lock;
 use crate::events;
@@ -211,25 +210,22 @@ pub fn segments(stack_top: u64) -> Result<&'static Segments, SpaceError> {
     Ok(gdt::prepare(table, task, stack_top, stacks.map(Stack::keep)))
 }
 
-/// Room for the data of a processor.
+/// The data of a processor that nobody has used yet.
 pub struct Data {
-    data: Box<[MaybeUninit<PerCpu>; 1]>,
-    calls: Box<[Watch; 1]>,
-    scheduler: Box<[Mutex<CpuState>; 1]>,
+    room: Box<[Prepared; 1]>,
+    scheduler: CpuState,
 }
 
 impl Data {
-    /// `None` where there is no memory.
-    pub fn new() -> Option<Self> {
-        let data = try_box(MaybeUninit::uninit())?;
-        let calls = try_box(Watch::new())?;
-        Some(Self { data, calls, scheduler: try_box(Mutex::new(CpuState::new()?))? })
+    /// Makes them; `None` where there is no memory.
+    pub fn new(index: u32, stack_top: u64) -> Option<Self> {
+        Some(Self { room: try_box(Prepared::new(index, stack_top))?, scheduler: CpuState::new()? })
     }
 
     /// They are used from now on, and for good.
-    pub fn keep(self, index: u32, stack_top: u64) -> &'static PerCpu {
-        let ([data], [calls], [scheduler]) = (Box::leak(self.data), Box::leak(self.calls), Box::leak(self.scheduler));
-        data.write(PerCpu::new(index, stack_top, Locals::new(calls, scheduler))).keep()
+    pub fn keep(self) -> &'static PerCpu {
+        let [room] = Box::leak(self.room);
+        room.keep(Mutex::new(self.scheduler), Watch::new())
     }
 }
 
@@ -237,10 +233,10 @@ impl Data {
 fn prepare_one() -> Result<(&'static Segments, &'static PerCpu), SpaceError> {
     let stack = Stack::new()?;
     let top = stack.top();
-    let data = Data::new().ok_or(SpaceError::NoMemory)?;
+    let data = Data::new(processors::count() as u32, top).ok_or(SpaceError::NoMemory)?;
     let segments = segments(top)?;
     stack.keep();
-    Ok((segments, data.keep(processors::count() as u32, top)))
+    Ok((segments, data.keep()))
 }
 
 fn start_one(identifier: u32, home: Frame) -> Result<(), &'static str> {

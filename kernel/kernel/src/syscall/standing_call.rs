@@ -32,7 +32,7 @@ use capos_captable::Held;
 use spin::Mutex;
 
 use crate::arch::context::Context;
-use crate::arch::percpu::{Local, PerCpu, Slot};
+use crate::arch::percpu::{Local, PerCpu};
 use crate::arch::processors;
 use crate::cpu::kernel_lock;
 use crate::object::account::Resource;
@@ -78,15 +78,15 @@ struct Noted {
     answer: Option<EntryWords>,
 }
 
-// SAFETY: no other type has this slot.
+// SAFETY: the start gives each processor one.
 unsafe impl Local for Watch {
-    const SLOT: Slot = Slot::Calls;
+    const OFFSET: usize = scheduler::ROOM;
 }
 
 impl Watch {
     /// That of a processor.
     #[inline(always)]
-    pub fn of(cpu: &PerCpu) -> &'static Self {
+    pub fn of(cpu: &PerCpu) -> &Self {
         cpu.local()
     }
 

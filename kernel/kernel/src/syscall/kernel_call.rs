@@ -34,25 +34,27 @@ const ONE_WORD: u64 = 1 << 32;
 /// Bytes of such a message.
 const NUMBER: usize = 16;
 
-/// What a method answers that has no parameters and answers with one number. `None` where it is none of those, or refuses;
-/// nothing has happened then.
+/// What a method of an interface answers that has no parameters and answers with one number. `None` where it is none of those, or
+/// refuses; nothing has happened then.
 #[inline(always)]
-pub fn number(thread: &Arc<Thread>, cap: CapId, capability: &Capability, method: u16) -> Option<u64> {
+pub fn number(
+    thread: &Arc<Thread>,
+    cap: CapId,
+    capability: &Capability,
+    (interface, method): (u64, u16),
+) -> Option<u64> {
     let call =
-        Call { interface: 0, method, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
+        Call { interface, method, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
     // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
     let invocation = Invocation::new(thread, (capability.rights, capability.node), (0, cap), call, &[]);
-    methods::number(&capability.object, &mut ManuallyDrop::new(invocation), method)?.ok()
+    methods::number(&capability.object, &mut ManuallyDrop::new(invocation), (interface, method))?.ok()
 }
 
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
 /// `None` where it has to go the long way: nothing has happened then.
 #[inline]
 pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability: &Capability) -> Option<Outcome> {
-    if call.params.length != 8
-        || (call.results.length as usize) < NUMBER
-        || call.interface != capability.object.interface()
-    {
+    if call.params.length != 8 || (call.results.length as usize) < NUMBER {
         return None;
     }
     // Where it refuses, nothing has changed. The reason may need a page of its own, where the kernel's lock is needed alone.
@@ -60,7 +62,7 @@ pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability
         if !EMPTY.contains(&message) {
             return None;
         }
-        Some([ONE_WORD, number(thread, cap, capability, call.method)?])
+        Some([ONE_WORD, number(thread, cap, capability, (call.interface, call.method))?])
     };
     thread.process.space.exchange(call.params.address, call.results.address, answer)?;
     Some(Outcome { length: NUMBER as u32, ..Outcome::default() })

@@ -26,12 +26,19 @@ pub fn answers_with_numbers(object: &Object) -> bool {
     matches!(object, Object::Notification(_) | Object::Timer)
 }
 
-/// Calls a method of an object that has no parameters and answers with one number. `None` where it is none of those.
+/// Calls a method of an object's interface that has no parameters and answers with one number. `None` where it is none of those, or
+/// the object has another interface.
 #[inline]
-pub fn number(object: &Object, cx: &mut Invocation<'_>, method: u16) -> Option<Result<u64, Exception>> {
+pub fn number(
+    object: &Object,
+    cx: &mut Invocation<'_>,
+    (interface, method): (u64, u16),
+) -> Option<Result<u64, Exception>> {
     match object {
-        Object::Notification(notification) => to::number_notification(notification, cx, method),
-        Object::Timer => to::number_timer(&timer::Timer, cx, method),
+        Object::Notification(notification) if interface == to::NOTIFICATION => {
+            to::number_notification(notification, cx, method)
+        }
+        Object::Timer if interface == to::TIMER => to::number_timer(&timer::Timer, cx, method),
         _ => None,
     }
 }

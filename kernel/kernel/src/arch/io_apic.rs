@@ -136,6 +136,7 @@ pub fn set_mask(input: u32, masked: bool) {
 }
 
 /// Whether an input is masked; one that does not exist is.
+#[cfg(feature = "tests")]
 pub fn is_masked(input: u32) -> bool {
     let wires = WIRES.lock();
     find(&wires, input).is_none_or(|(chip, entry)| chip.read(entry) & MASKED != 0)

@@ -130,6 +130,7 @@ pub fn handover() -> Result<Handover, &'static str> {
 }
 
 /// Whether a word is on the kernel's command line, as the loader left it.
+#[cfg(feature = "tests")]
 pub fn is_asked_for(wanted: &str) -> bool {
     let line = command_line().and_then(|line| line.to_str().ok());
     line.is_some_and(|line| line.split_whitespace().any(|word| word == wanted))

@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch::serial::{self, Port};
 use crate::arch::{apic, cpu, exit, percpu, processors};
-use crate::tests_in_kernel;
 
 /// Status that the debug-exit device is given.
 const STATUS: u8 = 0x7f;
@@ -59,10 +58,31 @@ fn is_first() -> bool {
     }
 }
 
+/// What tests want to know of the end.
+#[cfg(feature = "tests")]
+static ON_END: spin::Once<fn(fmt::Arguments<'_>)> = spin::Once::new();
+
+/// Has `hook` called when the kernel panics or refuses a machine, with the reason.
+#[cfg(feature = "tests")]
+pub fn on_end(hook: fn(fmt::Arguments<'_>)) {
+    ON_END.call_once(|| hook);
+}
+
+/// Tells a test that the kernel ends.
+#[cfg(feature = "tests")]
+fn tell(reason: fmt::Arguments<'_>) {
+    if let Some(hook) = ON_END.get() {
+        hook(reason);
+    }
+}
+
+#[cfg(not(feature = "tests"))]
+fn tell(_: fmt::Arguments<'_>) {}
+
 /// Says what happened and where, then ends the machine.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    tests_in_kernel::start::ended(format_args!("{}", info.message()));
+    tell(format_args!("{}", info.message()));
     // What is formatted may itself panic: then the first half of the story has to do.
     if is_first() {
         stop_others();
@@ -83,7 +103,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 
 /// Says in one sentence why this machine cannot run the kernel, then stops.
 pub fn refuse(reason: fmt::Arguments<'_>) -> ! {
-    tests_in_kernel::start::ended(reason);
+    tell(reason);
     let _ = writeln!(Direct, "\ncapOS cannot run here: {reason}.");
     exit::debug_exit(STATUS)
 }

@@ -419,6 +419,7 @@ impl PageTable {
     }
 
     /// Where the byte at `address` lies and what the page allows; `None` where nothing is mapped.
+    #[cfg(feature = "tests")]
     pub fn lookup(&self, address: u64) -> Option<(u64, Access)> {
         let entry = self.entry(address)?;
         if !entry.is_present() || !entry.has(Flags::USER) {
@@ -497,6 +498,7 @@ impl PageTable {
     }
 
     /// How many frames the tables take.
+    #[cfg(feature = "tests")]
     pub fn table_frames(&self) -> usize {
         self.tables
     }
@@ -506,6 +508,7 @@ impl PageTable {
     }
 
     /// How many large pages are mapped.
+    #[cfg(feature = "tests")]
     pub fn large_pages(&self) -> usize {
         self.large
     }

@@ -84,6 +84,7 @@ pub fn descendants(node: NodeId, round: Round) -> u32 {
 }
 
 /// Nodes in the forest, for tests and statistics.
+#[cfg(feature = "tests")]
 pub fn count() -> usize {
     FOREST.lock().len()
 }

@@ -52,6 +52,7 @@ impl Dead {
     }
 
     /// Those that were taken out.
+    #[cfg(feature = "tests")]
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Thread>> {
         self.threads.iter().flatten()
     }

@@ -22,7 +22,6 @@ use crate::arch::context::Context;
 use crate::arch::percpu::{self, Local, PerCpu};
 use crate::arch::{processors, time};
 use crate::cpu::kernel_lock;
-use crate::memory::kernel_space;
 use crate::object::process::Process;
 use crate::object::thread::{self, Start, State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
@@ -627,17 +626,19 @@ fn is_either_limited(current: &Thread, next: &Thread) -> bool {
 
 /// Has a thread current on this processor while something is done, and puts it down then, if that has not been done before: for
 /// tests. Whether there was one to put down.
+#[cfg(feature = "tests")]
 #[inline(never)]
 pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     let cpu = percpu::current();
     state(cpu).lock().take_up(cpu, Arc::clone(thread), time::tsc());
     act();
     let left = state(cpu).lock().put_down(time::tsc());
-    kernel_space::activate();
+    crate::memory::kernel_space::activate();
     left.is_some()
 }
 
 /// The thread whose turn it is among those that wait, taken out of the queue: for tests.
+#[cfg(feature = "tests")]
 #[inline(never)]
 pub fn take_waiting() -> Option<Arc<Thread>> {
     let cpu = percpu::current();

@@ -29,8 +29,8 @@ use crate::object::process::{Cause, End, Process};
 use crate::object::reaper;
 use crate::object::thread::{Start, Thread};
 use crate::sched::scheduler;
+use crate::start::tests;
 use crate::syscall::methods::machine;
-use crate::tests_in_kernel;
 
 /// Name of the boot package, as the path or the words behind it end.
 const PACKAGE: &str = "boot.tar";
@@ -113,10 +113,7 @@ pub fn start(boot: BootInfo) {
     let boot = machine::set_boot(boot);
     let account = Account::root(limits(frames::free_count() as u64));
     reserve::keep(reserve::FRAMES);
-    if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
-        tests_in_kernel::run(&account);
-    }
-    tests_in_kernel::start::run();
+    tests::run(&boot.command_line, &account);
     match prepare(boot, account) {
         Ok(thread) => {
             reaper::set_first(thread.process.id);

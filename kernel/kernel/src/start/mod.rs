@@ -3,6 +3,7 @@
 pub mod acpi;
 pub mod first_process;
 pub mod startup;
+mod tests;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,7 +22,6 @@ use crate::log;
 use crate::memory::frames::{self, Frame};
 use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::memory::{heap, hhdm};
-use crate::tests_in_kernel;
 
 /// The least memory of a machine, in MiB.
 const LEAST_MEMORY: u64 = 256;
@@ -44,7 +44,7 @@ pub extern "C" fn kernel_entry() -> ! {
     serial::initialize();
     let handover = boot::handover().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
     hhdm::set_offset(handover.hhdm_offset);
-    tests_in_kernel::start::begin(&handover);
+    tests::begin(&handover);
     cpu::detect().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
     let usable: u64 = handover.usable().chain(handover.reclaimable()).map(Range::length).sum();
     if usable >> 20 < LEAST_MEMORY - OF_FIRMWARE {
@@ -112,7 +112,7 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     }
     let random = entropy::initialize(&seed(&boot, wall));
     let home = startup::home(start.handover.usable());
-    if !tests_in_kernel::start::needs_loader() {
+    if !tests::needs_loader() {
         reclaim(&start.handover);
     }
     boot.processors = start_processors(&madt, home, processor_limit(&boot), frequencies.apic_counter);
@@ -132,12 +132,9 @@ fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {
 /// How many processors the kernel's command line lets it use: `processors=N`.
 fn processor_limit(boot: &BootInfo) -> usize {
     let words = boot.command_line.split_whitespace();
-    if words.clone().any(|word| word == "test=kernel") {
-        // The tests in the kernel look at one alone.
-        return 1;
-    }
     let given = words.filter_map(|word| word.strip_prefix("processors=")).next_back();
-    given.and_then(|number| number.parse().ok()).unwrap_or(processors::MOST)
+    let tests = tests::processors(&boot.command_line);
+    tests.or_else(|| given.and_then(|number| number.parse().ok())).unwrap_or(processors::MOST)
 }
 
 /// Starts the machine's other processors; how many run then.

@@ -143,6 +143,7 @@ pub fn start(identifiers: &[u32], home: Frame, counter_hertz: u64) {
 }
 
 /// Resets all other processors: they run nothing any more, until they are started again.
+#[cfg(feature = "tests")]
 pub fn reset_others() {
     processors::others().for_each(|other| apic::reset(other.apic_id.load(Ordering::Relaxed)));
     pause(RESET);

@@ -9,6 +9,7 @@ pub mod standing_call;
 
 use alloc::string::String;
 use alloc::sync::Arc;
+#[cfg(feature = "tests")]
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::bootstrap::USER_END;
@@ -85,6 +86,7 @@ fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
 }
 
 /// Entries that went the long way, for tests: what both ways do alike does not show which one it was.
+#[cfg(feature = "tests")]
 pub static LONG_ENTRIES: AtomicU64 = AtomicU64::new(0);
 
 /// Entries that are taken the short way before the clock is looked at: none of them copies more than a page.
@@ -164,6 +166,7 @@ fn take_long_way(
     }
     scheduler::exclude();
     if let Some((enter, waiting)) = rest.filter(|_| thread.state() == State::Running) {
+        #[cfg(feature = "tests")]
         LONG_ENTRIES.fetch_add(1, Ordering::Relaxed);
         run(thread, Enter { waiting: waiting.copied(), ..enter });
     }

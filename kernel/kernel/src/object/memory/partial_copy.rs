@@ -51,6 +51,7 @@ impl PartialCopy {
     ///
     /// # Errors
     /// Not pages of `source`; quota; no memory.
+    #[inline(never)]
     pub fn new(source: &MemoryObject, account: &Arc<Account>, first: u64, count: u64) -> Result<Self, Status> {
         let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
         let end = end.ok_or(Status::InvalidArgument)?;

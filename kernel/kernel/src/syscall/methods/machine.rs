@@ -25,6 +25,7 @@ pub fn set_boot(boot: BootInfo) -> &'static BootInfo {
 }
 
 /// What is known about this boot, once it is kept.
+#[cfg(feature = "tests")]
 pub fn boot() -> Option<&'static BootInfo> {
     BOOT.get()
 }

@@ -21,6 +21,7 @@ use crate::object::thread::{State, Thread};
 use crate::object::{invocation, reaper};
 use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
+use crate::sched::{self, accounting, switching, timer};
 use crate::syscall;
 use crate::syscall::standing_call::{self, Watch};
 
@@ -50,7 +51,7 @@ pub fn leave() -> ! {
             Choice::Resume(thread) => syscall::resume(&thread),
             Choice::Again => {}
             Choice::Idle => {
-                scheduler::begin_idle(cpu);
+                accounting::begin_idle(cpu);
                 context::idle(leave_user_half)
             }
         }
@@ -88,7 +89,7 @@ extern "C" fn go_on() -> ! {
 /// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.
 #[inline(always)]
 fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
-    match scheduler::hand_over(cpu, next) {
+    match switching::hand_over(cpu, next) {
         // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
         // its address space is active and its vector registers are loaded. No lock is held.
         Ok(context) => unsafe { enter_user(cpu, context) },
@@ -104,7 +105,7 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
 /// waits.
 #[inline(always)]
 fn return_to_user(cpu: &'static PerCpu) -> ! {
-    match scheduler::stay_or_switch(cpu) {
+    match switching::stay_or_switch(cpu) {
         // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
         Some(context) => unsafe { enter_user(cpu, context) },
         None => leave(),
@@ -115,7 +116,7 @@ fn return_to_user(cpu: &'static PerCpu) -> ! {
 #[inline(always)]
 pub fn on_syscall(cpu: &'static PerCpu) -> ! {
     // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
-    let current = unsafe { scheduler::lent(cpu) };
+    let current = unsafe { sched::lent(cpu) };
     let calls = Watch::of(cpu);
     let next = match current {
         Some(thread) if thread.state() == State::Running => {
@@ -144,14 +145,14 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
 
 /// Another processor has something for this one.
 pub fn on_call() -> ! {
-    scheduler::end_idle();
-    scheduler::look_at_limit();
+    accounting::end_idle();
+    accounting::look_at_limit();
     leave()
 }
 
 /// A thread touched an address that is not mapped, or not for that.
 pub fn on_page_fault(address: u64, write: bool, execute: bool, present: bool) -> ! {
-    if let Some(thread) = scheduler::current() {
+    if let Some(thread) = sched::current() {
         fault::page_fault(&thread, address, write, execute, present);
     }
     leave()
@@ -159,7 +160,7 @@ pub fn on_page_fault(address: u64, write: bool, execute: bool, present: bool) ->
 
 /// A thread did what the processor does not let it.
 pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
-    if let Some(thread) = scheduler::current() {
+    if let Some(thread) = sched::current() {
         fault::exception(&thread, vector, error_code, name);
     }
     leave()
@@ -167,10 +168,10 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 
 /// The timer has come.
 pub fn on_timer() -> ! {
-    scheduler::end_idle();
+    accounting::end_idle();
     scheduler::queue_kept();
     percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
-    scheduler::timer_came();
+    timer::timer_came();
     expire();
     scheduler::end_slice();
     leave()
@@ -178,7 +179,7 @@ pub fn on_timer() -> ! {
 
 /// A device has raised an interrupt. A thread that waits for it runs at once.
 pub fn on_interrupt(vector: u8) -> ! {
-    scheduler::end_idle();
+    accounting::end_idle();
     scheduler::queue_kept();
     if !interrupt::raise(vector) && interrupts::is_line(vector) {
         interrupts::mask(vector);

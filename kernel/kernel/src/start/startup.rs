@@ -21,7 +21,7 @@ use crate::log;
 use crate::memory::frames::Frame;
 use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
-use crate::sched::scheduler::CpuState;
+use crate::sched::CpuState;
 use crate::syscall::standing_call::Watch;
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.

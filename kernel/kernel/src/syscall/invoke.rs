@@ -12,7 +12,7 @@ use capos_abi::{CapId, Rights};
 use crate::arch::percpu;
 use crate::cpu::kernel_lock;
 use crate::object::thread::Thread;
-use crate::sched::scheduler;
+use crate::sched;
 use crate::syscall::kernel_call;
 
 /// What the thread finds in its registers.
@@ -32,7 +32,7 @@ extern "C" fn kernel_invoke(cap: u64, interface: u64, method: u64) -> Invoked {
     let mut number = None;
     if kernel_lock::try_enter(cpu) {
         // SAFETY: no other thread runs here before the kernel is left.
-        if let Some(thread) = unsafe { scheduler::lent(cpu) } {
+        if let Some(thread) = unsafe { sched::lent(cpu) } {
             number = answer(&thread, CapId(cap), interface, method);
         }
         kernel_lock::give_shared(cpu);

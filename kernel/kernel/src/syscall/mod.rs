@@ -31,7 +31,7 @@ use crate::syscall::fast_path::Step;
 use crate::syscall::standing_call::Watch;
 
 /// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
-/// that is given: [`scheduler::hand_over`] lets it run.
+/// that is given: [`switching::hand_over`] lets it run.
 #[inline(always)]
 pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));

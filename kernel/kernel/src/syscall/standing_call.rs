@@ -43,7 +43,7 @@ use crate::object::memory::user_memory::{self, Spot};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome};
 use crate::object::reply::Reply;
 use crate::object::thread::Thread;
-use crate::sched::scheduler;
+use crate::sched::{self, switching};
 use crate::syscall::admission;
 use crate::syscall::fast_path;
 
@@ -80,7 +80,7 @@ struct Noted {
 
 // SAFETY: the start gives each processor one.
 unsafe impl Local for Watch {
-    const OFFSET: usize = scheduler::ROOM;
+    const OFFSET: usize = sched::ROOM;
 }
 
 impl Watch {
@@ -229,7 +229,7 @@ impl StandingCall {
                 != 0
             || generation == u32::MAX
             || !theirs.waits_for_one()
-            || !scheduler::may_pass_on(cpu, &self.server)
+            || !switching::may_pass_on(cpu, &self.server)
         {
             return None;
         }
@@ -275,7 +275,7 @@ impl StandingCall {
         drop((own, theirs));
         self.reply = reply;
         self.works = true;
-        Some(scheduler::pass_on(cpu, &self.client, &self.server))
+        Some(switching::pass_on(cpu, &self.client, &self.server))
     }
 
     /// The server's turn.
@@ -290,7 +290,7 @@ impl StandingCall {
             || (reply ^ self.reply.0) | (endpoint ^ answer.endpoint) | (buffer ^ answer.buffer.address) != 0
             || (caps ^ answer.caps.address) | (last ^ self.answer_last) != 0
             || !theirs.waits_for_one()
-            || !scheduler::may_pass_on(cpu, &self.client)
+            || !switching::may_pass_on(cpu, &self.client)
         {
             return None;
         }
@@ -309,7 +309,7 @@ impl StandingCall {
         theirs.end_wait(Outcome { length, ..Outcome::default() }, call.user_data);
         drop((own, theirs));
         self.works = false;
-        Some(scheduler::pass_on(cpu, &self.server, &self.client))
+        Some(switching::pass_on(cpu, &self.server, &self.client))
     }
 
     /// Takes a call out of the objects that it concerns: `server` has just answered `client`, and waits. `None` where it cannot

@@ -19,7 +19,7 @@ use crate::object::endpoint::Client;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End};
 use crate::object::thread::State;
-use crate::sched::scheduler;
+use crate::sched::{scheduler, switching};
 use crate::syscall;
 use crate::syscall::standing_call::{self, Watch};
 
@@ -255,7 +255,7 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
     }
     let (own, thread) = (percpu::current(), &actor.thread);
     let mut stood = false;
-    scheduler::with_current(thread, || {
+    switching::with_current(thread, || {
         stood = Watch::of(own).is_turn_of(thread) && standing_call::go(own, thread).is_some();
         if !stood
             && let Some(next) = syscall::handle(thread)

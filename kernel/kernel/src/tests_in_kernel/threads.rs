@@ -28,7 +28,7 @@ use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
 use crate::paging::fault;
 use crate::sched::run_queue::{Dead, RunQueue};
-use crate::sched::scheduler;
+use crate::sched::{accounting, scheduler, switching};
 
 /// Where calls here put their results.
 const RESULTS: u64 = 0x1000;
@@ -398,12 +398,12 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
 /// there.
 pub fn threads_are_put_down_first(account: &Arc<Account>) {
     let actor = Actor::new(account, "moving");
-    assert!(scheduler::may_begin(&actor.thread));
+    assert!(switching::may_begin(&actor.thread));
     assert!(!actor.thread.take_up(6), "processor 6 did not run it before");
     assert_eq!(actor.thread.processor(), Some(6));
-    assert!(!scheduler::may_begin(&actor.thread));
+    assert!(!switching::may_begin(&actor.thread));
     actor.thread.put_down();
-    assert!(scheduler::may_begin(&actor.thread));
+    assert!(switching::may_begin(&actor.thread));
 }
 
 /// A thread that waits is put down before this processor has the kernel's lock alone, which others may have had before. The
@@ -416,14 +416,14 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
         (read(&actor.thread.handle.cpu_ticks), read(&actor.process.account.cpu_ticks))
     };
     let from = time::tsc();
-    let had_current = scheduler::with_current(&actor.thread, || {
+    let had_current = switching::with_current(&actor.thread, || {
         assert_eq!(actor.thread.processor(), Some(own.index));
         kernel_lock::give(own);
         kernel_lock::enter(own);
         scheduler::exclude();
         assert_eq!((kernel_lock::is_shared(), actor.thread.processor()), (false, None));
         // What it used so far is seen by who looks then.
-        scheduler::settle_times();
+        accounting::settle_times();
         let (used, of_account) = ticks();
         assert!(used > 0 && used == of_account, "{used} ticks of the thread, {of_account} of its account");
     });
@@ -431,7 +431,7 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
     let (used, of_account) = ticks();
     assert!(used == of_account && used <= time::tsc() - from, "{used} ticks");
     let before = used;
-    scheduler::settle_times();
+    accounting::settle_times();
     assert_eq!(ticks(), (before, before), "it runs no more");
 }
 

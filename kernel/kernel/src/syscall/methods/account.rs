@@ -18,7 +18,7 @@ use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::Process;
-use crate::sched::scheduler;
+use crate::sched::accounting;
 
 /// The longest name of a process, in bytes.
 const MAX_NAME: usize = 64;
@@ -50,7 +50,7 @@ fn limit_cpu(account: &Arc<Account>, wanted: limits::Reader<'_>) -> Result<(), E
     match wanted.get_cpu_nanoseconds() {
         0 => Ok(()),
         time => {
-            scheduler::settle_times();
+            accounting::settle_times();
             account.limit_cpu(time).map_err(refused)
         }
     }
@@ -172,7 +172,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         _params: m::usage_params::Reader<'_>,
         mut results: m::usage_results::Builder<'_>,
     ) -> Answer {
-        scheduler::settle_times();
+        accounting::settle_times();
         let [frames, capabilities, threads, processes, objects] = Account::usage(self);
         let mut usage = results.reborrow().init_usage();
         usage.set_frames(frames);
@@ -201,9 +201,9 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let time = wanted.get_cpu_nanoseconds();
         if time != 0 {
             // What threads have run for until now is not of what they may use from now on.
-            scheduler::settle_times();
+            accounting::settle_times();
             self.cut_cpu(time).map_err(refused)?;
-            scheduler::limits_changed();
+            accounting::limits_changed();
         }
         write_limits(self, results.init_limits());
         Ok(Completion::Done)

@@ -13,7 +13,7 @@ use crate::memory::{frames, heap};
 use crate::object::invocation::Invocation;
 use crate::object::memory::cache;
 use crate::object::{Answer, derivation, process, thread};
-use crate::sched::scheduler;
+use crate::sched::{self, accounting};
 
 static BOOT: Once<BootInfo> = Once::new();
 /// Time-stamp counter when the first process was entered.
@@ -61,7 +61,7 @@ impl MachineKernel<Invocation<'_>> for Machine {
         _params: m::statistics_params::Reader<'_>,
         results: m::statistics_results::Builder<'_>,
     ) -> Answer {
-        scheduler::settle_times();
+        accounting::settle_times();
         let mut statistics = results.init_statistics();
         statistics.set_free_frames(frames::free_count() as u64);
         statistics.set_total_frames(frames::total() as u64);
@@ -75,10 +75,10 @@ impl MachineKernel<Invocation<'_>> for Machine {
         statistics.set_cache_evictions(cache::EVICTIONS.load(Ordering::Relaxed));
         statistics.set_processes(process::ALIVE.load(Ordering::Relaxed));
         statistics.set_threads(u32::try_from(thread::ALIVE.load(Ordering::Relaxed)).unwrap_or(u32::MAX));
-        statistics.set_context_switches(scheduler::SWITCHES.load(Ordering::Relaxed));
+        statistics.set_context_switches(sched::SWITCHES.load(Ordering::Relaxed));
         statistics.set_kernel_entry_tsc(time::start_tsc());
         statistics.set_init_start_tsc(INIT_START.load(Ordering::Relaxed));
-        statistics.set_idle_nanoseconds(time::lasting(scheduler::IDLE.load(Ordering::Relaxed)));
+        statistics.set_idle_nanoseconds(time::lasting(accounting::IDLE.load(Ordering::Relaxed)));
         let processors = u32::try_from(processors::count()).unwrap_or(0);
         let mut interrupts = statistics.init_timer_interrupts(processors);
         for (number, processor) in (0..processors).zip(processors::all()) {

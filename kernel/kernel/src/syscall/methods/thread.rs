@@ -15,7 +15,7 @@ use crate::object::ending::write_exit;
 use crate::object::invocation::Invocation;
 use crate::object::priority::{HIGHEST, LOWEST};
 use crate::object::thread_handle::ThreadHandle;
-use crate::sched::scheduler;
+use crate::sched::{accounting, scheduler};
 
 /// The longest name, in bytes.
 const MAX_NAME: usize = 32;
@@ -27,7 +27,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         _params: m::info_params::Reader<'_>,
         mut results: m::info_results::Builder<'_>,
     ) -> Answer {
-        scheduler::settle_times();
+        accounting::settle_times();
         results.set_id(self.id);
         results.set_cpu_nanoseconds(time::lasting(self.cpu_ticks.load(Ordering::Relaxed)));
         results.set_alive(!self.ending.has_come());

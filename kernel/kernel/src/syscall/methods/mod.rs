@@ -2,10 +2,14 @@
 
 mod account;
 mod address_space;
+mod dma;
 mod endpoint;
 mod entropy;
+mod interrupt;
 pub mod machine;
 mod memory;
+mod mmio;
+mod ports;
 mod process;
 mod table;
 mod thread;
@@ -15,7 +19,6 @@ use capos_schema::kernel_dispatch as to;
 use capos_schema::sync::Exception;
 
 use crate::object::capability::Object;
-use crate::object::device::{dma, interrupt};
 use crate::object::invocation::Invocation;
 use crate::object::{Answer, log};
 

@@ -74,7 +74,7 @@ fn write(register: u32, value: u32) {
 /// That of `map`.
 ///
 /// # Safety
-/// `map` must map as many bytes of registers as it is asked for at a physical address, uncached and for good.
+/// `map` must map registers at a physical address, with the given length, uncached and for good.
 pub unsafe fn initialize<E>(address: u64, map: impl FnOnce(u64, u64) -> Result<*mut u8, E>) -> Result<(), E> {
     let mut base = msr::read(msr::APIC_BASE);
     let own = base & 0x000f_ffff_ffff_f000;

@@ -214,7 +214,7 @@ unsafe extern "C" fn return_slow(context: *mut Context) -> ! {
     )
 }
 
-/// Calls `release`, then lets in interrupts that are pending, each of which starts an event of its own. If there is none, goes on
+/// Calls `release`, then lets in pending interrupts, each of which starts an event of its own. If there is none, continues
 /// with `then`. No thread may be current and no user memory mapped.
 pub fn open(release: impl FnOnce(&PerCpu), then: extern "C" fn() -> !) -> ! {
     let cpu = percpu::current();

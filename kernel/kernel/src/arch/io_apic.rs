@@ -76,7 +76,7 @@ impl IoApic {
 /// That of `map`.
 ///
 /// # Safety
-/// `map` must map as many bytes of registers as it is asked for at a physical address, uncached and for good.
+/// `map` must map registers at a physical address, with the given length, uncached and for good.
 pub unsafe fn initialize<E>(madt: &Madt<'_>, map: impl Fn(u64, u64) -> Result<*mut u8, E>) -> Result<u32, E> {
     let mut wires = WIRES.lock();
     let mut total: u32 = 0;

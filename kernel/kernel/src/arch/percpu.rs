@@ -99,7 +99,7 @@ impl PerCpu {
     /// Its value of a type that a later layer defines.
     #[inline(always)]
     pub fn local<T: Local>(&self) -> &T {
-        // SAFETY: `keep` has put such a value there, and nothing moves or changes it but by this reference.
+        // SAFETY: `keep` has put such a value there, and all access to it is by such references.
         unsafe { &*self.locals.0.get().byte_add(T::OFFSET).cast::<T>() }
     }
 
@@ -132,7 +132,7 @@ pub fn current() -> &'static PerCpu {
     }
 }
 
-/// The data of a processor that nobody has used yet.
+/// The data of a processor before its first use.
 pub struct Prepared(PerCpu);
 
 impl Prepared {
@@ -167,7 +167,7 @@ impl Prepared {
             assert!(B::OFFSET.is_multiple_of(align_of::<B>()) && align_of::<B>() <= align_of::<Room>());
         }
         let room = self.0.locals.0.get_mut().as_mut_ptr();
-        // SAFETY: both fit there, one behind the other, as the compiler has checked; nobody else uses the room yet.
+        // SAFETY: both fit there, one behind the other, as the compiler has checked; no other code uses the room yet.
         unsafe {
             room.byte_add(A::OFFSET).cast::<A>().write(first);
             room.byte_add(B::OFFSET).cast::<B>().write(second);

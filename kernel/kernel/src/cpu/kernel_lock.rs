@@ -96,14 +96,14 @@ fn flush_all() {
     }
 }
 
-/// A processor that shares the lock caches one more value. `flush`, the same each time, flushes all such values. It is called by the
-/// processor that has acquired the lock exclusively, which holds no other lock, and says [`flushed`] for each.
+/// Notes that a processor, which shares the lock, caches one more value. `flush`, the same each time, flushes all such values. The
+/// processor that acquires the lock exclusively calls it with no other lock held. It calls [`flushed`] for each.
 pub fn cached(flush: fn()) {
     FLUSH.call_once(|| flush);
     CACHED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A value that was [cached] has been flushed.
+/// Notes that a [cached] value has been flushed.
 pub fn flushed() {
     CACHED.fetch_sub(1, Ordering::Relaxed);
 }

@@ -211,7 +211,7 @@ pub fn segments(stack_top: u64) -> Result<&'static Segments, SpaceError> {
     Ok(gdt::prepare(table, task, stack_top, stacks.map(Stack::keep)))
 }
 
-/// The data of a processor that nobody has used yet.
+/// The data of a processor before its first use.
 pub struct Data {
     room: Box<[Prepared; 1]>,
     scheduler: CpuState,

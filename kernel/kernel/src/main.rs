@@ -1,9 +1,27 @@
 //! The capOS microkernel.
 //!
 //! It knows capabilities, processes, memory, rings and time; no model, no agent, no tool, no user.
-//! It takes events (a system call, a fault, an interrupt) with interrupts off, never waits, and ends each by letting a thread
-//! run or idling. Whichever processors they come from, it takes them one at a time, but for the short way of system calls, which
-//! several processors go at once ([`kernel_lock`]).
+//! It handles events (a system call, a fault, an interrupt) with interrupts off and never waits. Each event ends when a thread
+//! runs or the processor idles. The kernel handles one event at a time, except on the fast path of system calls, which several
+//! processors take in parallel ([`cpu::kernel_lock`]).
+//!
+//! # Layers
+//!
+//! Each folder is a layer. A layer names itself and those before it in this list, and never a later one. The test
+//! `kernel_layers` of `capos-tools` reads this list and the imports; it names the exceptions.
+//!
+//! 1. `arch`: instructions, registers, interrupt controllers, the processors and what each has for itself
+//! 2. `memory`: frames, page tables, the heap and its reserve
+//! 3. `cpu`: the kernel lock, the log, random bytes, the boot loader's answers, panics
+//! 4. `object`: kernel objects, operations in flight, messages, page requests, the page cache
+//! 5. `ipc`: calls, receives and answers; notifications; waits for words
+//! 6. `paging`: faults, and pages that a thread or the kernel touches
+//! 7. `sched`: run queues, switches, processor time
+//! 8. `syscall`: ENTER, EXIT and INVOKE; the fast path; methods of kernel objects
+//! 9. `events`: traps, the event loop, the end of processes
+//! 10. `start`: from the boot loader to the first process
+//!
+//! `tests_in_kernel` is on top of all of them. Only a kernel that is built with the feature `tests` has it.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![deny(clippy::arithmetic_side_effects)]
 
@@ -11,73 +29,27 @@
 extern crate alloc;
 
 #[cfg(target_os = "none")]
-mod acpi;
-#[cfg(target_os = "none")]
 mod arch;
 #[cfg(target_os = "none")]
-mod boot;
+mod cpu;
 #[cfg(target_os = "none")]
-mod cache;
-#[cfg(target_os = "none")]
-mod deadline;
-#[cfg(target_os = "none")]
-mod derivation;
-#[cfg(target_os = "none")]
-mod entropy;
-#[cfg(target_os = "none")]
-mod fast_path;
-#[cfg(target_os = "none")]
-mod fault;
-#[cfg(target_os = "none")]
-mod first_process;
-#[cfg(target_os = "none")]
-mod invoke;
+mod events;
 #[cfg(target_os = "none")]
 mod ipc;
-#[cfg(target_os = "none")]
-mod kernel_call;
-#[cfg(target_os = "none")]
-mod kernel_lock;
-#[cfg(target_os = "none")]
-mod log;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
 mod object;
 #[cfg(target_os = "none")]
-mod operation;
+mod paging;
 #[cfg(target_os = "none")]
-mod pager;
-#[cfg(target_os = "none")]
-mod panic;
-#[cfg(target_os = "none")]
-mod percpu;
-#[cfg(target_os = "none")]
-mod processors;
-#[cfg(target_os = "none")]
-mod report;
-#[cfg(target_os = "none")]
-mod ring;
-#[cfg(target_os = "none")]
-mod run_queue;
-#[cfg(target_os = "none")]
-mod scheduler;
-#[cfg(target_os = "none")]
-mod standing_call;
+mod sched;
 #[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod syscall;
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "tests"))]
 mod tests_in_kernel;
-#[cfg(target_os = "none")]
-mod time;
-#[cfg(target_os = "none")]
-mod transfer;
-#[cfg(target_os = "none")]
-mod user_memory;
-#[cfg(target_os = "none")]
-mod word;
 
 /// Built for a host, as tools that look at the whole workspace do, there is nothing to run.
 #[cfg(not(target_os = "none"))]

@@ -7,8 +7,7 @@ use spin::Once;
 
 use super::interrupts::{SPURIOUS, TIMER};
 use super::{cpu, msr};
-use crate::memory::kernel_space::{self, SpaceError};
-use crate::{percpu, processors};
+use crate::arch::{percpu, processors};
 
 /// Offsets of the registers.
 const IDENTIFIER: u32 = 0x20;
@@ -55,7 +54,7 @@ fn read(register: u32) -> u32 {
         return msr::read(0x800 | register >> 4) as u32;
     }
     let address = REGISTERS.load(Ordering::Relaxed).wrapping_add(u64::from(register));
-    // SAFETY: `initialize` mapped the 4 KiB of registers uncached; the offset is one of the above.
+    // SAFETY: `initialize` was given the 4 KiB of registers, mapped uncached; the offset is one of the above.
     unsafe { (address as *const u32).read_volatile() }
 }
 
@@ -72,8 +71,11 @@ fn write(register: u32, value: u32) {
 /// says that its registers are; the processor knows better where they differ.
 ///
 /// # Errors
-/// Where no memory is left for mapping the registers.
-pub fn initialize(address: u64) -> Result<(), SpaceError> {
+/// That of `map`.
+///
+/// # Safety
+/// `map` must map registers at a physical address, with the given length, uncached and for good.
+pub unsafe fn initialize<E>(address: u64, map: impl FnOnce(u64, u64) -> Result<*mut u8, E>) -> Result<(), E> {
     let mut base = msr::read(msr::APIC_BASE);
     let own = base & 0x000f_ffff_ffff_f000;
     let address = if own == 0 { address } else { own };
@@ -85,7 +87,7 @@ pub fn initialize(address: u64) -> Result<(), SpaceError> {
         WIDE.store(true, Ordering::Relaxed);
     } else {
         msr::write(msr::APIC_BASE, base | BASE_ENABLE);
-        let registers = kernel_space::map_device(address, 0x1000)?;
+        let registers = map(address, 0x1000)?;
         REGISTERS.store(registers as u64, Ordering::Relaxed);
     }
     for entry in [TIMER_ENTRY, LINT0_ENTRY, LINT1_ENTRY, ERROR_ENTRY] {

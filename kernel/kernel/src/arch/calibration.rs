@@ -2,7 +2,7 @@
 
 use super::port::{Width, input, read_byte, write_byte};
 use super::{apic, cpu};
-use crate::time;
+use crate::arch::time;
 
 /// Frequency of the ACPI power management timer and of the 8254.
 const POWER_TIMER_HERTZ: u64 = 3_579_545;

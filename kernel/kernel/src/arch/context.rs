@@ -8,9 +8,7 @@ use capos_machine::page_entry::USER_END;
 
 pub use super::fpu::Fpu;
 use super::{gdt, msr};
-use crate::memory::kernel_space;
-use crate::percpu::{self, PerCpu};
-use crate::{kernel_lock, scheduler};
+use crate::arch::percpu::{self, PerCpu};
 
 /// The registers of a thread in user mode. The entry code writes it, [`enter_user`] loads it.
 #[derive(Clone, Debug)]
@@ -93,21 +91,21 @@ impl Context {
     }
 }
 
-/// Lets the thread of `context` run on this processor, which is `cpu`, and gives the kernel's lock up. The address space must be
+/// Lets the thread of `context` run on this processor, which is `cpu`, and calls `release` right before. The address space must be
 /// active and the thread's vector registers loaded.
 ///
-/// A context that the processor would not accept is reported to the scheduler as a general
-/// protection fault of its thread.
+/// Returns, and has not called `release`, if the processor would not accept the instruction pointer or the thread pointer.
 ///
 /// # Safety
 /// `context` must stay valid and untouched by others until the processor next enters the kernel
 /// from user mode, which saves the registers there, but for INVOKE, which leaves it as it is. No lock may be held.
-pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context) -> ! {
+#[inline(always)]
+pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context, release: impl FnOnce(&PerCpu)) {
     cpu.set_context(context);
     // SAFETY: the caller gives a valid context that nobody else uses now.
     let registers = unsafe { &mut *context };
     if registers.rip >= USER_END || registers.fs_base >= USER_END {
-        begin_anew(on_bad_registers);
+        return;
     }
     registers.rflags = (registers.rflags & USER_FLAGS) | FIXED_FLAGS;
     if cpu.swap_loaded(registers.identity) != registers.identity {
@@ -117,7 +115,7 @@ pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context) -> ! {
     // these two in a system call.
     let fast =
         registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
-    kernel_lock::give(cpu);
+    release(cpu);
     // SAFETY: the context is valid, its instruction pointer canonical, its flags harmless; GS is
     // the kernel's and both paths swap it as their last step but one.
     unsafe { if fast { return_fast(context) } else { return_slow(context) } }
@@ -142,13 +140,8 @@ pub unsafe fn go_back(context: *mut Context) -> ! {
     unsafe { return_slow(context) }
 }
 
-extern "C" fn on_bad_registers() -> ! {
-    scheduler::exclude();
-    scheduler::on_exception(13, 0, "an instruction or thread pointer outside the user half")
-}
-
 /// Goes on with `then` on an empty stack, so that what can follow on itself takes no more of it each time.
-fn begin_anew(then: extern "C" fn() -> !) -> ! {
+pub fn begin_anew(then: extern "C" fn() -> !) -> ! {
     // SAFETY: nothing on the stack is needed any more. `call` leaves the stack aligned as a function expects it.
     unsafe {
         core::arch::asm!(
@@ -221,14 +214,12 @@ unsafe extern "C" fn return_slow(context: *mut Context) -> ! {
     )
 }
 
-/// Lets interrupts and other processors in that have come meanwhile, each of which goes on through the scheduler, and
-/// goes on with `then`, without the kernel's lock, where there is no interrupt. No thread is current and no user memory
-/// mapped meanwhile.
-pub fn open(then: extern "C" fn() -> !) -> ! {
+/// Calls `release`, then lets in pending interrupts, each of which starts an event of its own. If there is none, continues
+/// with `then`. No thread may be current and no user memory mapped.
+pub fn open(release: impl FnOnce(&PerCpu), then: extern "C" fn() -> !) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
-    kernel_space::activate();
-    kernel_lock::give(cpu);
+    release(cpu);
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt after the
     // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
     // stack aligned as a function expects it.
@@ -240,13 +231,12 @@ pub fn open(then: extern "C" fn() -> !) -> ! {
     }
 }
 
-/// Gives the kernel's lock up and waits for an interrupt, which comes in through the scheduler and never returns here.
-/// No thread is current and no user memory mapped meanwhile.
-pub fn idle() -> ! {
+/// Calls `release`, then waits for an interrupt, which starts an event and never returns here. No thread may be current and no user
+/// memory mapped.
+pub fn idle(release: impl FnOnce(&PerCpu)) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
-    kernel_space::activate();
-    kernel_lock::give(cpu);
+    release(cpu);
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {

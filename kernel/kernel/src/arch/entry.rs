@@ -11,8 +11,16 @@ use capos_abi::syscall::INVOKE;
 
 use super::context::{Context, SLOW_FLAGS};
 use super::{cpu, gdt, msr};
-use crate::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
-use crate::{invoke, kernel_lock, scheduler};
+use crate::arch::percpu::{CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
+
+// What the entries call: it lies above this layer, and the linker finds it by name.
+unsafe extern "C" {
+    fn kernel_system_call() -> !;
+    fn kernel_invoke(cap: u64, interface: u64, method: u64);
+    fn kernel_from_user(vector: u64, error_code: u64) -> !;
+    fn kernel_from_kernel(frame: &Frame) -> !;
+    fn kernel_fatal(frame: &Frame) -> !;
+}
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
 /// interrupts, trap, direction, nested task and alignment check among them.
@@ -72,7 +80,7 @@ unsafe extern "C" fn system_call() -> ! {
         "sysretq",
         scratch = const SCRATCH_OFFSET, context = const CONTEXT_OFFSET, stack = const STACK_OFFSET,
         invoke_number = const INVOKE, slow = const SLOW_FLAGS,
-        handler = sym on_system_call, invoke = sym invoke::invoke,
+        handler = sym kernel_system_call, invoke = sym kernel_invoke,
         rax = const offset_of!(Context, rax), rbx = const offset_of!(Context, rbx),
         rcx = const offset_of!(Context, rcx), rdx = const offset_of!(Context, rdx),
         rsi = const offset_of!(Context, rsi), rdi = const offset_of!(Context, rdi),
@@ -83,12 +91,6 @@ unsafe extern "C" fn system_call() -> ! {
         r15 = const offset_of!(Context, r15), rip = const offset_of!(Context, rip),
         rsp = const offset_of!(Context, rsp), rflags = const offset_of!(Context, rflags),
     )
-}
-
-extern "C" fn on_system_call() -> ! {
-    let cpu = percpu::current();
-    kernel_lock::enter(cpu);
-    scheduler::on_syscall(cpu)
 }
 
 // One stub of 16 bytes per vector. Those for which the processor pushes no error code push a zero.
@@ -167,7 +169,7 @@ unsafe extern "C" fn interrupt_common() -> ! {
         "ud2",
         frame_cs = const offset_of!(Frame, cs),
         context = const CONTEXT_OFFSET, stack = const STACK_OFFSET,
-        user = sym super::interrupts::from_user, kernel = sym super::interrupts::from_kernel,
+        user = sym kernel_from_user, kernel = sym kernel_from_kernel,
         rax = const offset_of!(Context, rax), rbx = const offset_of!(Context, rbx),
         rcx = const offset_of!(Context, rcx), rdx = const offset_of!(Context, rdx),
         rsi = const offset_of!(Context, rsi), rdi = const offset_of!(Context, rdi),
@@ -190,6 +192,6 @@ unsafe extern "C" fn interrupt_fatal() -> ! {
         "and rsp, -16",
         "call {handler}",
         "ud2",
-        handler = sym super::interrupts::fatal,
+        handler = sym kernel_fatal,
     )
 }

@@ -1,7 +1,6 @@
 //! Ways out: the debug-exit device, and halting.
 
 use super::port::{self, Width};
-use crate::acpi::PowerOff;
 
 /// The I/O port of QEMU's isa-debug-exit device.
 const DEBUG_EXIT: u16 = 0xf4;
@@ -19,6 +18,18 @@ pub fn halt() -> ! {
         // SAFETY: with interrupts off nothing wakes the processor but an NMI, which panics.
         unsafe { core::arch::asm!("cli", "hlt", options(nostack, nomem)) };
     }
+}
+
+/// How to power the machine off: write `value` to `port`. Machines whose control register has a
+/// second half exist on paper only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PowerOff {
+    /// 0 where the firmware does not say.
+    pub port: u16,
+    pub value: u16,
+    /// Port and value that turn ACPI mode on, where it is off; port 0 where that is not needed.
+    pub enable_port: u16,
+    pub enable_value: u8,
 }
 
 /// Control bit that says that the machine is in ACPI mode.

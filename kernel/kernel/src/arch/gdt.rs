@@ -1,15 +1,10 @@
 //! Segments, and the stacks for what comes in from user mode and for what must not fail.
 
-use alloc::boxed::Box;
-
 use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
 use x86_64::instructions::tables::load_tss;
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
-use x86_64::structures::tss::TaskStateSegment;
-
-use crate::memory::heap::try_box;
-use crate::memory::kernel_space::{SpaceError, Stack};
+pub use x86_64::structures::tss::TaskStateSegment;
 
 /// Selectors. `sysretq` fixes the order: user data directly before user code.
 pub const KERNEL_CODE: u16 = 0x08;
@@ -26,28 +21,27 @@ pub const MACHINE_CHECK_STACK: u8 = 3;
 /// A processor's segments.
 pub type Segments = GlobalDescriptorTable<8>;
 
-/// Makes the segments of a processor. `stack_top` is where entries from user mode start.
-///
-/// # Errors
-/// Where no memory is left for them or for its stacks.
-pub fn prepare(stack_top: u64) -> Result<&'static Segments, SpaceError> {
-    let [fault, interrupt, check] = [Stack::new()?, Stack::new()?, Stack::new()?];
-    let task = try_box(TaskStateSegment::new()).ok_or(SpaceError::NoMemory)?;
-    let table = try_box(Segments::empty()).ok_or(SpaceError::NoMemory)?;
-    let ([task], [table]) = (Box::leak(task), Box::leak(table));
+/// Fills the segments of a processor. `stack_top` is where entries from user mode start, and `stacks` are the tops of those for
+/// double faults, NMIs and machine checks.
+pub fn prepare(
+    table: &'static mut Segments,
+    task: &'static mut TaskStateSegment,
+    stack_top: u64,
+    stacks: [u64; 3],
+) -> &'static Segments {
     // The structure is packed, so its arrays are replaced whole.
     task.privilege_stack_table = [VirtAddr::new(stack_top), VirtAddr::zero(), VirtAddr::zero()];
-    let mut stacks = [VirtAddr::zero(); 7];
-    for (slot, stack) in stacks.iter_mut().zip([fault, interrupt, check]) {
-        *slot = VirtAddr::new(stack.keep());
+    let mut slots = [VirtAddr::zero(); 7];
+    for (slot, stack) in slots.iter_mut().zip(stacks) {
+        *slot = VirtAddr::new(stack);
     }
-    task.interrupt_stack_table = stacks;
+    task.interrupt_stack_table = slots;
     table.append(Descriptor::kernel_code_segment());
     table.append(Descriptor::kernel_data_segment());
     table.append(Descriptor::user_data_segment());
     table.append(Descriptor::user_code_segment());
     table.append(Descriptor::tss_segment(task));
-    Ok(table)
+    table
 }
 
 /// Sets up this processor's segments.

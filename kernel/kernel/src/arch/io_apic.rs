@@ -5,8 +5,6 @@ use alloc::vec::Vec;
 use capos_machine::acpi::madt::{Entry, Madt, Wiring};
 use spin::Mutex;
 
-use crate::memory::kernel_space::{self, SpaceError};
-
 /// Index of the register that tells the number of inputs, and of the first input's entry.
 const VERSION: u32 = 1;
 const ENTRIES: u32 = 0x10;
@@ -49,7 +47,7 @@ fn lower_half(own: u32) -> u32 {
 
 impl IoApic {
     fn read(&self, index: u32) -> u32 {
-        // SAFETY: `initialize` mapped the registers uncached: index at 0, data at 0x10.
+        // SAFETY: `initialize` was given the registers, mapped uncached: index at 0, data at 0x10.
         unsafe {
             (self.registers as *mut u32).write_volatile(index);
             ((self.registers.wrapping_add(0x10)) as *const u32).read_volatile()
@@ -75,14 +73,17 @@ impl IoApic {
 /// of inputs.
 ///
 /// # Errors
-/// Where no memory is left for mapping the registers.
-pub fn initialize(madt: &Madt<'_>) -> Result<u32, SpaceError> {
+/// That of `map`.
+///
+/// # Safety
+/// `map` must map registers at a physical address, with the given length, uncached and for good.
+pub unsafe fn initialize<E>(madt: &Madt<'_>, map: impl Fn(u64, u64) -> Result<*mut u8, E>) -> Result<u32, E> {
     let mut wires = WIRES.lock();
     let mut total: u32 = 0;
     for entry in madt.entries() {
         match entry {
             Entry::IoApic { address, first, .. } => {
-                let registers = kernel_space::map_device(address, 0x20)? as u64;
+                let registers = map(address, 0x20)? as u64;
                 let mut chip = IoApic { registers, first, inputs: 0 };
                 chip.inputs = (chip.read(VERSION) >> 16 & 0xff).saturating_add(1);
                 for own in 0..chip.inputs {
@@ -135,6 +136,7 @@ pub fn set_mask(input: u32, masked: bool) {
 }
 
 /// Whether an input is masked; one that does not exist is.
+#[cfg(feature = "tests")]
 pub fn is_masked(input: u32) -> bool {
     let wires = WIRES.lock();
     find(&wires, input).is_none_or(|(chip, entry)| chip.read(entry) & MASKED != 0)

@@ -1,4 +1,4 @@
-//! What is particular to x86-64.
+//! What is particular to x86-64, what each processor has for itself, and the list of processors.
 
 pub mod apic;
 pub mod calibration;
@@ -13,7 +13,9 @@ pub mod idt;
 pub mod interrupts;
 pub mod io_apic;
 pub mod msr;
+pub mod percpu;
 pub mod pic;
 pub mod port;
+pub mod processors;
 pub mod serial;
-pub mod startup;
+pub mod time;

@@ -65,19 +65,23 @@ static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 static FREE: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests that are granted before one is refused; [`usize::MAX`] where none is.
+#[cfg(feature = "tests")]
 static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// For tests: grants so many more requests that may be refused, and refuses the one behind them.
+#[cfg(feature = "tests")]
 pub fn refuse_after(requests: usize) {
     GRANTED.store(requests, Ordering::Relaxed);
 }
 
 /// Refuses nothing any more. Whether one has been refused since [`refuse_after`].
+#[cfg(feature = "tests")]
 pub fn refuse_none() -> bool {
     GRANTED.swap(usize::MAX, Ordering::Relaxed) == usize::MAX
 }
 
 /// Whether this request is the one that a test wants refused.
+#[cfg(feature = "tests")]
 fn is_refused() -> bool {
     let granted = GRANTED.load(Ordering::Relaxed);
     if granted == usize::MAX {
@@ -86,6 +90,11 @@ fn is_refused() -> bool {
     // Tests have one processor. Behind the last one granted comes "none", which is the largest number.
     GRANTED.store(granted.wrapping_sub(1), Ordering::Relaxed);
     granted == 0
+}
+
+#[cfg(not(feature = "tests"))]
+const fn is_refused() -> bool {
+    false
 }
 
 impl Pool {

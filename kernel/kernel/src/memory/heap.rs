@@ -15,7 +15,7 @@ use spin::Mutex;
 
 use super::frames::{self, Frame};
 use super::hhdm;
-use crate::percpu;
+use crate::arch::percpu;
 
 /// Block sizes. Multiples of 16 that waste little of a frame's 4,032 bytes.
 const CLASSES: [usize; 15] = [16, 32, 48, 64, 96, 128, 192, 256, 336, 448, 576, 800, 1008, 1344, 2016];
@@ -78,6 +78,7 @@ static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap {
 }));
 
 /// For tests: grants so many more requests, and refuses the one behind them.
+#[cfg(feature = "tests")]
 pub fn refuse_after(requests: usize) {
     let mut heap = HEAP.0.lock();
     heap.granted = Some(requests);
@@ -85,6 +86,7 @@ pub fn refuse_after(requests: usize) {
 }
 
 /// Refuses nothing any more. Whether one has been refused since [`refuse_after`].
+#[cfg(feature = "tests")]
 pub fn refuse_none() -> bool {
     let mut heap = HEAP.0.lock();
     let Some(granted) = heap.granted.take() else { return false };
@@ -103,12 +105,14 @@ pub fn frames() -> usize {
 }
 
 /// For tests: from now on the most frames that the heap holds are noted, see [`most_since_mark`].
+#[cfg(feature = "tests")]
 pub fn mark() {
     let mut heap = HEAP.0.lock();
     heap.most = heap.frames;
 }
 
 /// The most frames that the heap has held since [`mark`].
+#[cfg(feature = "tests")]
 pub fn most_since_mark() -> usize {
     HEAP.0.lock().most
 }
@@ -279,7 +283,7 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn another_page(&mut self, class: usize) -> *mut Page {
-        if self.granted.is_some() {
+        if self.is_counted() {
             if self.refuses() {
                 return null_mut();
             }
@@ -324,9 +328,15 @@ impl Heap {
         }
     }
 
+    /// Whether requests are counted for a test.
+    #[inline(always)]
+    fn is_counted(&self) -> bool {
+        cfg!(feature = "tests") && self.granted.is_some()
+    }
+
     /// Whether a request is the one that a test wants refused.
     fn refuses(&mut self) -> bool {
-        let Some(granted) = &mut self.granted else { return false };
+        let Some(granted) = self.granted.as_mut().filter(|_| cfg!(feature = "tests")) else { return false };
         let refused = *granted == 0;
         if *granted != usize::MAX {
             // Behind the last one granted comes "none", which is the largest number.
@@ -336,12 +346,12 @@ impl Heap {
     }
 
     fn head(&self, class: usize) -> *mut Page {
-        let lists = if self.granted.is_none() { &self.partial } else { &self.hidden };
+        let lists = if self.is_counted() { &self.hidden } else { &self.partial };
         lists.get(class).copied().unwrap_or(null_mut())
     }
 
     fn set_head(&mut self, class: usize, page: *mut Page) {
-        let lists = if self.granted.is_none() { &mut self.partial } else { &mut self.hidden };
+        let lists = if self.is_counted() { &mut self.hidden } else { &mut self.partial };
         if let Some(slot) = lists.get_mut(class) {
             *slot = page;
         }

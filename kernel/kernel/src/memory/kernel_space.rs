@@ -13,8 +13,7 @@ use capos_machine::range::Range;
 use super::frames::{self, Frame};
 use super::hhdm;
 use super::page_table::{slot, table};
-use crate::arch::cpu;
-use crate::percpu;
+use crate::arch::{cpu, percpu};
 
 /// Where kernel stacks lie.
 const STACKS: u64 = 0xffff_ff00_0000_0000;

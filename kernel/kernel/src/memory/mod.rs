@@ -11,3 +11,4 @@ pub mod hhdm;
 pub mod kernel_space;
 pub mod page_table;
 pub mod reserve;
+pub mod shootdown;

@@ -11,9 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, index};
 
 use super::frames::{self, Frame};
-use super::{hhdm, kernel_space};
-use crate::percpu::PerCpu;
-use crate::processors;
+use super::{hhdm, kernel_space, shootdown};
+use crate::arch::percpu::PerCpu;
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -327,7 +326,7 @@ impl PageTable {
             }
         }
         if any {
-            processors::forget(self.root, start, length);
+            shootdown::forget(self.root, start, length);
         }
     }
 
@@ -360,7 +359,7 @@ impl PageTable {
             }
         }
         if any {
-            processors::forget(self.root, start, length);
+            shootdown::forget(self.root, start, length);
         }
     }
 
@@ -420,6 +419,7 @@ impl PageTable {
     }
 
     /// Where the byte at `address` lies and what the page allows; `None` where nothing is mapped.
+    #[cfg(feature = "tests")]
     pub fn lookup(&self, address: u64) -> Option<(u64, Access)> {
         let entry = self.entry(address)?;
         if !entry.is_present() || !entry.has(Flags::USER) {
@@ -490,7 +490,7 @@ impl PageTable {
         if self.is_active() {
             kernel_space::activate();
         }
-        processors::leave(self.root);
+        shootdown::leave(self.root);
         while let Some(spare) = self.take_spare() {
             free(spare);
         }
@@ -498,6 +498,7 @@ impl PageTable {
     }
 
     /// How many frames the tables take.
+    #[cfg(feature = "tests")]
     pub fn table_frames(&self) -> usize {
         self.tables
     }
@@ -507,6 +508,7 @@ impl PageTable {
     }
 
     /// How many large pages are mapped.
+    #[cfg(feature = "tests")]
     pub fn large_pages(&self) -> usize {
         self.large
     }
@@ -553,7 +555,7 @@ impl PageTable {
     /// to it.
     fn forget(&self, address: u64) {
         self.flush(address);
-        processors::forget(self.root, address & !(PAGE - 1), PAGE);
+        shootdown::forget(self.root, address & !(PAGE - 1), PAGE);
     }
 
     fn flush(&self, address: u64) {

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use capos_abi::Status;
 use spin::Mutex;
 
-use super::cpu_time::CpuTime;
-use crate::run_queue;
+use crate::object::cpu_time::CpuTime;
+use crate::object::priority;
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct Account {
 impl Account {
     /// The account that everything is carved from.
     pub fn root(limits: Amounts) -> Arc<Self> {
-        Self::with(None, limits, 0, run_queue::HIGHEST)
+        Self::with(None, limits, 0, priority::HIGHEST)
     }
 
     fn with(parent: Option<Arc<Account>>, limits: Amounts, own: u64, priority: i8) -> Arc<Self> {
@@ -136,7 +136,7 @@ impl Account {
                 return Err(status.into());
             }
         }
-        let priority = priority.clamp(run_queue::LOWEST, self.priority);
+        let priority = priority.clamp(priority::LOWEST, self.priority);
         Ok(Self::with(Some(Arc::clone(self)), limits, own, priority))
     }
 

@@ -9,15 +9,15 @@ use capos_captable::NodeId;
 use capos_paging::{Keyed, LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
-use super::account::{Account, Resource};
-use super::dma::DmaRegion;
-use super::memory::MemoryObject;
-use super::mmio::Mmio;
-use crate::cache;
-use crate::derivation::{self, Holder};
+use crate::arch::percpu::PerCpu;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
-use crate::percpu::PerCpu;
+use crate::object::account::{Account, Resource};
+use crate::object::derivation::{self, Holder};
+use crate::object::device::dma::DmaRegion;
+use crate::object::device::mmio::Mmio;
+use crate::object::memory::MemoryObject;
+use crate::object::memory::cache;
 
 /// What can be mapped.
 #[derive(Clone, Debug)]
@@ -575,7 +575,7 @@ impl AddressSpace {
         self.root.activate(cpu);
     }
 
-    /// Runs `act` with the page tables, for [`crate::user_memory`].
+    /// Runs `act` with the page tables, for [`crate::object::memory::user_memory`].
     pub(crate) fn with_table<R>(&self, act: impl FnOnce(&PageTable, &dyn Fn(u64) -> bool) -> R) -> Option<R> {
         let guard = self.inner.lock();
         let inner = guard.as_ref()?;

@@ -6,21 +6,22 @@ use capos_abi::Rights;
 use capos_captable::NodeId;
 use capos_schema::kernel_dispatch as interface;
 
-use super::account::Account;
-use super::address_space::AddressSpace;
-use super::dma::DmaRegion;
-use super::endpoint::{Client, Endpoint};
-use super::interrupt::Interrupt;
-use super::memory::MemoryObject;
-use super::mmio::Mmio;
-use super::notification::Notification;
-use super::ports::IoPorts;
-use super::process::Process;
-use super::reply::Reply;
-use super::thread_handle::ThreadHandle;
-use crate::deadline::{self, Due};
+use crate::arch::time;
+use crate::log;
 use crate::memory::reserve;
-use crate::{log, time};
+use crate::object::account::Account;
+use crate::object::address_space::AddressSpace;
+use crate::object::deadline::{self, Due};
+use crate::object::device::dma::DmaRegion;
+use crate::object::device::interrupt::Interrupt;
+use crate::object::device::mmio::Mmio;
+use crate::object::device::ports::IoPorts;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::MemoryObject;
+use crate::object::notification::Notification;
+use crate::object::process::Process;
+use crate::object::reply::Reply;
+use crate::object::thread_handle::ThreadHandle;
 
 /// How long a device has to finish with memory that its driver lost, nanoseconds.
 const LINGER: u64 = 1_000_000_000;

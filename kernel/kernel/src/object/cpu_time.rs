@@ -14,9 +14,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use capos_abi::Status;
 use spin::Once;
 
-use super::account::Account;
-use super::process::{self, Cause, End};
-use crate::time;
+use crate::arch::time;
+use crate::object::account::Account;
+use crate::object::process::{self, Cause, End};
+use crate::object::reaper;
 
 /// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -143,7 +144,7 @@ impl Account {
         if let Some(limiter) = self.cpu_limiter() {
             limiter.cpu.add(amount);
             if limiter.cpu.left() == 0 {
-                process::end_spent();
+                reaper::end_spent();
             }
         }
     }
@@ -179,7 +180,7 @@ impl Account {
             process::count_cpu_time_below(self);
         }
         if self.cpu.left() == 0 {
-            process::end_spent();
+            reaper::end_spent();
         }
         Ok(())
     }

@@ -4,13 +4,14 @@ use alloc::sync::Arc;
 
 use capos_abi::{ExceptionKind, Status};
 use capos_captable::{KeyedList, ListKey};
+use capos_schema::kernel_capnp::{exit_info, process, thread};
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
-use super::Answer;
-use super::process::End;
-use crate::kernel_call::Invocation;
-use crate::operation::{Kind, OperationRef};
+use crate::object::Answer;
+use crate::object::invocation::{self, Invocation};
+use crate::object::operation::{Kind, OperationRef};
+use crate::object::process::{Cause, End};
 
 #[derive(Default)]
 struct Inner {
@@ -104,4 +105,32 @@ impl Ending {
         let waiter = self.inner.lock().waiters.remove(key);
         drop(waiter);
     }
+}
+
+/// Writes how something ended.
+pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
+    exit.set_cause(match end.cause {
+        Cause::Exited => exit_info::Cause::Exited,
+        Cause::Killed => exit_info::Cause::Killed,
+        Cause::Fault => exit_info::Cause::Fault,
+        Cause::CpuTime => exit_info::Cause::CpuTime,
+    });
+    exit.set_code(end.code);
+    exit.set_report(end.report.as_str());
+}
+
+/// Answers a call of `wait` of a process.
+pub fn answer_process(waiter: &OperationRef, end: &End) {
+    invocation::answer_later(waiter, |mut results| {
+        write_exit(end, results.reborrow().init_as::<process::wait_results::Builder<'_>>().init_exit());
+        Ok(Completion::Done)
+    });
+}
+
+/// Answers a call of `wait` of a thread.
+pub fn answer_thread(waiter: &OperationRef, end: &End) {
+    invocation::answer_later(waiter, |mut results| {
+        write_exit(end, results.reborrow().init_as::<thread::wait_results::Builder<'_>>().init_exit());
+        Ok(Completion::Done)
+    });
 }

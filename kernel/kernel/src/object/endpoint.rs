@@ -7,9 +7,9 @@ use capos_abi::Status;
 use capos_captable::{Held, KeyedList, ListKey};
 use spin::{Mutex, MutexGuard};
 
-use super::account::Charge;
-use super::reply::Caller;
-use crate::operation::OperationRef;
+use crate::object::account::Charge;
+use crate::object::operation::OperationRef;
+use crate::object::reply::Caller;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

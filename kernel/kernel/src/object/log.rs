@@ -11,10 +11,11 @@ use capos_schema::kernel_dispatch::DebugLogKernel;
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
-use super::Answer;
-use crate::kernel_call::{self, Invocation};
+use crate::cpu::log;
 use crate::log;
-use crate::operation::{Kind, OperationRef};
+use crate::object::Answer;
+use crate::object::invocation::{self, Invocation};
+use crate::object::operation::{Kind, OperationRef};
 
 /// The most that one read gives, in bytes.
 const MAX_READ: usize = 16 * 1024;
@@ -101,14 +102,14 @@ fn serve_readers() {
         let Some(reader) = reader else { return };
         let Some(Kind::Log { call, position, .. }) = reader.peek().map(|operation| operation.kind) else { continue };
         let room = room(position, call.results.length as usize);
-        let _secured = match kernel_call::secure(room) {
+        let _secured = match invocation::secure(room) {
             Ok(secured) => secured,
             Err(status) => {
                 reader.complete(status);
                 continue;
             }
         };
-        kernel_call::answer_later(&reader, |mut results| {
+        invocation::answer_later(&reader, |mut results| {
             let results = results.reborrow().init_as::<m::read_results::Builder<'_>>();
             write_results(position, room, results);
             Ok(Completion::Done)

@@ -1,6 +1,9 @@
 //! MemoryObject: memory that can be mapped. Anonymous, from the boot package, or paged.
 
+pub mod cache;
+pub mod page_request;
 pub mod partial_copy;
+pub mod user_memory;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -12,13 +15,12 @@ use capos_captable::NodeId;
 use capos_paging::{BLOCK_PAGES, PAGE, pages_for};
 use spin::Mutex;
 
-use super::account::{Account, Charge, Resource};
-use super::address_space::Mapping;
-use super::endpoint::Client;
-use crate::cache::{self, PagedContent};
-use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
-use crate::user_memory;
+use crate::object::account::{Account, Charge, Resource};
+use crate::object::address_space::Mapping;
+use crate::object::derivation::{self, Holder};
+use crate::object::endpoint::Client;
+use crate::object::memory::cache::PagedContent;
 
 /// The largest memory object, in bytes: what a 47-bit address space could map.
 const MAX_BYTES: u64 = 1 << 46;

@@ -1,94 +1,32 @@
-//! Kernel objects: one file each, and the one place where a call finds its object.
+//! Kernel objects, one file each, and what they are made of.
 
 pub mod account;
-mod account_calls;
 pub mod address_space;
-mod address_space_calls;
 pub mod capability;
 pub mod cpu_time;
-pub mod dma;
+pub mod deadline;
+pub mod delivery;
+pub mod derivation;
+pub mod device;
 pub mod ending;
 pub mod endpoint;
-mod endpoint_calls;
-pub mod entropy;
-pub mod interrupt;
+pub mod invocation;
 pub mod log;
-pub mod machine;
 pub mod memory;
-mod memory_calls;
-pub mod mmio;
 pub mod notification;
-pub mod ports;
+pub mod operation;
+pub mod priority;
 pub mod process;
-mod process_calls;
+pub mod reaper;
 pub mod reply;
-mod table;
+pub mod report;
+pub mod ring;
 pub mod thread;
-mod thread_calls;
 pub mod thread_handle;
-mod timer;
+pub mod transfer;
 pub mod words;
 
-use capos_schema::kernel_dispatch as to;
 use capos_schema::sync::{Completion, Exception};
 
-use crate::kernel_call::Invocation;
-use capability::Object;
-
 /// What a method gives back to dispatch.
-type Answer = Result<Completion, Exception>;
-
-/// Whether an object has methods that [`number`] knows. What they do is bounded and short, and they lock neither a
-/// capability table nor a thread: the caller's table is locked.
-#[inline]
-pub fn answers_with_numbers(object: &Object) -> bool {
-    matches!(object, Object::Notification(_) | Object::Timer)
-}
-
-/// Calls a method of an object that has no parameters and answers with one number. `None` where it is none of those.
-#[inline]
-pub fn number(object: &Object, cx: &mut Invocation<'_>, method: u16) -> Option<Result<u64, Exception>> {
-    match object {
-        Object::Notification(notification) => to::number_notification(notification, cx, method),
-        Object::Timer => to::number_timer(&timer::Timer, cx, method),
-        _ => None,
-    }
-}
-
-/// Calls a method of an object.
-///
-/// # Errors
-/// The exception that the caller gets.
-pub fn dispatch(
-    object: &Object,
-    cx: &mut Invocation<'_>,
-    method: u16,
-    params: capnp::any_pointer::Reader<'_>,
-    results: capnp::any_pointer::Builder<'_>,
-) -> Answer {
-    match object {
-        Object::Account(account) => to::dispatch_resource_account(account, cx, method, params, results),
-        Object::Process(process) => to::dispatch_process(process, cx, method, params, results),
-        Object::Thread(thread) => to::dispatch_thread(thread, cx, method, params, results),
-        Object::Space(space) => to::dispatch_address_space(space, cx, method, params, results),
-        Object::Memory(memory) => to::dispatch_memory_object(memory, cx, method, params, results),
-        Object::Endpoint(endpoint) => to::dispatch_endpoint(endpoint, cx, method, params, results),
-        Object::Notification(notification) => to::dispatch_notification(notification, cx, method, params, results),
-        Object::Interrupts => to::dispatch_interrupt_controller(&interrupt::Controller, cx, method, params, results),
-        Object::Interrupt(interrupt) => to::dispatch_interrupt(interrupt, cx, method, params, results),
-        Object::Ports(ports) => to::dispatch_io_ports(ports, cx, method, params, results),
-        Object::Mmio(mmio) => to::dispatch_mmio(mmio, cx, method, params, results),
-        Object::DmaDomain => to::dispatch_dma_domain(&dma::Domain, cx, method, params, results),
-        Object::Dma(region) => to::dispatch_dma_region(region, cx, method, params, results),
-        Object::Timer => to::dispatch_timer(&timer::Timer, cx, method, params, results),
-        Object::Entropy => to::dispatch_entropy(&entropy::Entropy, cx, method, params, results),
-        Object::Log => to::dispatch_debug_log(&log::DebugLog, cx, method, params, results),
-        Object::Table(process) => {
-            to::dispatch_capability_table(&table::CapabilityTable(process), cx, method, params, results)
-        }
-        Object::Machine => to::dispatch_machine(&machine::Machine, cx, method, params, results),
-        Object::Client(_) | Object::Reply(_) => {
-            Err(Exception::unimplemented("this capability has no methods of the kernel"))
-        }
-    }
-}
+pub type Answer = Result<Completion, Exception>;

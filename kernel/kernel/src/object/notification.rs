@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use capos_captable::{KeyedList, ListKey};
 use spin::Mutex;
 
-use super::account::Charge;
-use crate::operation::{OperationRef, Outcome};
+use crate::object::account::Charge;
+use crate::object::operation::{OperationRef, Outcome};
 
 #[derive(Default)]
 struct Inner {

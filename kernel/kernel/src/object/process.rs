@@ -10,15 +10,15 @@ use capos_abi::{CapId, Rights, Status};
 use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
-use super::account::{Account, Charge, Resource};
-use super::address_space::AddressSpace;
-use super::capability::{Capability, Object};
-use super::ending::Ending;
-use super::thread::Thread;
-use super::words::Words;
-use crate::derivation::{self, Holder};
-use crate::memory::reserve;
-use crate::{first_process, log, scheduler};
+use crate::log;
+use crate::object::account::{Account, Charge, Resource};
+use crate::object::address_space::AddressSpace;
+use crate::object::capability::{Capability, Object};
+use crate::object::derivation::{self, Holder};
+use crate::object::ending::{self, Ending};
+use crate::object::reaper;
+use crate::object::thread::Thread;
+use crate::object::words::Words;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Processes and threads that are alive.
@@ -34,21 +34,8 @@ struct Entry {
 /// be dropped while it is locked.
 static ALL: Mutex<Pool<Entry>> = Mutex::new(Pool::new());
 
-/// Processes that must end, once nothing of theirs is in use any more: each once. There is room for every process
-/// that there is; it changes while `ALL` is locked.
-static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
-/// Whether there are any, so that looking takes no lock.
-static ANY_DOOMED: AtomicBool = AtomicBool::new(false);
-/// Some account's CPU time is used up, and those who used of it have not been told to end.
-static ANY_SPENT: AtomicBool = AtomicBool::new(false);
-
 /// Threads of a process for which there is room once there was.
 const FEW: usize = 4;
-
-/// The room of `DOOMED` where there are so many processes.
-fn room_for_ends(processes: usize) -> usize {
-    processes.next_power_of_two().max(16)
-}
 
 /// Why a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,9 +118,7 @@ impl Process {
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
         let place = {
             let mut all = ALL.lock();
-            let mut doomed = DOOMED.lock();
-            let missing = room_for_ends(all.len().saturating_add(1)).saturating_sub(doomed.len());
-            doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)?;
+            reaper::make_room(all.len().saturating_add(1))?;
             all.insert(entry).ok_or(Status::OutOfMemory)?
         };
         ALIVE.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +131,7 @@ impl Process {
             words: Words::new(),
             table: Mutex::new(Table::new()),
             life: Mutex::default(),
-            ending: Ending::new(super::process_calls::answer_exit),
+            ending: Ending::new(ending::answer_process),
             holders: AtomicU32::new(0),
             doomed: AtomicBool::new(false),
             itself: itself.clone(),
@@ -392,7 +377,7 @@ impl Process {
         self.life.lock().threads.len()
     }
 
-    /// Notes that the process must end. It runs no more; [`bury`] does the rest. The first end counts.
+    /// Notes that the process must end. It runs no more; [`Process::end`] does the rest. The first end counts.
     pub fn doom(&self, end: End) {
         let Some(process) = self.itself.upgrade() else { return };
         if self.doomed.swap(true, Ordering::AcqRel) {
@@ -401,12 +386,11 @@ impl Process {
         for thread in &self.life.lock().threads {
             thread.halt();
         }
-        DOOMED.lock().push((process, end));
-        ANY_DOOMED.store(true, Ordering::Release);
+        reaper::add(process, end);
     }
 
-    /// Ends the process and gives back all it held.
-    fn end(&self, end: End) {
+    /// Ends the process and gives back all it held. No lock may be held.
+    pub fn end(&self, end: End) {
         let end = Arc::new(end);
         if !self.ending.set(&end) {
             return;
@@ -415,8 +399,8 @@ impl Process {
         if end.cause != Cause::Exited {
             log!("{self:?} died: {}", end.report);
         }
-        if first_process::is(self.id) {
-            first_process::ended(&end);
+        if reaper::is_first(self.id) {
+            reaper::first_has_ended(&end);
         }
         for thread in &threads {
             thread.stop();
@@ -478,7 +462,7 @@ impl Drop for Process {
         let entry = {
             let mut all = ALL.lock();
             let entry = all.remove(self.place);
-            shrink(&mut DOOMED.lock(), room_for_ends(all.len()));
+            reaper::shrink_room(all.len());
             entry
         };
         drop(entry);
@@ -491,12 +475,6 @@ pub fn discard(capability: Capability) {
         derivation::forget(node);
     }
     capability.object.leave_slot();
-}
-
-/// Some account's CPU time is used up: those who used of it end by the next [`bury`].
-pub fn end_spent() {
-    ANY_SPENT.store(true, Ordering::Relaxed);
-    ANY_DOOMED.store(true, Ordering::Release);
 }
 
 /// The threads of all processes whose accounts are below one count against a limit from now on.
@@ -512,7 +490,7 @@ pub fn count_cpu_time_below(account: &Account) {
 }
 
 /// Every process that has no CPU time left must end.
-fn doom_spent() {
+pub fn doom_spent() {
     let mut from = 0;
     loop {
         let spent = {
@@ -532,43 +510,5 @@ fn doom_spent() {
         {
             process.doom(end);
         }
-    }
-}
-
-/// Whether there are processes that must end.
-#[inline(always)]
-pub fn any_to_bury() -> bool {
-    ANY_DOOMED.load(Ordering::Acquire)
-}
-
-/// Ends the processes that must end. No lock may be held.
-#[inline]
-pub fn bury() {
-    if any_to_bury() {
-        bury_all();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn bury_all() {
-    ANY_DOOMED.store(false, Ordering::Relaxed);
-    if ANY_SPENT.swap(false, Ordering::Relaxed) {
-        doom_spent();
-    }
-    let mut any = false;
-    loop {
-        let doomed = DOOMED.lock().pop();
-        let Some((process, end)) = doomed else { break };
-        // What the process's end may need is there where the cache has it.
-        reserve::refill();
-        process.end(end);
-        drop(process);
-        scheduler::forget_dead();
-        any = true;
-    }
-    if any {
-        // What many threads made grow becomes small again.
-        scheduler::shrink_queue();
     }
 }

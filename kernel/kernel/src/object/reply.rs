@@ -11,10 +11,10 @@ use alloc::sync::{Arc, Weak};
 use capos_abi::Status;
 use spin::Mutex;
 
-use super::process::Process;
-use super::thread::Thread;
-use crate::operation::{OperationRef, Ticket};
-use crate::pager::PageIn;
+use crate::object::memory::page_request::PageIn;
+use crate::object::operation::{OperationRef, Ticket};
+use crate::object::process::Process;
+use crate::object::thread::Thread;
 
 /// Who waits for the answer.
 #[derive(Clone, Debug)]

@@ -11,22 +11,23 @@ use capos_abi::{CapId, Status};
 use capos_captable::NodeId;
 use spin::{Mutex, MutexGuard};
 
-use super::account::{Charge, Resource};
-use super::address_space::{Backing, MapFailure};
-use super::memory::MemoryObject;
-use super::process::{Cause, End, Left, Process};
-use super::reply::Origin;
-use super::thread_handle::ThreadHandle;
 use crate::arch::context::{Context, Fpu};
-use crate::deadline;
-use crate::derivation::{self, Holder};
+use crate::arch::{percpu, processors};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
-use crate::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
-use crate::pager::PageIn;
-use crate::ring::{Corrupt, Ring};
-use crate::syscall::Enter;
-use crate::{percpu, processors, report, run_queue, scheduler};
+use crate::object::account::{Charge, Resource};
+use crate::object::address_space::{Backing, MapFailure};
+use crate::object::derivation::{self, Holder};
+use crate::object::memory::MemoryObject;
+use crate::object::memory::page_request::PageIn;
+use crate::object::operation::{Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::object::priority;
+use crate::object::process::{Cause, End, Left, Process};
+use crate::object::reply::Origin;
+use crate::object::ring::{Corrupt, Ring};
+use crate::object::thread_handle::ThreadHandle;
+use crate::object::{deadline, report};
+use crate::sched::scheduler::{exclude, wake};
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -286,7 +287,7 @@ impl core::fmt::Debug for Thread {
 }
 
 impl Thread {
-    /// A thread that is ready but in no queue yet. Its rings are mapped.
+    /// A thread that is ready but in no queue yet. Its rings are mapped. The scheduler makes it, which has room for it in its queues.
     ///
     /// # Errors
     /// Quota; no memory; the ring's address is taken or no user memory; the process is dead.
@@ -313,7 +314,7 @@ impl Thread {
         let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
         let body = Body { ring, ring_memory, operations, _charge: charge, _bookkeeping: bookkeeping };
         let inner = Inner { body: Some(body), page: Weak::new(), wanted: 0, deadline: None, resume: None };
-        let priority = process.account.priority().min(run_queue::ORDINARY);
+        let priority = process.account.priority().min(priority::ORDINARY);
         let thread = Arc::new_cyclic(|itself| Self {
             handle: ThreadHandle::new(itself.clone(), priority, handle_charge),
             origin: Origin::new(itself.clone()),
@@ -328,7 +329,7 @@ impl Thread {
             ring_bytes: bytes,
             _registers_charge: registers_charge,
         });
-        if let Err(status) = Self::make_room().and_then(|()| process.add_thread(Arc::clone(&thread))) {
+        if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             let body = thread.inner.lock().body.take();
             if let Some(Body { ring_memory, .. }) = &body {
                 thread.unmap_ring(ring_memory);
@@ -337,12 +338,6 @@ impl Thread {
         }
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Ok(thread)
-    }
-
-    /// Makes room in the run queue for one thread more than there are, so that each of them can always wait there.
-    fn make_room() -> Result<(), Status> {
-        let threads = ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
-        if scheduler::make_room(threads) { Ok(()) } else { Err(Status::OutOfMemory) }
     }
 
     /// Which threads it goes before.
@@ -375,6 +370,11 @@ impl Thread {
         // SAFETY: called by the processor that ran the thread, and nobody else runs it before it is said to be on none.
         unsafe { (*self.registers.get()).fpu.save() }
         self.processor.store(0, Ordering::Release);
+    }
+
+    /// Makes it ready where it is blocked. Where this processor shares the kernel lock, no other lock may be held.
+    pub fn wake(self: &Arc<Self>) {
+        wake(self);
     }
 
     /// The number of the processor on which it is current.
@@ -444,7 +444,7 @@ impl Thread {
             inner.deadline = None;
             inner.wanted = 0;
         }
-        scheduler::wake(self);
+        wake(self);
     }
 
     /// Notes an ENTER that goes on when the thread next runs.
@@ -545,11 +545,11 @@ impl Thread {
     #[inline]
     fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
         if self.settle_wait(awake) {
-            scheduler::wake(self);
+            wake(self);
         }
     }
 
-    /// Whether it goes on, which [`scheduler::wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
+    /// Whether it goes on, which [`wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
     /// corrupt, this processor has the kernel's lock alone afterwards.
     #[inline(always)]
     pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
@@ -608,7 +608,7 @@ impl Thread {
     /// locks come before the thread's own.
     #[cold]
     pub fn die_of(&self, corrupt: Corrupt) {
-        scheduler::exclude();
+        exclude();
         self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }
 
@@ -717,17 +717,19 @@ impl Thread {
         self.process.space.unmap_object(self.ring_address, self.ring_bytes, memory);
     }
 
-    /// Ends this thread alone. The last thread's end is that of its process.
-    fn finish(self: &Arc<Self>, end: End) {
+    /// Ends this thread alone. The last thread's end is that of its process. Whether the thread ended, so that the scheduler has to
+    /// forget it.
+    fn finish(self: &Arc<Self>, end: End) -> bool {
         match self.process.leave(self) {
             Left::Others => {
                 self.stop();
                 self.handle.end(&Arc::new(end));
-                scheduler::forget(self);
+                return true;
             }
             Left::Nobody => self.process.doom(end),
             Left::Before => {}
         }
+        false
     }
 
     /// It never runs: whoever made it did not get its capability.
@@ -736,14 +738,16 @@ impl Thread {
         self.stop();
     }
 
-    /// It has made the system call EXIT for itself.
-    pub fn exit(self: &Arc<Self>, code: i32) {
-        self.finish(End { cause: Cause::Exited, code, report: String::new() });
+    /// It has made the system call EXIT for itself. As for [`Thread::kill`].
+    #[must_use]
+    pub fn exit(self: &Arc<Self>, code: i32) -> bool {
+        self.finish(End { cause: Cause::Exited, code, report: String::new() })
     }
 
-    /// Ends this thread alone, in the name of a process.
-    pub fn kill(self: &Arc<Self>, killer: &Process) {
+    /// Ends this thread alone, in the name of a process. Whether the scheduler has to forget it.
+    #[must_use]
+    pub fn kill(self: &Arc<Self>, killer: &Process) -> bool {
         let report = report::thread_killed(self, killer);
-        self.finish(End { cause: Cause::Killed, code: 0, report });
+        self.finish(End { cause: Cause::Killed, code: 0, report })
     }
 }

@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
 
 use spin::Mutex;
 
-use super::account::Charge;
-use super::ending::Ending;
-use super::process::End;
-use super::thread::Thread;
+use crate::object::account::Charge;
+use crate::object::ending::{self, Ending};
+use crate::object::process::End;
+use crate::object::thread::Thread;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -51,7 +51,7 @@ impl ThreadHandle {
             priority: AtomicI8::new(priority),
             affinity: AtomicU64::new(u64::MAX),
             life: Mutex::new(life),
-            ending: Ending::new(super::thread_calls::answer_wait),
+            ending: Ending::new(ending::answer_thread),
             _charge: charge,
         })
     }
@@ -66,7 +66,7 @@ impl ThreadHandle {
         self.priority.load(Ordering::Relaxed)
     }
 
-    /// Says which threads it goes before; [`crate::scheduler::rank`] then moves it.
+    /// Says which threads it goes before; [`crate::sched::scheduler::rank`] then moves it.
     pub fn set_priority(&self, priority: i8) {
         self.priority.store(priority, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl ThreadHandle {
         self.affinity.load(Ordering::Relaxed).checked_shr(processor).is_some_and(|rest| rest & 1 == 1)
     }
 
-    /// Says which processors it may run on; [`crate::scheduler::settle`] then moves it.
+    /// Says which processors it may run on; [`crate::sched::scheduler::settle`] then moves it.
     pub fn set_affinity(&self, processors: u64) {
         self.affinity.store(processors, Ordering::Relaxed);
     }

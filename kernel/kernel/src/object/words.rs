@@ -5,8 +5,8 @@
 use capos_captable::QueueKey;
 use capos_sync::{Waited, WordWaits};
 
-use crate::entropy;
-use crate::operation::{OperationRef, Outcome};
+use crate::cpu::entropy;
+use crate::object::operation::{OperationRef, Outcome};
 
 /// The waits of one process.
 pub struct Words(WordWaits<OperationRef>);

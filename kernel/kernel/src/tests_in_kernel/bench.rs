@@ -11,16 +11,18 @@ use capos_abi::ring::{self, RingLayout};
 use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
 use capos_schema::sync;
 
+use crate::events::reap;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
-use crate::object::memory::MemoryObject;
-use crate::object::process::{self, Cause, End, Process};
+use crate::object::memory::{MemoryObject, cache, user_memory};
+use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, State, Thread};
-use crate::{scheduler, syscall, user_memory};
+use crate::sched::scheduler;
+use crate::syscall;
 
 /// Where a process's scratch memory is mapped.
 pub const SCRATCH: u64 = 0x10_0000;
@@ -76,7 +78,7 @@ impl Actor {
 
     fn begin(process: Arc<Process>, ring: u64, owner: bool, layout: RingLayout) -> Self {
         let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring, layout, thread_pointer: 0 };
-        let thread = Thread::new(&process, start).unwrap();
+        let thread = scheduler::new_thread(&process, start).unwrap();
         Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 
@@ -276,7 +278,7 @@ impl Hog {
 
     /// Lets go of as many frames as the reserve lacks.
     pub fn fill_reserve(&mut self) {
-        while !reserve::is_whole() {
+        while !cache::is_reserve_whole() {
             frames::free(self.frames.pop().unwrap());
         }
     }
@@ -310,7 +312,7 @@ pub fn starved<R>(act: impl FnOnce() -> R) -> R {
 
 /// Does what the kernel does on its way out.
 pub fn settle() {
-    process::bury();
+    reap::reap();
     crate::object::log::serve();
     scheduler::forget_dead();
 }

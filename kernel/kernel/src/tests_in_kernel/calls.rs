@@ -10,14 +10,15 @@ use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
-use crate::{derivation, log};
 
 pub const INTERFACE: u64 = 77;
 const BADGE: u64 = 5;
@@ -500,7 +501,7 @@ pub fn operations_are_found_by_capability(account: &Arc<Account>) {
 
 /// A reader of the log that names a position far ahead keeps no other from reading.
 pub fn log_readers_are_served(account: &Arc<Account>) {
-    let mut readers = [u64::MAX, crate::log::end()].map(|position| {
+    let mut readers = [u64::MAX, crate::cpu::log::end()].map(|position| {
         let mut actor = Actor::new(account, "reader");
         let log = actor.give(Object::Log);
         let params = actor.params(|params| {

@@ -17,9 +17,9 @@ use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::memory::partial_copy::PartialCopy;
-use crate::object::memory::{CopyError, MemoryObject};
+use crate::object::memory::{CopyError, MemoryObject, cache};
 use crate::object::thread::State;
-use crate::{cache, fault};
+use crate::paging::fault;
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
 const AT: u64 = 0x4000_0000;

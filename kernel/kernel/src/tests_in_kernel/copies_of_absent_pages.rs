@@ -18,9 +18,11 @@ use crate::memory::{frames, heap};
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
-use crate::object::memory::MemoryObject;
+use crate::object::derivation;
+use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
-use crate::{cache, derivation, fault};
+use crate::paging::fault;
+use crate::sched::scheduler;
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
 const COPIED: u64 = 0x5000_0000;
@@ -323,7 +325,7 @@ pub fn unwanted_requests_end(account: &Arc<Account>) {
         waiter.thread.change(State::Blocked, State::Running);
         fault::page_fault(&waiter.thread, PAGED_AT + (2000 + round * 32) * PAGE, false, false, true);
         settle();
-        waiter.thread.kill(&paging.user.process);
+        scheduler::kill(&waiter.thread, &paging.user.process);
         drop(waiter);
         settle();
     }

@@ -13,7 +13,7 @@ use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
-use crate::scheduler;
+use crate::sched::scheduler;
 
 /// How a process has ended.
 fn cause(actor: &Actor) -> Option<Cause> {

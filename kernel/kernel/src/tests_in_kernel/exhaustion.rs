@@ -14,8 +14,8 @@ use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::operation::{Kind, Operations};
 use crate::object::process::{Cause, End, Process};
-use crate::operation::{Kind, Operations};
 
 /// Calls that find no memory for a place in the queue are refused; those in it are all answered.
 pub fn calls_are_not_lost(account: &Arc<Account>) {
@@ -124,11 +124,11 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
         pair.server.process.release(filler.pop().unwrap()).unwrap();
     }
     for mode in [TransferMode::Move, TransferMode::Copy] {
-        let held = (pair.server.process.capability_count(), crate::derivation::count());
+        let held = (pair.server.process.capability_count(), crate::object::derivation::count());
         pair.client.send_caps(SCRATCH + 0x200, &moved, mode);
         assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
         assert_eq!(pair.client.once(sends).status, status(Status::Overloaded));
-        assert_eq!((pair.server.process.capability_count(), crate::derivation::count()), held);
+        assert_eq!((pair.server.process.capability_count(), crate::object::derivation::count()), held);
         assert!(moved.iter().all(|id| pair.client.process.get(*id).is_ok_and(|kept| kept.node.is_some())));
         pair.server.run(2, Operation::Cancel { target: 1 });
     }

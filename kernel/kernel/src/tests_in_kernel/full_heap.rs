@@ -13,12 +13,14 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, Hog, SCRATCH, buffer, memory, settle, status};
 use super::calls::{self, call, header, receive};
+use crate::log;
 use crate::memory::{frames, heap, reserve};
 use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::process::{Cause, End};
-use crate::{derivation, fault, log};
+use crate::paging::fault;
 
 /// Operations that can make the heap larger.
 #[derive(Default)]

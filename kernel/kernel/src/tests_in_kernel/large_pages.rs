@@ -12,8 +12,9 @@ use crate::memory::page_table::Access;
 use crate::memory::{heap, reserve};
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::{AddressSpace, Backing, MapFailure};
-use crate::object::memory::MemoryObject;
-use crate::{cache, derivation, fault};
+use crate::object::derivation;
+use crate::object::memory::{MemoryObject, cache};
+use crate::paging::fault;
 
 const READ: Access = Access { read: true, write: false, execute: false, device: false };
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };

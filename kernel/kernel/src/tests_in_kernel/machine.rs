@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry};
 
 use crate::arch::context::Fpu;
-use crate::arch::{cpu, interrupts, io_apic, msr};
+use crate::arch::{cpu, interrupts, io_apic, msr, percpu, time};
+use crate::cpu::{entropy, log};
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root};
 use crate::memory::{heap, kernel_space};
-use crate::{entropy, log, percpu, time};
 
 /// The tests by name.
 pub const TESTS: [(&str, fn()); 13] = [

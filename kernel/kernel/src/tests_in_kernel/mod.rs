@@ -19,9 +19,11 @@ mod refusals;
 mod restart;
 mod revocation;
 mod standing;
-pub mod start;
+mod start;
 mod threads;
 mod words;
+
+pub use start::{begin, needs_loader};
 
 use alloc::sync::Arc;
 
@@ -123,8 +125,28 @@ const OBJECTS: [(&str, Test); 84] = [
     ("nothing-is-left", nothing_is_left),
 ];
 
+/// The word on the kernel's command line.
+const WORD: &str = "test=kernel";
+
+fn is_asked_for(command_line: &str) -> bool {
+    command_line.split_whitespace().any(|word| word == WORD)
+}
+
+/// How many processors the tests of this command line permit: those of objects look at one alone.
+pub fn processors(command_line: &str) -> Option<usize> {
+    is_asked_for(command_line).then_some(1)
+}
+
+/// The machine has started, and there is no process yet: runs the tests that the command line asks for.
+pub fn run(command_line: &str, account: &Arc<Account>) {
+    if is_asked_for(command_line) {
+        run_all(account);
+    }
+    start::run();
+}
+
 /// Runs all tests and ends the machine.
-pub fn run(account: &Arc<Account>) -> ! {
+fn run_all(account: &Arc<Account>) -> ! {
     let mut passed = 0;
     for (name, test) in machine::TESTS {
         test();
@@ -144,6 +166,6 @@ pub fn run(account: &Arc<Account>) -> ! {
 /// What the tests before have made is gone.
 fn nothing_is_left(account: &Arc<Account>) {
     assert_eq!(account.usage(), [0; 5]);
-    assert_eq!(crate::derivation::count(), 0);
+    assert_eq!(crate::object::derivation::count(), 0);
     assert_eq!(crate::object::process::ALIVE.load(core::sync::atomic::Ordering::Relaxed), 0);
 }

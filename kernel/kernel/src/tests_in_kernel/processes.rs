@@ -18,9 +18,10 @@ use crate::object::account::{Account, Resource};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
-use crate::object::memory::MemoryObject;
+use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
-use crate::{cache, derivation, fault, report};
+use crate::object::{derivation, report};
+use crate::paging::fault;
 
 type Corruption = fn(&mut Actor);
 
@@ -264,7 +265,11 @@ impl Paging {
     pub fn fill(&mut self, offset: u64, bytes: u64, window: CapId) {
         let Object::Memory(memory) = self.pager.process.get(window).unwrap().object else { return };
         for page in 0..bytes / 4096 {
-            assert!(crate::user_memory::fill(&memory, page * 4096, &(offset / 4096 + page).to_le_bytes()));
+            assert!(crate::object::memory::user_memory::fill(
+                &memory,
+                page * 4096,
+                &(offset / 4096 + page).to_le_bytes()
+            ));
         }
     }
 
@@ -345,7 +350,7 @@ pub fn parameters_come_in(account: &Arc<Account>) {
     let (reply, offset, bytes, window) = paging.take();
     assert_eq!((offset, bytes), (0, 4 * 4096));
     let Object::Memory(memory) = paging.pager.process.get(window).unwrap().object else { return };
-    assert!(crate::user_memory::fill(&memory, 0, &[0; 16]));
+    assert!(crate::object::memory::user_memory::fill(&memory, 0, &[0; 16]));
     drop(memory);
     paging.answer(reply, 0);
     assert_eq!(paging.user.thread.state(), State::Ready);

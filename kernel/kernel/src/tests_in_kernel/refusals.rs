@@ -14,12 +14,14 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, Hog, SCRATCH, buffer, settle, status};
 use super::calls::{self, call, header, receive};
+use crate::log;
 use crate::memory::{frames, heap};
 use crate::object::account::Account;
 use crate::object::capability::Object;
-use crate::object::machine;
+use crate::object::derivation;
 use crate::object::process::{Cause, End};
-use crate::{derivation, first_process, log};
+use crate::start::first_process;
+use crate::syscall::methods::machine;
 
 /// What the first process gets here: as much as it needs.
 const ENOUGH: [u64; 5] = [16_384, 256, 4, 4, 64];

@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use capos_machine::page_entry::PAGE;
 use capos_machine::range::Range;
 
-use crate::arch::startup;
-use crate::boot::Handover;
+use crate::arch::processors;
+use crate::cpu::boot::Handover;
 use crate::memory::{hhdm, kernel_space};
-use crate::processors;
+use crate::start::startup;
 
 unsafe extern "C" {
     static kernel_data_start: u8;

@@ -6,14 +6,18 @@ use alloc::sync::Arc;
 use capos_abi::{Rights, RingLayout};
 
 use super::bench::{memory, settle};
+use crate::arch::time;
+use crate::ipc;
+use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
-use crate::object::thread::{Start, Thread};
-use crate::{derivation, ipc, log, time};
+use crate::object::thread::Start;
+use crate::sched::scheduler;
 
 /// What the measured processes may hold.
 const LIMITS: [u64; 5] = [2048, 64, 4, 4, 32];
@@ -94,7 +98,7 @@ pub fn large_rings_end(account: &Arc<Account>) {
         let process = Process::new(String::from("waiter"), own, None).unwrap();
         let layout = RingLayout::new(2, places).unwrap();
         let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring: BASE, layout, thread_pointer: 0 };
-        let thread = Thread::new(&process, start).unwrap();
+        let thread = scheduler::new_thread(&process, start).unwrap();
         let notification = Notification::new(None);
         let cap = process.insert(Object::Notification(Arc::clone(&notification)), Rights::ALL, None).unwrap();
         for tag in 0..u64::from(places) {

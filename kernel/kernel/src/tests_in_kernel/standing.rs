@@ -10,13 +10,18 @@ use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode, ring, syscal
 
 use super::bench::{Actor, SCRATCH, buffer, settle};
 use super::calls::{INTERFACE, Pair, header, pair};
+use crate::arch::percpu;
+use crate::cpu::kernel_lock;
 use crate::object::account::{Account, Resource};
 use crate::object::capability::{Capability, Object};
+use crate::object::derivation;
 use crate::object::endpoint::Client;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End};
 use crate::object::thread::State;
-use crate::{derivation, kernel_lock, percpu, scheduler, standing_call, syscall};
+use crate::sched::{scheduler, switching};
+use crate::syscall;
+use crate::syscall::standing_call::{self, Watch};
 
 /// Rounds before anything happens: the call stands long before they are over.
 const ROUNDS: u64 = 12;
@@ -250,11 +255,11 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
     }
     let (own, thread) = (percpu::current(), &actor.thread);
     let mut stood = false;
-    scheduler::with_current(thread, || {
-        stood = own.watch.is_turn_of(thread) && standing_call::go(own, thread).is_some();
+    switching::with_current(thread, || {
+        stood = Watch::of(own).is_turn_of(thread) && standing_call::go(own, thread).is_some();
         if !stood
             && let Some(next) = syscall::handle(thread)
-            && own.watch.have_turns(thread, &next)
+            && Watch::of(own).have_turns(thread, &next)
         {
             standing_call::open(own, thread, &next);
         }

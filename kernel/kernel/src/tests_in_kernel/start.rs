@@ -7,10 +7,12 @@ use core::sync::atomic::Ordering;
 
 use super::PASSED;
 use super::restart::{self, Kept};
-use crate::arch::exit;
-use crate::boot::{self, Handover};
+use crate::arch::{exit, processors};
+use crate::cpu::boot::{self, Handover};
+use crate::cpu::log;
+use crate::cpu::panic;
+use crate::log;
 use crate::memory::{frames, heap};
-use crate::{log, processors};
 
 /// The word on the kernel's command line.
 const WORD: &str = "test=refusals";
@@ -74,6 +76,7 @@ const WENT_ON: usize = 1;
 
 /// At each start of the kernel, before it has asked for any memory.
 pub fn begin(handover: &Handover) {
+    panic::on_end(ended);
     if restart::kept().is_none() && boot::is_asked_for(WORD) {
         assert!(restart::keep(handover), "there is no memory below 1 MiB");
     }
@@ -90,7 +93,7 @@ pub fn needs_loader() -> bool {
 }
 
 /// The kernel ends with these words. Where it does since something was refused, it is started again.
-pub fn ended(words: fmt::Arguments<'_>) {
+fn ended(words: fmt::Arguments<'_>) {
     let Some(kept) = restart::kept() else { return };
     if !kept.end_refusal() {
         return;

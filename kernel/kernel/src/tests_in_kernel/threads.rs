@@ -13,18 +13,22 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
 use super::words::{wait, wake};
+use crate::arch::{percpu, time};
+use crate::cpu::kernel_lock;
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
-use crate::run_queue::{Dead, RunQueue};
-use crate::{derivation, fault, kernel_lock, percpu, scheduler, time};
+use crate::paging::fault;
+use crate::sched::run_queue::{Dead, RunQueue};
+use crate::sched::{accounting, scheduler, switching};
 
 /// Where calls here put their results.
 const RESULTS: u64 = 0x1000;
@@ -296,7 +300,7 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
         match cause {
             0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
             1 => fault::page_fault(&others[0].thread, 0, true, false, true),
-            _ => others[1].thread.kill(&first.process),
+            _ => scheduler::kill(&others[1].thread, &first.process),
         }
         settle();
         assert_eq!(first.process.ending.get().is_none(), cause == 2);
@@ -394,12 +398,12 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
 /// there.
 pub fn threads_are_put_down_first(account: &Arc<Account>) {
     let actor = Actor::new(account, "moving");
-    assert!(scheduler::may_begin(&actor.thread));
+    assert!(switching::may_begin(&actor.thread));
     assert!(!actor.thread.take_up(6), "processor 6 did not run it before");
     assert_eq!(actor.thread.processor(), Some(6));
-    assert!(!scheduler::may_begin(&actor.thread));
+    assert!(!switching::may_begin(&actor.thread));
     actor.thread.put_down();
-    assert!(scheduler::may_begin(&actor.thread));
+    assert!(switching::may_begin(&actor.thread));
 }
 
 /// A thread that waits is put down before this processor has the kernel's lock alone, which others may have had before. The
@@ -412,14 +416,14 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
         (read(&actor.thread.handle.cpu_ticks), read(&actor.process.account.cpu_ticks))
     };
     let from = time::tsc();
-    let had_current = scheduler::with_current(&actor.thread, || {
+    let had_current = switching::with_current(&actor.thread, || {
         assert_eq!(actor.thread.processor(), Some(own.index));
         kernel_lock::give(own);
         kernel_lock::enter(own);
         scheduler::exclude();
         assert_eq!((kernel_lock::is_shared(), actor.thread.processor()), (false, None));
         // What it used so far is seen by who looks then.
-        scheduler::settle_times();
+        accounting::settle_times();
         let (used, of_account) = ticks();
         assert!(used > 0 && used == of_account, "{used} ticks of the thread, {of_account} of its account");
     });
@@ -427,7 +431,7 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
     let (used, of_account) = ticks();
     assert!(used == of_account && used <= time::tsc() - from, "{used} ticks");
     let before = used;
-    scheduler::settle_times();
+    accounting::settle_times();
     assert_eq!(ticks(), (before, before), "it runs no more");
 }
 
@@ -475,7 +479,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert!(pager.run(7, receive).is_empty(), "one request serves all three");
     pager.run(8, Operation::Cancel { target: 7 });
     let weak = Arc::downgrade(&third.thread);
-    third.thread.kill(&first.process);
+    scheduler::kill(&third.thread, &first.process);
     settle();
     drop(third);
     assert!(weak.upgrade().is_none(), "nobody keeps a thread that has ended");
@@ -488,7 +492,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert_eq!([touch(&first, 1), touch(&second, 1)], [State::Running; 2]);
     // A word of paged memory is waited for once it is in.
     let mut second = second;
-    assert_eq!(crate::cache::evict_object(&paged), 3);
+    assert_eq!(crate::object::memory::cache::evict_object(&paged), 3);
     second.push(1, wait(PAGED + 4096, 1));
     second.enter(0);
     assert_eq!(second.thread.state(), State::Blocked, "the page comes in first");

@@ -31,6 +31,9 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     let kernel = ["clippy", "--profile", "kernel", "--target", BARE, "--target-dir", "target/kernel"];
     if toolchain::bare()? == Bare::Prebuilt {
         step("kernel", bare.args(kernel).args(["-p", "capos-kernel", "-p", "capos-loader"]).args(deny))?;
+        let mut tests = toolchain::cargo();
+        let tests = tests.args(kernel).args(["-p", "capos-kernel", "--features", "capos-kernel/tests"]);
+        step("kernel with the tests that run in it", tests.args(deny))?;
     } else {
         println!("lint: the kernel is skipped, because Debian's compiler for it has no clippy");
     }

@@ -229,6 +229,20 @@ fn sources_named(sources: &[&Path]) -> String {
 }
 
 impl Parts {
+    /// The kernel of an image whose command line says this: that with the tests that run in it only if the command line asks for some.
+    fn kernel_for(&self, command_line: &str) -> Result<PathBuf> {
+        if !asks_for_tests(command_line) {
+            return Ok(self.kernel.clone());
+        }
+        let system = System::find()?;
+        let _alone = files::lock(&system.target())?;
+        let stripped = system.target().join("stripped-tests").join("capos-kernel");
+        toolchain::strip(&toolchain::build_kernel_tests(&system.root)?.join("capos-kernel"), &stripped)?;
+        // The other one is put back, since stack traces are read with its names.
+        toolchain::build_bare(&system.root, &["capos-kernel"])?;
+        Ok(stripped)
+    }
+
     /// The kernel's file as packed on an image.
     pub fn kernel(&self) -> &Path {
         &self.kernel
@@ -326,10 +340,11 @@ impl Parts {
 
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
+        let kernel = self.kernel_for(&variant.command_line)?;
         let _alone = files::lock(self.boot_package.parent().context("the boot package has no folder")?)?;
         let boot_package = self.boot_package_of(variant, out)?;
         let mut trees = Vec::new();
-        let mut inputs = vec![self.kernel.clone(), self.loader.clone(), boot_package.clone()];
+        let mut inputs = vec![kernel.clone(), self.loader.clone(), boot_package.clone()];
         if variant.boot.is_empty() {
             trees.push((String::new(), self.stage.clone()));
             inputs.extend(files::walk(&self.stage)?);
@@ -360,6 +375,7 @@ impl Parts {
             return Ok(());
         }
         let built = capos_image::build(&Recipe {
+            kernel: &kernel,
             boot_package: &boot_package,
             trees: &trees,
             command_line: &variant.command_line,
@@ -372,6 +388,11 @@ impl Parts {
         }
         built
     }
+}
+
+/// Whether the kernel's command line asks for tests that run in the kernel.
+fn asks_for_tests(command_line: &str) -> bool {
+    command_line.split_whitespace().any(|word| word.starts_with("test="))
 }
 
 /// Makes sure that a program is no larger than its package permits.

@@ -131,6 +131,15 @@ pub fn compilers(root: &Path) -> Result<(String, String)> {
 
 /// Builds programs for the bare target and returns their folder.
 pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
+    build_bare_with(root, packages, &[])
+}
+
+/// Builds the kernel with the tests that run in it, and returns its folder. It lies where the kernel does until that is built again.
+pub fn build_kernel_tests(root: &Path) -> Result<PathBuf> {
+    build_bare_with(root, &["capos-kernel"], &["capos-kernel/tests"])
+}
+
+fn build_bare_with(root: &Path, packages: &[&str], features: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
     let mut command = cargo();
     if bare()? == Bare::Debian {
@@ -140,6 +149,9 @@ pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     command.args(["build", "--profile", "kernel", "--target", BARE, "--target-dir"]).arg(&target);
     for package in packages {
         command.args(["-p", package]);
+    }
+    for feature in features {
+        command.args(["--features", feature]);
     }
     build(command.current_dir(root), "the kernel and its loader")?;
     Ok(target.join(BARE).join("kernel"))

@@ -15,12 +15,12 @@ use spin::Mutex;
 
 use super::{Content, CopyError, MemoryObject, Owned};
 use crate::memory::frames::{self, Frame};
-use crate::memory::reserve;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
-use crate::operation::{Kind, OperationRef};
-use crate::pager::{self, PageIn};
-use crate::{cache, kernel_call, user_memory};
+use crate::object::invocation;
+use crate::object::memory::page_request::{self, PageIn};
+use crate::object::memory::{cache, user_memory};
+use crate::object::operation::{Kind, OperationRef};
 
 /// A copy of pages, as far as it is made. It is paid for as a whole.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ impl PartialCopy {
     ///
     /// # Errors
     /// Not pages of `source`; quota; no memory.
+    #[inline(never)]
     pub fn new(source: &MemoryObject, account: &Arc<Account>, first: u64, count: u64) -> Result<Self, Status> {
         let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
         let end = end.ok_or(Status::InvalidArgument)?;
@@ -197,13 +198,13 @@ pub fn go_on(operation: &OperationRef) {
         let taken = copying.copy.lock().take();
         let Some(mut copy) = taken else { return };
         let (page, status) = match copy.advance(&copying.source) {
-            Ok(()) if reserve::is_whole() => return answer(operation, copy.finish(&copying.source)),
+            Ok(()) if cache::is_reserve_whole() => return answer(operation, copy.finish(&copying.source)),
             // The answer may make the heap larger.
             Ok(()) => (copy.first, Status::OutOfMemory),
             Err(CopyError::Absent(page)) => {
                 let most = copy.wanted();
                 *copying.copy.lock() = Some(copy);
-                match pager::bring_for_copy(operation, &copying, &copying.source, page, most) {
+                match page_request::bring_for_copy(operation, &copying, &copying.source, page, most) {
                     Ok(true) => return,
                     Ok(false) => continue,
                     Err(status) => (page, status),
@@ -211,7 +212,7 @@ pub fn go_on(operation: &OperationRef) {
             }
             Err(CopyError::Status(status)) => (copy.first.saturating_add(copy.done as u64), status),
         };
-        return refuse(operation, page, kernel_call::refused(status).kind, status.words());
+        return refuse(operation, page, invocation::refused(status).kind, status.words());
     }
 }
 
@@ -221,7 +222,7 @@ pub fn fail(operation: &OperationRef, page: u64, reason: &str) {
 }
 
 fn answer(operation: &OperationRef, memory: Arc<MemoryObject>) {
-    kernel_call::give_later(operation, Object::Memory(memory), |results| {
+    invocation::give_later(operation, Object::Memory(memory), |results| {
         results.init_as::<copy_results::Builder<'_>>().set_memory(capability());
         Ok(Completion::Done)
     });
@@ -232,7 +233,7 @@ fn refuse(operation: &OperationRef, page: u64, kind: ExceptionKind, reason: &str
     let mut text = Text { bytes: [0; 320], length: 0 };
     // What does not fit is left out.
     let _ = write!(text, "page {page} of the paged memory cannot be copied: {reason}");
-    kernel_call::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
+    invocation::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
 }
 
 /// A short text without memory of the heap.

@@ -1,0 +1,145 @@
+//! The kernel's lock: one processor works in the kernel alone, or several go the short way of system calls beside each other.
+//!
+//! A processor that comes in with a system call shares the lock ([`enter`]) as long as nobody has it alone; with all else it
+//! takes it alone ([`take`]). What can be done by those who share it is what [`crate::syscall::fast_path`] says, and the way out where
+//! nothing is to be looked at ([`crate::sched::scheduler`]). Where more is to be done, the processor has to have the lock alone first
+//! ([`exclude`]). It gives the lock up as the last thing before it goes back.
+//!
+//! A processor may cache values apart from the objects that they belong to. Code that acquires the lock exclusively first flushes all
+//! of them ([`cached`]), so it never observes one.
+//!
+//! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
+//! ([`shootdown::answer`]). Before the next in the line has closed it, others may have shared it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_sync::{Presence, SharedLock};
+use spin::Once;
+
+use crate::arch::percpu::{self, PerCpu};
+use crate::arch::processors::{self, Request};
+use crate::memory::shootdown;
+
+static LOCK: SharedLock = SharedLock::new();
+
+/// How often a processor came to have it alone.
+static ALONE: AtomicU64 = AtomicU64::new(0);
+
+/// This processor, whose data these are, comes in for a system call: beside others that do the same, or alone.
+#[inline(always)]
+pub fn enter(own: &PerCpu) {
+    if !try_enter(own) {
+        wait_to_enter(own);
+    }
+}
+
+/// The same where nobody has it alone. False, and this processor is not in, where somebody has.
+#[inline(always)]
+pub fn try_enter(own: &PerCpu) -> bool {
+    LOCK.try_share(&own.presence)
+}
+
+#[cold]
+#[inline(never)]
+fn wait_to_enter(own: &PerCpu) {
+    let may_share = || {
+        // Who asks has the lock, and goes on once this one is in the line: who learns of the end looks later than this one lets
+        // go of what has ended.
+        let ends = processors::asked() == Request::Leave;
+        if !ends {
+            wait();
+        }
+        !ends
+    };
+    if !LOCK.share_in_time(&own.presence, may_share) {
+        take();
+    }
+}
+
+/// Those of all processors, where there are others.
+fn presences() -> Option<impl Iterator<Item = &'static Presence>> {
+    (processors::count() > 1).then(|| processors::all().map(|processor| &processor.presence))
+}
+
+/// What a processor does while it waits.
+fn wait() {
+    shootdown::answer();
+    core::hint::spin_loop();
+}
+
+/// Waits until this processor has the kernel to itself. It must not share the lock.
+pub fn take() {
+    LOCK.take(presences, wait);
+    begin_alone();
+}
+
+/// This processor has come to have the lock alone.
+#[inline(always)]
+fn begin_alone() {
+    // Nobody else writes to it now.
+    ALONE.store(times_alone().wrapping_add(1), Ordering::Relaxed);
+    if CACHED.load(Ordering::Relaxed) > 0 {
+        flush_all();
+    }
+}
+
+/// How many values processors cache apart from the objects that they belong to.
+static CACHED: AtomicU64 = AtomicU64::new(0);
+/// What flushes all of them.
+static FLUSH: Once<fn()> = Once::new();
+
+#[cold]
+#[inline(never)]
+fn flush_all() {
+    if let Some(flush) = FLUSH.get() {
+        flush();
+    }
+}
+
+/// Notes that a processor, which shares the lock, caches one more value. `flush`, the same each time, flushes all such values. The
+/// processor that acquires the lock exclusively calls it with no other lock held. It calls [`flushed`] for each.
+pub fn cached(flush: fn()) {
+    FLUSH.call_once(|| flush);
+    CACHED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Notes that a [cached] value has been flushed.
+pub fn flushed() {
+    CACHED.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// How often a processor came to have the lock alone. As long as it is the same number nothing was unmapped, revoked or ended.
+#[inline(always)]
+pub fn times_alone() -> u64 {
+    ALONE.load(Ordering::Relaxed)
+}
+
+/// Whether this processor shares the lock, which it has.
+#[inline(always)]
+pub fn is_shared() -> bool {
+    percpu::current().presence.is_in()
+}
+
+/// Waits until this processor, which shares the lock, has the kernel to itself. Others may have had it before: they may have
+/// ended the current thread. No lock may be held.
+#[cold]
+pub fn exclude() {
+    LOCK.exclude(&percpu::current().presence, presences, wait);
+    begin_alone();
+}
+
+/// Gives the lock up, as this processor has it, whose data these are.
+#[inline(always)]
+pub fn give(own: &PerCpu) {
+    if own.presence.is_in() {
+        own.presence.leave();
+    } else {
+        LOCK.give();
+    }
+}
+
+/// Gives the lock up, which this processor, whose data these are, shares.
+#[inline(always)]
+pub fn give_shared(own: &PerCpu) {
+    own.presence.leave();
+}

@@ -1,0 +1,7 @@
+//! What the kernel has before there are objects: its lock, its log, random bytes, what the boot loader said, and its end.
+
+pub mod boot;
+pub mod entropy;
+pub mod kernel_lock;
+pub mod log;
+pub mod panic;

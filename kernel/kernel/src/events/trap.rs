@@ -1,0 +1,186 @@
+//! Traps: what the entry code of `arch` calls, by the names of linker symbols.
+
+use core::fmt;
+
+use crate::arch::context::{can_go_back, go_back};
+use crate::arch::entry::Frame;
+use crate::arch::percpu;
+use crate::arch::processors::{self, Request};
+use crate::arch::{apic, exit, interrupts};
+use crate::cpu::{kernel_lock, panic};
+use crate::events;
+use crate::memory::{kernel_space, shootdown};
+
+/// A system call that is not INVOKE; the thread's registers are saved.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_system_call() -> ! {
+    let cpu = percpu::current();
+    kernel_lock::enter(cpu);
+    events::on_syscall(cpu)
+}
+
+/// An interrupt or exception while a thread ran; its registers are saved.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_from_user(vector: u64, error_code: u64) -> ! {
+    let vector = vector as u8;
+    match vector {
+        14 => {
+            let address = fault_address();
+            kernel_lock::take();
+            let bit = |n: u32| error_code >> n & 1 == 1;
+            if !bit(2) {
+                // An access of the processor's own, as part of an instruction: to a descriptor, say.
+                // Nothing that could be mapped would let it succeed.
+                events::on_exception(vector, error_code, name(vector));
+            }
+            events::on_page_fault(address, bit(1), bit(4), bit(0))
+        }
+        0..32 => {
+            kernel_lock::take();
+            events::on_exception(vector, error_code, name(vector))
+        }
+        _ => external(vector),
+    }
+}
+
+/// An interrupt while the processor idled, or an exception in the kernel.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_from_kernel(frame: &Frame) -> ! {
+    if frame.vector < 32 {
+        kernel_exception(frame);
+    }
+    assert!(
+        percpu::current().context().is_null(),
+        "interrupt {} came while the kernel ran, at {:#x}",
+        frame.vector,
+        frame.rip
+    );
+    external(frame.vector as u8)
+}
+
+/// NMI, double fault, machine check.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_fatal(frame: &Frame) -> ! {
+    if panic::is_over() {
+        // Another processor has told the story.
+        exit::halt();
+    }
+    // It may have come between two instructions of an entry, so GS is not to be relied on.
+    panic::distrust_processor();
+    kernel_exception(frame)
+}
+
+#[allow(
+    clippy::panic,
+    reason = "an exception in the kernel is a defect of the kernel or the machine; there is nothing to go back to"
+)]
+fn kernel_exception(frame: &Frame) -> ! {
+    let address = fault_address();
+    if kernel_space::is_stack_guard(address) && matches!(frame.vector, 8 | 14) {
+        panic!("the kernel stack overflowed at address {address:#x}, instruction {:#x}", frame.rip);
+    }
+    panic!("{} in the kernel: {}", name(frame.vector as u8), Words(frame, address));
+}
+
+/// The frame of an exception, in words.
+struct Words<'a>(&'a Frame, u64);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(frame, address) = self;
+        write!(
+            f,
+            "instruction {:#x}, stack {:#x}, flags {:#x}, error code {:#x}, fault address {address:#x}",
+            frame.rip, frame.rsp, frame.rflags, frame.error_code
+        )
+    }
+}
+
+/// A device, the timer, another processor, or a spurious interrupt. Levels are masked before the APIC may raise the
+/// next interrupt.
+fn external(vector: u8) -> ! {
+    match vector {
+        interrupts::TIMER => {
+            apic::end_of_interrupt();
+            kernel_lock::take();
+            events::on_timer()
+        }
+        interrupts::CALL => {
+            apic::end_of_interrupt();
+            kernel_lock::take();
+            events::on_call()
+        }
+        interrupts::REQUEST => {
+            apic::end_of_interrupt();
+            match processors::asked() {
+                Request::None | Request::Forget => {
+                    shootdown::answer();
+                    resume()
+                }
+                Request::Leave => {
+                    // It answers while it waits. So it is in the line before who asks goes on: who learns of the end looks
+                    // later than this one lets go of what has ended.
+                    kernel_lock::take();
+                    events::on_call()
+                }
+            }
+        }
+        interrupts::FIRST..=interrupts::LAST => {
+            kernel_lock::take();
+            interrupts::hold(vector);
+            apic::end_of_interrupt();
+            events::on_interrupt(vector)
+        }
+        // Nothing to acknowledge: these come from no device.
+        _ => resume(),
+    }
+}
+
+/// Goes on with what was interrupted. The kernel's lock was not taken.
+fn resume() -> ! {
+    let context = percpu::current().context();
+    // SAFETY: where there is one, it is that which the interrupt was taken from, still current.
+    unsafe {
+        if can_go_back(context) {
+            go_back(context)
+        }
+    }
+    // It idled, or let interrupts in between two parts of long work, which goes on from the event loop.
+    kernel_lock::take();
+    events::on_call()
+}
+
+/// The address that the last page fault was about.
+fn fault_address() -> u64 {
+    let address: u64;
+    // SAFETY: reading CR2 has no effect.
+    unsafe { core::arch::asm!("mov {}, cr2", out(reg) address, options(nostack, nomem, preserves_flags)) };
+    address
+}
+
+/// What an exception is called.
+pub fn name(vector: u8) -> &'static str {
+    match vector {
+        0 => "division error",
+        1 => "debug exception",
+        2 => "non-maskable interrupt",
+        3 => "breakpoint",
+        4 => "overflow",
+        5 => "bound range exceeded",
+        6 => "invalid instruction",
+        7 => "device not available",
+        8 => "double fault",
+        10 => "invalid task state",
+        11 => "segment not present",
+        12 => "stack fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        16 => "x87 floating-point error",
+        17 => "alignment check",
+        18 => "machine check",
+        19 => "vector floating-point error",
+        20 => "virtualization exception",
+        21 => "control protection exception",
+        _ => "reserved exception",
+    }
+}

@@ -1,0 +1,394 @@
+//! Calls between processes: CALL meets RECV, RETURN ends it. And notifications.
+//!
+//! Parameters are copied once, from the caller's memory to the receiver's, when the two have met.
+//! Nothing here depends on how many processes, capabilities or calls there are, and the way of a
+//! call without capabilities allocates nothing.
+
+pub mod word;
+
+use alloc::sync::Arc;
+
+use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
+
+use crate::object::address_space::Unreachable;
+use crate::object::capability::{Capability, Object};
+use crate::object::delivery::{Delivery, deliver, put_back, set_receive_key, take_reply};
+use crate::object::endpoint::{Client, Endpoint, Met, Place};
+use crate::object::memory::page_request::PageIn;
+use crate::object::memory::user_memory::Absent;
+use crate::object::memory::user_memory::{self, CopyFailure};
+use crate::object::notification::{Notification, Waited};
+use crate::object::operation::{Call, Kind, OperationRef, Outcome};
+use crate::object::process::Process;
+use crate::object::reply::Caller;
+use crate::object::thread::Thread;
+use crate::object::transfer::{self, Refusal};
+
+/// CALL on the calling side of an endpoint.
+///
+/// # Errors
+/// A part of the parameters must be paged in; nothing has happened then.
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Result<(), Absent> {
+    if call.interface != client.interface {
+        thread.post(tag, Status::WrongInterface);
+        return Ok(());
+    }
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
+        thread.post(tag, Status::Overloaded);
+        return Ok(());
+    };
+    let caller = OperationRef { thread: Arc::clone(thread), ticket };
+    loop {
+        let endpoint = &client.endpoint;
+        let met = endpoint.meet(
+            || Caller::Thread(caller.clone()),
+            |key| thread.update(ticket, |kind| *kind = Kind::Queued { call, client: client.clone(), key }),
+        );
+        let (receiver, place) = match met {
+            Met::Receiver(receiver, place) => (receiver, place),
+            Met::Queued => return Ok(()),
+            Met::Refused(status) => {
+                caller.complete(status);
+                return Ok(());
+            }
+        };
+        match deliver(&Caller::Thread(caller.clone()), &client, &call, &receiver) {
+            Delivery::Done => return Ok(()),
+            Delivery::CallFails(status) => {
+                put_back(place, receiver);
+                caller.complete(status);
+                return Ok(());
+            }
+            Delivery::Absent(address) => {
+                put_back(place, receiver);
+                thread.drop_operation(ticket);
+                return Err(Absent(address));
+            }
+            Delivery::ReceiverFails(status) => {
+                receiver.complete(status);
+            }
+        }
+    }
+}
+
+/// RECV.
+pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) {
+    match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
+        Ok(endpoint) => offer(thread, tag, (cap, &endpoint), buffer, caps),
+        Err(status) => thread.post(tag, status),
+    }
+}
+
+/// The endpoint that a capability is for, where calls may be received through it into such a buffer.
+///
+/// # Errors
+/// It is for something else; it lacks the right; no message fits.
+#[inline(always)]
+pub fn receiving_end(capability: &Capability, buffer: Buffer) -> Result<Arc<Endpoint>, Status> {
+    let Object::Endpoint(endpoint) = &capability.object else { return Err(Status::WrongInterface) };
+    if !capability.rights.contains(Rights::RECEIVE) {
+        return Err(Status::MissingRight);
+    }
+    if (buffer.length as usize) < MessageHeader::SIZE { Err(Status::TooLarge) } else { Ok(Arc::clone(endpoint)) }
+}
+
+/// Offers a buffer to an endpoint.
+fn offer(thread: &Arc<Thread>, tag: u64, (cap, endpoint): (CapId, &Arc<Endpoint>), buffer: Buffer, caps: CapArray) {
+    let kind = || Kind::Receive { endpoint: Arc::clone(endpoint), buffer, caps, key: None };
+    let Some(ticket) = thread.begin(tag, cap, kind) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let receiver = OperationRef { thread: Arc::clone(thread), ticket };
+    loop {
+        let offered = endpoint.offer(receiver.clone(), |key| set_receive_key(thread, ticket, key));
+        let (caller, place) = match offered {
+            Ok(Some(offered)) => offered,
+            Ok(None) => return,
+            Err(status) => {
+                receiver.complete(status);
+                return;
+            }
+        };
+        let Some((client, call)) = queued(&caller, endpoint) else { continue };
+        match deliver(&caller, &client, &call, &receiver) {
+            Delivery::Done => return,
+            Delivery::CallFails(status) => caller.refuse(status),
+            Delivery::Absent(_) => caller.refuse(Status::BadAddress),
+            Delivery::ReceiverFails(status) => {
+                requeue(place, caller, client, call);
+                receiver.complete(status);
+                return;
+            }
+        }
+    }
+}
+
+/// What a queued call says. `None` where it has ended meanwhile.
+fn queued(caller: &Caller, endpoint: &Arc<Endpoint>) -> Option<(Client, Call)> {
+    match caller {
+        Caller::Thread(operation) => match operation.peek()?.kind {
+            Kind::Queued { call, client, .. } => {
+                operation.thread.update(operation.ticket, |kind| *kind = Kind::Delivered { call });
+                Some((client, call))
+            }
+            _ => None,
+        },
+        Caller::PageIn(request) => {
+            let (badge, call) = request.message();
+            Some((Client { endpoint: Arc::clone(endpoint), badge, interface: call.interface }, call))
+        }
+    }
+}
+
+/// Puts a call back to where it was: first in line.
+fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call) {
+    match caller.clone() {
+        Caller::Thread(operation) => place.put_back(caller, |key| {
+            operation.thread.update(operation.ticket, |kind| *kind = Kind::Queued { call, client, key });
+        }),
+        Caller::PageIn(request) => place.put_back(caller, |key| request.queued_at(key)),
+    }
+}
+
+/// RETURN.
+///
+/// # Errors
+/// A part of the results must be paged in; nothing has happened then.
+pub fn answer(
+    thread: &Arc<Thread>,
+    tag: u64,
+    reply: CapId,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Result<(), Absent> {
+    let status = give_answer(&thread.process, reply, exception, results, caps)?;
+    thread.post(tag, status);
+    Ok(())
+}
+
+/// RETURN_RECV: a RETURN, whose success nobody is told of, and a RECV.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_and_receive(
+    thread: &Arc<Thread>,
+    tag: u64,
+    (reply, exception, results): (CapId, u8, Buffer),
+    (cap, buffer): (CapId, Buffer),
+    caps: CapArray,
+) -> Result<(), Absent> {
+    // Judged first, so that who is refused still has the call to answer.
+    let endpoint = match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
+        Ok(endpoint) => endpoint,
+        Err(status) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    match give_answer(&thread.process, reply, exception, results, CapArray { accepted: 0, ..caps })? {
+        Status::Ok => offer(thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
+        refused => thread.post(tag, refused),
+    }
+    Ok(())
+}
+
+/// Answers a call; what the server is told.
+fn give_answer(
+    server: &Arc<Process>,
+    reply: CapId,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Result<Status, Absent> {
+    let caller = server.with(reply, |capability| match &capability.object {
+        Object::Reply(reply) => Ok(reply.caller()),
+        _ => Err(Status::WrongInterface),
+    });
+    let caller = match caller.flatten() {
+        Ok(caller) => caller,
+        Err(status) => return Ok(status),
+    };
+    let result = match &caller {
+        Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps),
+        Some(Caller::PageIn(request)) => return_page_in(server, request, exception, results),
+        // The caller has died: the results go nowhere.
+        None => Returned::Answered(Status::Ok),
+    };
+    match result {
+        Returned::Answered(status) => {
+            take_reply(server, reply);
+            Ok(status)
+        }
+        Returned::ServerFails(status) => Ok(status),
+        Returned::Absent(address) => Err(Absent(address)),
+    }
+}
+
+enum Returned {
+    /// The call is over; what the server is told.
+    Answered(Status),
+    /// The server's entry is at fault; the call goes on.
+    ServerFails(Status),
+    Absent(u64),
+}
+
+fn return_results(
+    server: &Arc<Process>,
+    operation: &OperationRef,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Returned {
+    let Some(call) = operation.thread.peek_call(operation.ticket) else {
+        // Cancelled, or the caller is dead: the results go nowhere.
+        return Returned::Answered(Status::Ok);
+    };
+    let client = &operation.thread.process;
+    let capacity = call.results.length;
+    let length = if exception == 0 { results.length } else { results.length.min(capacity) };
+    if length > capacity || caps.sent > call.caps.accepted {
+        operation.complete(Status::TooLarge);
+        return Returned::Answered(Status::TooLarge);
+    }
+    let copied =
+        user_memory::copy((&server.space, results.address), (&client.space, call.results.address), length as usize);
+    match copied {
+        Ok(()) => {}
+        Err(CopyFailure::Source(Unreachable::Absent(address))) => return Returned::Absent(address),
+        Err(CopyFailure::Source(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
+        Err(CopyFailure::Target(_)) => {
+            operation.complete(Status::BadAddress);
+            return Returned::Answered(Status::Ok);
+        }
+    }
+    if caps.sent > 0 {
+        if client.space.check(call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
+            operation.complete(Status::BadAddress);
+            return Returned::Answered(Status::Ok);
+        }
+        let offers = match transfer::offers(server, caps, true) {
+            Ok(offers) => offers,
+            Err(Refusal::Memory(Unreachable::Absent(address))) => return Returned::Absent(address),
+            Err(Refusal::Memory(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
+            Err(Refusal::Status(status)) => return Returned::ServerFails(status),
+        };
+        match transfer::hand_over(server, &offers, client) {
+            Ok(slots) => {
+                // Checked above.
+                let _ = transfer::write(client, call.caps.address, slots.as_slice());
+            }
+            Err(status) => {
+                operation.complete(status);
+                return Returned::Answered(Status::Overloaded);
+            }
+        }
+    }
+    operation.complete(Outcome { status: i32::from(exception), length, value: 0, caps: caps.sent });
+    Returned::Answered(Status::Ok)
+}
+
+fn return_page_in(server: &Process, request: &Arc<PageIn>, exception: u8, results: Buffer) -> Returned {
+    match ExceptionKind::from_raw(i32::from(exception)) {
+        None => request.finish(),
+        Some(kind) => {
+            let mut reason = [0_u8; 256];
+            let length = (results.length as usize).min(reason.len());
+            let bytes = reason.get_mut(..length).unwrap_or_default();
+            let said = match server.space.read(results.address, bytes) {
+                Ok(()) => core::str::from_utf8(bytes).unwrap_or("the pager's reason is no text"),
+                Err(Unreachable::Absent(address)) => return Returned::Absent(address),
+                Err(Unreachable::Forbidden) => return Returned::ServerFails(Status::BadAddress),
+            };
+            request.fail(if said.is_empty() { kind.words() } else { said });
+        }
+    }
+    Returned::Answered(Status::Ok)
+}
+
+/// NOTIFY.
+pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
+    let notification = thread.process.with(cap, |capability| match &capability.object {
+        Object::Notification(notification) if capability.rights.contains(Rights::CALL) => Ok(Arc::clone(notification)),
+        Object::Notification(_) => Err(Status::MissingRight),
+        _ => Err(Status::WrongInterface),
+    });
+    match notification.flatten() {
+        Ok(notification) => {
+            notification.signal(bits);
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+/// What a WAIT may wait for.
+enum Awaited {
+    Bits(Arc<Notification>),
+    /// That nobody waits for the answer to this call any more.
+    End(OperationRef),
+    /// The same, and the caller has died.
+    Nothing,
+}
+
+/// WAIT.
+pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
+    let awaited = thread.process.with(cap, |capability| match &capability.object {
+        Object::Reply(reply) => match reply.caller() {
+            Some(Caller::Thread(call)) => Ok(Awaited::End(call)),
+            // The kernel never gives up waiting for pages.
+            Some(Caller::PageIn(_)) => Err(Status::WrongInterface),
+            None => Ok(Awaited::Nothing),
+        },
+        _ if !capability.rights.contains(Rights::RECEIVE) => Err(Status::MissingRight),
+        Object::Notification(notification) => Ok(Awaited::Bits(Arc::clone(notification))),
+        Object::Interrupt(interrupt) => Ok(Awaited::Bits(interrupt.own_notification())),
+        _ => Err(Status::WrongInterface),
+    });
+    match awaited.flatten() {
+        Ok(Awaited::Bits(notification)) => wait_for_bits(thread, tag, cap, notification),
+        Ok(Awaited::End(call)) => wait_for_end(thread, tag, cap, call),
+        Ok(Awaited::Nothing) => thread.post(tag, Status::Ok),
+        Err(status) => thread.post(tag, status),
+    }
+}
+
+fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<Notification>) {
+    // What it waits for is noted once its place is known.
+    let call = Call {
+        interface: 0,
+        method: 0,
+        params: Buffer::default(),
+        results: Buffer::default(),
+        caps: CapArray::default(),
+    };
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let waiter = OperationRef { thread: Arc::clone(thread), ticket };
+    let object = Arc::clone(&notification);
+    let waited = notification.wait(waiter.clone(), |key| {
+        thread.update(ticket, |kind| *kind = Kind::Wait { notification: object, key });
+    });
+    match waited {
+        Waited::Queued => {}
+        Waited::Bits(value) => {
+            waiter.complete(Outcome { value, ..Outcome::default() });
+        }
+        Waited::NoMemory => {
+            waiter.complete(Status::OutOfMemory);
+        }
+    }
+}
+
+/// Waits until the caller has cancelled, has died, or lost the capability that it called through.
+fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) {
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Watch { call: call.clone() }) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let watcher = OperationRef { thread: Arc::clone(thread), ticket };
+    if let Some(status) = call.thread.watch(call.ticket, watcher.clone()) {
+        watcher.complete(status);
+    }
+}

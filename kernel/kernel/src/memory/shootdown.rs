@@ -1,0 +1,50 @@
+//! TLB shootdown: what other processors know of an address space that changes.
+//!
+//! The processor that holds the kernel lock exclusively asks the others to forget translations, or to leave an address space that
+//! ends, and waits until they have.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_machine::page_entry::PAGE;
+
+use super::frames::Frame;
+use super::kernel_space;
+use crate::arch::processors::{self, Request};
+
+/// With more pages to forget, a processor forgets them all.
+const FEW: u64 = 32;
+
+/// The range that is to be forgotten. Written by the processor that holds the kernel lock exclusively, before it asks.
+static START: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the other processors forget the translations of a range, where they have the address space of `root`.
+pub fn forget(root: Frame, start: u64, length: u64) {
+    if processors::count() > 1 {
+        START.store(start, Ordering::Relaxed);
+        END.store(start.saturating_add(length), Ordering::Relaxed);
+        processors::ask(Request::Forget, |processor| processor.root() == root.address());
+    }
+}
+
+/// Makes the other processors leave the address space of `root`.
+pub fn leave(root: Frame) {
+    processors::ask(Request::Leave, |processor| processor.root() == root.address());
+}
+
+/// Does what this processor was asked for.
+pub fn answer() {
+    match processors::asked() {
+        Request::None => return,
+        Request::Forget => {
+            let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
+            if end.saturating_sub(start) > FEW * PAGE {
+                kernel_space::flush_user();
+            } else {
+                (start..end).step_by(PAGE as usize).for_each(kernel_space::flush);
+            }
+        }
+        Request::Leave => kernel_space::activate(),
+    }
+    processors::done();
+}

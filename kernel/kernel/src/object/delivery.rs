@@ -1,0 +1,171 @@
+//! Delivery: a call and a receiver have met, and the message is copied from one to the other.
+
+use alloc::sync::Arc;
+
+use capos_abi::{CapId, MessageHeader, Status};
+use capos_captable::ListKey;
+
+use crate::object::address_space::Unreachable;
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Met, Place};
+use crate::object::memory::page_request::PageIn;
+use crate::object::memory::user_memory::{self, CopyFailure};
+use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
+use crate::object::process::Process;
+use crate::object::reply::Caller;
+use crate::object::thread::Thread;
+use crate::object::transfer::{self, Refusal};
+
+/// How a delivery went.
+pub enum Delivery {
+    Done,
+    /// The call cannot be delivered; the receiver is as it was.
+    CallFails(Status),
+    /// The caller's memory must come in first; all is as it was.
+    Absent(u64),
+    /// The receiver's memory is not what it said.
+    ReceiverFails(Status),
+}
+
+impl Client {
+    /// Sends a page request to its pager, which this is for.
+    pub fn send_page_in(&self, request: &Arc<PageIn>) {
+        let (_, call) = request.message();
+        loop {
+            let met = self.endpoint.meet(|| Caller::PageIn(Arc::clone(request)), |key| request.queued_at(key));
+            let (receiver, place) = match met {
+                Met::Receiver(receiver, place) => (receiver, place),
+                Met::Queued => return,
+                Met::Refused(status) => return request.fail(status.words()),
+            };
+            match deliver(&Caller::PageIn(Arc::clone(request)), self, &call, &receiver) {
+                Delivery::Done => return,
+                Delivery::CallFails(status) => {
+                    put_back(place, receiver);
+                    return request.fail(status.words());
+                }
+                Delivery::Absent(_) => return request.fail(Status::BadAddress.words()),
+                Delivery::ReceiverFails(status) => {
+                    receiver.complete(status);
+                }
+            }
+        }
+    }
+}
+
+/// Brings a call to a receiver.
+pub fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRef) -> Delivery {
+    let Some((buffer, accepted)) = receiver.thread.peek_receive(receiver.ticket) else {
+        return Delivery::ReceiverFails(Status::Cancelled);
+    };
+    let server = &receiver.thread.process;
+    let length = call.params.length as usize;
+    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize || call.caps.sent > accepted.accepted {
+        return Delivery::CallFails(Status::TooLarge);
+    }
+    let bad = Delivery::ReceiverFails(Status::BadAddress);
+    if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
+        return bad;
+    }
+    let Ok(reply) = server.insert_reply(Object::Reply(caller.reply())) else {
+        return Delivery::CallFails(Status::Overloaded);
+    };
+    let header = MessageHeader {
+        badge: client.badge,
+        interface: call.interface,
+        reply: reply.0,
+        method: call.method,
+        caps: call.caps.sent,
+        length: call.params.length,
+        results_capacity: call.results.length,
+        caps_accepted: call.caps.accepted,
+    };
+    if let Err(failure) = copy_message(caller, call, server, buffer.address, &header) {
+        take_reply(server, reply);
+        return match failure {
+            CopyFailure::Target(_) => bad,
+            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
+            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+        };
+    }
+    if call.caps.sent > 0
+        && let Err(refusal) = send_caps(caller, call, server, accepted.address)
+    {
+        take_reply(server, reply);
+        return match refusal {
+            Refusal::Memory(Unreachable::Absent(address)) => Delivery::Absent(address),
+            Refusal::Memory(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+            Refusal::Status(status) => Delivery::CallFails(status),
+        };
+    }
+    // It is not more than the buffer's, which has 32 bits.
+    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
+    if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
+        take_reply(server, reply);
+        return Delivery::ReceiverFails(Status::Cancelled);
+    }
+    Delivery::Done
+}
+
+/// Takes a reply out of a table without answering.
+pub fn take_reply(server: &Process, reply: CapId) {
+    // It was just put there; were it gone, its owner would have been answered.
+    let _ = server.take(reply);
+}
+
+/// Writes a message into a receiver's buffer: header, then parameters.
+fn copy_message(
+    caller: &Caller,
+    call: &Call,
+    server: &Process,
+    to: u64,
+    header: &MessageHeader,
+) -> Result<(), CopyFailure> {
+    let header = header.encode();
+    match caller {
+        Caller::Thread(operation) => user_memory::copy_behind(
+            (&operation.thread.process.space, call.params.address),
+            (&server.space, to),
+            &header,
+            call.params.length as usize,
+        ),
+        Caller::PageIn(request) => {
+            server.space.write(to, &header).map_err(CopyFailure::Target)?;
+            let body = to.saturating_add(MessageHeader::SIZE as u64);
+            server.space.write(body, request.params()).map_err(CopyFailure::Target)
+        }
+    }
+}
+
+fn send_caps(caller: &Caller, call: &Call, server: &Arc<Process>, array: u64) -> Result<(), Refusal> {
+    let slots = match caller {
+        Caller::Thread(operation) => {
+            let process = &operation.thread.process;
+            let offers = transfer::offers(process, call.caps, true)?;
+            transfer::hand_over(process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
+        }
+        Caller::PageIn(request) => {
+            let mut slots = transfer::Slots::default();
+            slots.push(request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?);
+            slots
+        }
+    };
+    // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
+    let _ = transfer::write(server, array, slots.as_slice());
+    Ok(())
+}
+
+/// Lets a receiver that a call could not use wait on where it was.
+pub fn put_back(place: Place<'_, OperationRef>, receiver: OperationRef) {
+    let (thread, ticket) = (Arc::clone(&receiver.thread), receiver.ticket);
+    place.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
+}
+
+/// Notes where a receive waits.
+pub fn set_receive_key(thread: &Thread, ticket: Ticket, place: ListKey) {
+    thread.update(ticket, |kind| {
+        if let Kind::Receive { key, .. } = kind {
+            *key = Some(place);
+        }
+    });
+}

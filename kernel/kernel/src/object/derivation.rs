@@ -1,0 +1,130 @@
+//! Which capability derives from which, over all processes, and revocation.
+//!
+//! The forest's lock is held only inside the functions here. A capability table's lock may be held
+//! when it is taken, never the other way round.
+
+use alloc::sync::Weak;
+
+use capos_abi::{CapId, Status};
+use capos_captable::{Forest, ForestError, NodeId, Round};
+use spin::Mutex;
+
+use crate::object::address_space::Mapping;
+use crate::object::memory::MemoryObject;
+use crate::object::memory::page_request;
+use crate::object::operation::Ticket;
+use crate::object::process::Process;
+use crate::object::thread::Thread;
+
+/// Who holds a node of the forest.
+#[derive(Debug)]
+pub enum Holder {
+    /// A slot of a process's capability table.
+    Slot(Weak<Process>, CapId),
+    /// A mapping that was made through a capability.
+    Mapping(Weak<Mapping>),
+    /// A call in flight through a capability that is not in its caller's table any more.
+    Call(Weak<Thread>, Ticket),
+    /// Paged memory whose pages come from who is called through a capability.
+    Pager(Weak<MemoryObject>),
+    /// The kernel itself.
+    Kernel,
+}
+
+static FOREST: Mutex<Forest<Holder>> = Mutex::new(Forest::new());
+
+fn status(error: ForestError) -> Status {
+    match error {
+        ForestError::Gone => Status::StaleCapability,
+        ForestError::Exhausted => Status::OutOfMemory,
+    }
+}
+
+/// Adds a capability that derives from `parent`, or from nothing.
+///
+/// # Errors
+/// The parent is gone; no memory.
+pub fn add(parent: Option<NodeId>, holder: Holder) -> Result<NodeId, Status> {
+    let mut forest = FOREST.lock();
+    match parent {
+        Some(parent) => forest.insert_child(parent, holder),
+        None => forest.insert_root(holder),
+    }
+    .map_err(status)
+}
+
+/// Adds what was made through a capability.
+///
+/// # Errors
+/// The capability is gone; no memory.
+pub fn attach(parent: NodeId, holder: Holder) -> Result<NodeId, Status> {
+    FOREST.lock().attach(parent, holder).map_err(status)
+}
+
+/// Removes a node; what derives from it lives on.
+pub fn forget(node: NodeId) {
+    let holder = FOREST.lock().remove(node);
+    drop(holder);
+}
+
+/// The capability has moved.
+pub fn moved(node: NodeId, holder: Holder) {
+    let old = FOREST.lock().set_holder(node, holder);
+    drop(old);
+}
+
+/// Begins a round of counting, in which each node is looked at once.
+pub fn begin_round() -> Round {
+    FOREST.lock().begin_round()
+}
+
+/// How many capabilities derive from a node.
+pub fn descendants(node: NodeId, round: Round) -> u32 {
+    FOREST.lock().descendants(node, round)
+}
+
+/// Nodes in the forest, for tests and statistics.
+#[cfg(feature = "tests")]
+pub fn count() -> usize {
+    FOREST.lock().len()
+}
+
+/// Bytes that the forest holds for nodes to come.
+pub fn spare_bytes() -> usize {
+    FOREST.lock().spare_bytes()
+}
+
+/// Kills everything that derives from a node; gives how many capabilities that were.
+pub fn revoke(node: NodeId) -> u32 {
+    let mut count: u32 = 0;
+    loop {
+        let holder = FOREST.lock().pop_descendant(node);
+        match holder {
+            None => return count,
+            Some(Holder::Slot(process, id)) => {
+                if let Some(process) = process.upgrade() {
+                    process.lose(id);
+                    count = count.saturating_add(1);
+                }
+            }
+            Some(Holder::Mapping(mapping)) => {
+                if let Some(mapping) = mapping.upgrade()
+                    && let Some(space) = mapping.space.upgrade()
+                {
+                    space.remove_mapping(&mapping);
+                }
+            }
+            Some(Holder::Call(thread, ticket)) => {
+                if let Some(thread) = thread.upgrade() {
+                    thread.cancel_ticket(ticket);
+                }
+            }
+            Some(Holder::Pager(memory)) => {
+                if let Some(memory) = memory.upgrade() {
+                    page_request::lose(&memory);
+                }
+            }
+            Some(Holder::Kernel) => {}
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What drivers reach devices by.
+
+pub mod dma;
+pub mod interrupt;
+pub mod mmio;
+pub mod ports;

@@ -1,0 +1,382 @@
+//! The page cache: frames that hold pages of paged memory, shared by all who map them, and given
+//! up when memory runs short.
+//!
+//! Pages that a mapping could show as one large page come into a block of frames in a row, as long as memory is
+//! plentiful: its frames are held until the pages are asked for. They are the first to go when it is not.
+//!
+//! Locks are taken in this order: the clock, an object's pages, its mappings, an address space; [`HOLDERS`] last.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use capos_abi::Status;
+
+use capos_captable::NodeId;
+use capos_paging::{BLOCK_PAGES, Block, Clock, PAGE, PageState, Pages, Slot};
+use spin::Mutex;
+
+use crate::arch::processors;
+use crate::memory::frames::{self, Frame};
+use crate::memory::reserve;
+use crate::object::endpoint::Client;
+use crate::object::memory::MemoryObject;
+use crate::object::memory::page_request::PageIn;
+
+/// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
+pub const RESERVE: usize = reserve::FRAMES + 512;
+
+/// The page cache gives way before entries could not go the short way for want of memory.
+const _: () = assert!(reserve::FRAMES + (processors::MOST - 1) * reserve::SHORT <= RESERVE);
+
+/// Frames that are free besides where a block is kept for pages to come.
+const PLENTY: usize = RESERVE + 4 * frames::BLOCK;
+
+/// Objects looked at for one page that is to go. The page after the last of them goes, used or not.
+const LOOKED_AT: usize = 32;
+
+/// Which page an entry of the clock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Page {
+    object: u64,
+    page: u64,
+}
+
+static CLOCK: Mutex<Clock<Page>> = Mutex::new(Clock::new());
+
+/// Objects for whose pages frames are held, by number.
+static HOLDERS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+/// Frames that are held for pages to come.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Faults on a page that was in the cache.
+pub static HITS: AtomicU64 = AtomicU64::new(0);
+/// Faults that went to a pager.
+pub static MISSES: AtomicU64 = AtomicU64::new(0);
+/// Pages given up because memory ran short.
+pub static EVICTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// A page in the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resident {
+    pub frame: Frame,
+    slot: Slot,
+}
+
+/// Which pages of an object are in, and what is under way.
+#[derive(Debug)]
+pub struct PagedContent {
+    pub pager: Client,
+    /// Its place in the forest: below the capability that the pager was named by.
+    pub node: Mutex<Option<NodeId>>,
+    pub state: Mutex<PagedState>,
+}
+
+/// The first of the pages that lie in a block with a page.
+fn first_in_block(page: u64) -> u64 {
+    page & !(BLOCK_PAGES - 1)
+}
+
+/// The changing part of it.
+#[derive(Debug)]
+pub struct PagedState {
+    pub pages: Pages<u64, Resident>,
+    /// Blocks that pages come into, with their first frames, by the first of [`BLOCK_PAGES`] pages.
+    blocks: BTreeMap<u64, (Frame, Block)>,
+    /// Requests by their first page.
+    pub requests: BTreeMap<u64, Arc<PageIn>>,
+    /// First page and length of the last request for several pages that failed: its pages are asked
+    /// for one by one, so that a bad page does not take its neighbours with it.
+    pub failed: Option<(u64, u64)>,
+    /// The capability to its pager was revoked: no page comes in any more.
+    pub abandoned: bool,
+}
+
+impl PagedState {
+    /// The first frame of the block that holds [`BLOCK_PAGES`] pages from `first` on, where all of them are in, in their
+    /// places.
+    pub fn whole_block(&self, first: u64) -> Option<Frame> {
+        self.blocks.get(&first).filter(|(_, block)| block.is_whole()).map(|(frame, _)| *frame)
+    }
+
+    /// Keeps a block for the pages from `first` on, where none of them is in or on its way and memory is plentiful.
+    fn keep_block(&mut self, object: u64, first: u64) {
+        if !self.blocks.contains_key(&first)
+            && frames::free_count() >= PLENTY
+            && self.pages.run_of_absent(first, BLOCK_PAGES) == BLOCK_PAGES
+            && let Some(frame) = frames::allocate_block_dirty()
+        {
+            self.blocks.insert(first, (frame, Block::new()));
+            HELD.fetch_add(frames::BLOCK, Ordering::Relaxed);
+            HOLDERS.lock().insert(object);
+        }
+    }
+
+    /// The block of a page, where the page is in its place there.
+    fn block_of(&mut self, page: u64, frame: Frame) -> Option<&mut Block> {
+        let (first, block) = self.blocks.get_mut(&first_in_block(page))?;
+        (first.offset((page % BLOCK_PAGES) as usize) == frame).then_some(block)
+    }
+
+    /// Notes that a page that was in is not any more.
+    fn remove(&mut self, page: u64, resident: Resident) {
+        self.pages.remove(page);
+        if let Some(block) = self.block_of(page, resident.frame) {
+            block.empty();
+            if block.is_empty() && block.held() == 0 {
+                self.blocks.remove(&first_in_block(page));
+            }
+        }
+    }
+
+    /// Frees the frames that are held for pages to come.
+    fn let_go(&mut self) {
+        self.blocks.retain(|_, (first, block)| {
+            for page in block.give_up() {
+                frames::free(first.offset(page as usize));
+                HELD.fetch_sub(1, Ordering::Relaxed);
+            }
+            !block.is_empty()
+        });
+    }
+}
+
+impl PagedContent {
+    /// `pages` pages, none of them in.
+    pub fn new(pages: u64, pager: Client) -> Self {
+        Self {
+            pager,
+            node: Mutex::new(None),
+            state: Mutex::new(PagedState {
+                pages: Pages::new(pages),
+                blocks: BTreeMap::new(),
+                requests: BTreeMap::new(),
+                failed: None,
+                abandoned: false,
+            }),
+        }
+    }
+
+    /// The frame of a page that is in.
+    pub fn resident(&self, page: u64) -> Option<Frame> {
+        match self.state.lock().pages.get(page) {
+            Some(PageState::Resident(resident)) => Some(resident.frame),
+            _ => None,
+        }
+    }
+
+    /// How many pages are in.
+    pub fn resident_count(&self) -> u64 {
+        self.state.lock().pages.resident()
+    }
+}
+
+/// Makes room for `count` pages that a pager is asked for: where the clock cannot become larger, pages give way, whose
+/// places take no memory. False where there is no memory to keep them.
+pub fn expect(count: u64) -> bool {
+    let room = || CLOCK.lock().expect(count as usize);
+    room() || ((0..count).all(|_| evict_one()) && room())
+}
+
+/// So many of the pages that were asked for do not come.
+pub fn take_back(count: u64) {
+    CLOCK.lock().take_back(count as usize);
+}
+
+/// How many frames the cache holds, for pages that are in and for pages to come.
+pub fn frames_held() -> usize {
+    CLOCK.lock().len().saturating_add(HELD.load(Ordering::Relaxed))
+}
+
+/// Zeroed frames for pages from `first` on, which are to come in: those of blocks that are kept for them, and any
+/// others. `large` are the pages, by the first of each [`BLOCK_PAGES`], that a block should be kept for.
+///
+/// # Errors
+/// No memory.
+pub fn frames_for(
+    memory: &MemoryObject,
+    (first, count): (u64, u64),
+    large: impl Iterator<Item = u64>,
+) -> Result<Vec<Frame>, Status> {
+    let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
+    let mut taken = Vec::new();
+    taken.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
+    let mut state = content.state.lock();
+    large.for_each(|first| state.keep_block(memory.id, first));
+    let (mut page, end) = (first, first.saturating_add(count));
+    while page < end {
+        let stop = end.min(first_in_block(page).saturating_add(BLOCK_PAGES));
+        let mut block = state.blocks.get_mut(&first_in_block(page));
+        for page in page..stop {
+            let held = block.as_mut().and_then(|(frame, block)| {
+                block.take(page).then(|| {
+                    let held = frame.offset((page % BLOCK_PAGES) as usize);
+                    frames::zero(held);
+                    HELD.fetch_sub(1, Ordering::Relaxed);
+                    held
+                })
+            });
+            let Some(frame) = held.or_else(frames::allocate) else {
+                taken.into_iter().for_each(frames::free);
+                return Err(Status::OutOfMemory);
+            };
+            taken.push(frame);
+        }
+        page = stop;
+    }
+    Ok(taken)
+}
+
+/// Frees the frames that are held for pages to come of one object. False where none are.
+fn let_one_go() -> bool {
+    let next = HOLDERS.lock().pop_first();
+    let Some(object) = next else { return false };
+    if let Some(content) = MemoryObject::find_paged(object).as_deref().and_then(MemoryObject::paged_content) {
+        content.state.lock().let_go();
+    }
+    true
+}
+
+/// Frees all frames that are held for pages to come. Whether there were any. No lock may be held.
+pub fn let_go() -> bool {
+    let some = HELD.load(Ordering::Relaxed) > 0;
+    while let_one_go() {}
+    some
+}
+
+/// Puts pages that a pager has supplied into the cache, from `first` on.
+pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
+    let Some(content) = memory.paged_content() else { return frames.into_iter().for_each(frames::free) };
+    let mut clock = CLOCK.lock();
+    let mut state = content.state.lock();
+    let is_plain = state.blocks.is_empty();
+    for (page, frame) in (first..).zip(frames) {
+        let slot = clock.insert(Page { object: memory.id, page });
+        state.pages.complete(page, Resident { frame, slot });
+        if !is_plain && let Some(block) = state.block_of(page, frame) {
+            block.fill();
+        }
+    }
+}
+
+/// Gives back what is in of an object that is no more, and what is held for it.
+pub fn forget(object: u64, content: &PagedContent) {
+    let mut clock = CLOCK.lock();
+    let mut state = content.state.lock();
+    state.let_go();
+    HOLDERS.lock().remove(&object);
+    for (_, resident) in state.pages.iter_resident() {
+        clock.remove(resident.slot);
+        frames::free(resident.frame);
+    }
+}
+
+/// Makes `count` frames free beyond the reserve, as far as giving up what is held for pages to come, and then pages, helps.
+/// Whether `count`
+/// frames are free now, and what is kept for the heap.
+pub fn make_room(count: usize) -> bool {
+    while frames::free_count() < count.saturating_add(RESERVE) {
+        if !let_one_go() && !evict_one() {
+            break;
+        }
+    }
+    frames::free_count() >= count.saturating_add(reserve::kept())
+}
+
+/// Whether fewer than `count` frames were free, besides what is kept for the heap, and the cache has made them free. No lock
+/// may be held.
+pub fn gives_way(count: usize) -> bool {
+    frames::free_count() < count.saturating_add(reserve::kept()) && make_room(count)
+}
+
+/// Whether all of the kernel heap's reserve is free, where pages of the cache have given way. No lock may be held.
+pub fn is_reserve_whole() -> bool {
+    refill_reserve();
+    frames::free_count() >= reserve::kept()
+}
+
+/// Gives pages up where the kernel heap's reserve is not whole. No lock may be held.
+pub fn refill_reserve() {
+    if frames::free_count() < reserve::kept() {
+        make_room(0);
+    }
+}
+
+/// Gives up the page that was not used for longest, roughly. False where there is none.
+fn evict_one() -> bool {
+    // Objects looked at are let go after the clock's lock, since one's end takes it.
+    let mut looked_at: [Option<Arc<MemoryObject>>; LOOKED_AT] = [const { None }; LOOKED_AT];
+    let mut count = 0;
+    let victim = {
+        let mut clock = CLOCK.lock();
+        let victim = clock.victim(|page| {
+            let latest = looked_at.get(count).and_then(Option::as_ref);
+            if latest.is_none_or(|object| object.id != page.object)
+                && let Some(object) = MemoryObject::find_paged(page.object)
+            {
+                let next = if latest.is_none() { count } else { count.saturating_add(1) };
+                let Some(place) = looked_at.get_mut(next) else { return false };
+                *place = Some(object);
+                count = next;
+            }
+            let latest = looked_at.get(count).and_then(Option::as_ref);
+            latest.filter(|object| object.id == page.object).is_some_and(|object| accessed(object, page.page))
+        });
+        if let Some((slot, _)) = victim {
+            clock.remove(slot);
+        }
+        victim
+    };
+    let Some((_, page)) = victim else { return false };
+    if let Some(object) = MemoryObject::find_paged(page.object)
+        && drop_page(&object, page.page)
+    {
+        EVICTIONS.fetch_add(1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Whether a page was used through any mapping since the last look.
+fn accessed(object: &MemoryObject, page: u64) -> bool {
+    let mut accessed = false;
+    object.for_each_mapping(|mapping| {
+        if let Some(space) = mapping.space.upgrade() {
+            accessed |= space.take_accessed(mapping, page.saturating_mul(PAGE));
+        }
+    });
+    accessed
+}
+
+/// Unmaps a page everywhere and frees its frame. Its clock entry is gone already.
+fn drop_page(object: &MemoryObject, page: u64) -> bool {
+    let Some(content) = object.paged_content() else { return false };
+    let mut state = content.state.lock();
+    let Some(PageState::Resident(resident)) = state.pages.get(page) else { return false };
+    state.remove(page, resident);
+    object.for_each_mapping(|mapping| {
+        if let Some(space) = mapping.space.upgrade() {
+            space.drop_paged(mapping, page.saturating_mul(PAGE));
+        }
+    });
+    frames::free(resident.frame);
+    true
+}
+
+/// Gives up every page of one object; how many that were.
+pub fn evict_object(object: &MemoryObject) -> u64 {
+    let Some(content) = object.paged_content() else { return 0 };
+    let (mut count, mut from) = (0_u64, 0);
+    loop {
+        let next = content.state.lock().pages.next_resident(from);
+        let Some((page, resident)) = next else {
+            content.state.lock().let_go();
+            return count;
+        };
+        from = page.saturating_add(1);
+        let removed = CLOCK.lock().remove(resident.slot);
+        if removed.is_some() && drop_page(object, page) {
+            count = count.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Pages of paged memory, and faults.
+
+pub mod fault;
+pub mod pager;

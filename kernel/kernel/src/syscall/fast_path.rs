@@ -1,0 +1,328 @@
+//! The short way of calls between two processes: what [`crate::ipc`] does, for the case that nothing has to be waited for,
+//! queued, paged in or refused, and no more than a copy of one capability travels. Everything is looked at under its lock
+//! before anything is changed. Where a condition does not hold, `None` says that nothing has happened, and the entry goes the
+//! long way, which knows every case. Who cannot pay for a capability, or where there is no memory for one, may have been
+//! written the message's bytes before that.
+//!
+//! Locks are taken as everywhere, and those that come earlier in the order by trying: where another has one, the call goes the
+//! long way. The two processes are different ones, so nothing is locked twice.
+//!
+//! Several processors do this at once: the kernel's lock may be shared ([`crate::cpu::kernel_lock`]). So what an entry does here may
+//! concern what it has locked, its own thread, and what is made for any number of processors at once (accounts, the heap, the
+//! derivation forest, deadlines), and nothing else. What is done by who has the kernel's lock alone does not happen meanwhile:
+//! nothing is mapped or unmapped, no page comes in or goes, no process or thread ends, no capability is revoked.
+//! A thread that was told to go on may still be on the processor where it began to wait: [`crate::sched::scheduler`] sees to that.
+
+use alloc::sync::Arc;
+
+use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
+use capos_abi::plain::{MAX_SENT, PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
+use capos_abi::{CapId, CapSlot, MessageHeader, Rights, Status, TransferMode};
+use capos_captable::{NodeId, Table};
+use spin::MutexGuard;
+
+use crate::ipc;
+use crate::object::account::Resource;
+use crate::object::capability::{Capability, Object};
+use crate::object::derivation;
+use crate::object::memory::user_memory::{self, Place, Spot};
+use crate::object::operation::{Call, Kind, OperationRef, Outcome};
+use crate::object::process::Process;
+use crate::object::reply::Reply;
+use crate::object::ring::Corrupt;
+use crate::object::thread::{Awake, Inner, Thread};
+use crate::sched::scheduler;
+use crate::syscall::admission;
+use crate::syscall::kernel_call;
+use crate::syscall::methods::answers_with_numbers;
+
+const NOP: u64 = Opcode::Nop as u64;
+const CALL: u64 = Opcode::Call as u64;
+const RECV: u64 = Opcode::Recv as u64;
+const RETURN: u64 = Opcode::Return as u64;
+const RETURN_RECV: u64 = Opcode::ReturnRecv as u64;
+
+/// How far an entry came.
+#[derive(Debug)]
+pub enum Step {
+    /// It has to go the long way; nothing has happened.
+    Long,
+    /// It is done, and so many completions were written for it just now.
+    Done(u64),
+    /// It is done, and has no completion of its own. What this thread waits for is there: it is to go on.
+    Met(Arc<Thread>),
+}
+
+/// Does what an entry of a thread says, whose operations the caller has locked.
+#[inline(always)]
+pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
+    // Where memory is short, the long way decides what may still be done.
+    if !admission::allows_short() {
+        return Step::Long;
+    }
+    let [first, tag, rest @ ..] = words;
+    let step = match *first & 0xff {
+        CALL => call(thread, own, words),
+        RETURN_RECV => answer_and_receive(thread, own, words),
+        RETURN => answer(thread, own, words),
+        RECV => receive(thread, own, words),
+        NOP if *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0 => {
+            own.post(*tag, Status::Ok);
+            Some(Step::Done(1))
+        }
+        _ => None,
+    };
+    step.unwrap_or(Step::Long)
+}
+
+/// A copy of a capability that a message takes along: judged, not yet given.
+struct Offer<'a> {
+    source: &'a Capability,
+    node: NodeId,
+    mask: Rights,
+    /// Where the receiver is told of it.
+    told: Place<'a, 2>,
+}
+
+/// The one capability that a process sends along to one that accepts so many. `None` where it has to go the long way.
+#[inline(never)]
+fn offer<'a>(
+    (from, own): (&Process, &'a Table<Capability>),
+    sent: CapArray,
+    (to, accepted): (&'a Process, CapArray),
+) -> Option<Offer<'a>> {
+    const { assert!(MAX_SENT == 1) };
+    if accepted.accepted < MAX_SENT {
+        return None;
+    }
+    let [word0, word1] = from.space.peek(sent.address)?;
+    let (id, mask, TransferMode::Copy) = (CapSlot { word0, word1 }).sent().ok()? else { return None };
+    let source = own.get(CapId(id)).ok()?;
+    let node = source.node.filter(|_| source.rights.contains(Rights::GRANT))?;
+    Some(Offer { source, node, mask, told: to.space.place(accepted.address)? })
+}
+
+/// Gives it. Its receiver has an operation in flight, so its table is not emptied yet. `None`, and the receiver has nothing of
+/// it, where it cannot pay or there is no memory.
+#[inline(never)]
+fn give(offer: Offer<'_>, to: &Process, table: &mut Table<Capability>) -> Option<()> {
+    let Offer { source: Capability { object, rights, .. }, node, mask, told } = offer;
+    to.account.charge(Resource::Capabilities, 1).ok()?;
+    let given = table.next_id().ok().and_then(|id| {
+        let node = derivation::add(Some(node), to.slot(id)).ok()?;
+        let copy = || Capability { object: object.clone(), rights: rights.intersection(mask), node: Some(node) };
+        table.insert_with(|_| copy()).inspect_err(|_| derivation::forget(node)).ok()
+    });
+    let Some(id) = given else {
+        to.account.refund(Resource::Capabilities, 1);
+        return None;
+    };
+    object.enter_slot();
+    told.write([id.0, object.interface()]);
+    Some(())
+}
+
+/// Brings a message over, of so many bytes behind its header, and with it a copy of a capability. `None` where that has to go the long
+/// way: the receiver may have been written the message's bytes then, and has nothing else.
+#[inline(never)]
+pub fn send_one(
+    ((from, sent), (to, accepted)): ((&Process, CapArray), (&Process, CapArray)),
+    (source, target): (&Spot<false>, &Spot<true>),
+    header: &MessageHeader,
+    length: u32,
+) -> Option<()> {
+    if !admission::allows_short() {
+        return None;
+    }
+    let own = from.try_capability_table()?;
+    let mut theirs = to.try_capability_table()?;
+    let offer = offer((from, &own), sent, (to, accepted))?;
+    user_memory::copy_between(source, target, &header.words(), length).then_some(())?;
+    give(offer, to, &mut theirs)
+}
+
+/// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
+/// go the long way.
+#[inline(never)]
+fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
+    let (cap, process) = (CapId(cap), &thread.process);
+    let table = process.try_capability_table()?;
+    let capability = table.get(cap).ok()?;
+    if !capability.rights.contains(Rights::CALL) {
+        return None;
+    }
+    let Object::Client(client) = &capability.object else {
+        if caps.sent > 0 || !answers_with_numbers(&capability.object) {
+            return None;
+        }
+        // What the method does needs nothing of the thread's.
+        drop(own);
+        let call = Call { interface, method, params, results, caps };
+        let outcome = kernel_call::call_for_number(thread, cap, &call, capability)?;
+        thread.post(tag, outcome);
+        return Some(Step::Done(1));
+    };
+    if interface != client.interface {
+        return None;
+    }
+    let mut waiting = client.endpoint.try_lock()?;
+    let receiver = waiting.receivers.front()?;
+    let (ticket, server) = (receiver.ticket, &receiver.thread.process);
+    if Arc::ptr_eq(server, process) {
+        return None;
+    }
+    let mut theirs = receiver.thread.try_lock()?;
+    let Kind::Receive { buffer, caps: accepted, .. } = theirs.plain(ticket)? else { return None };
+    let length = params.length as usize;
+    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
+        return None;
+    }
+    let to = buffer.address;
+    let next = own.next_ticket()?;
+    let mut table_of_server = server.try_capability_table()?;
+    let reply = table_of_server.next_id().ok()?;
+    let sent = if caps.sent > 0 { Some(offer((process, &table), caps, (server, *accepted))?) } else { None };
+    let header = MessageHeader {
+        badge: client.badge,
+        interface,
+        reply: reply.0,
+        method,
+        caps: caps.sent,
+        length: params.length,
+        results_capacity: results.length,
+        caps_accepted: caps.accepted,
+    };
+    let from = (&*process.space, params.address);
+    server.account.charge(Resource::Capabilities, 1).ok()?;
+    // The server has a thread that waits, so it has not ended, and its table holds what is put there.
+    let given = || Capability {
+        object: Object::Reply(Reply::Thread(Arc::clone(&thread.origin), next)),
+        rights: Rights::GRANT,
+        node: None,
+    };
+    if !user_memory::copy_short(from, (&*server.space, to), &header.words(), length)
+        || table_of_server.insert_with(|_| given()).is_err()
+    {
+        server.account.refund(Resource::Capabilities, 1);
+        return None;
+    }
+    if let Some(sent) = sent
+        && give(sent, server, &mut table_of_server).is_none()
+    {
+        // It was just put there, so nobody has to be told of its end.
+        drop(table_of_server.remove(reply));
+        server.account.refund(Resource::Capabilities, 1);
+        return None;
+    }
+    drop(table_of_server);
+    own.begin(tag, cap, || Kind::Delivered { call: Call { interface, method, params, results, caps } });
+    drop(own);
+    // It is not more than the buffer's, which has 32 bits.
+    let length = params.length.wrapping_add(MessageHeader::SIZE as u32);
+    let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
+    drop(theirs);
+    let met = waiting.receivers.pop();
+    drop(waiting);
+    drop(table);
+    Some(match met {
+        Some(OperationRef { thread, .. }) if thread.settle_wait(awake) => Step::Met(thread),
+        _ => Step::Done(0),
+    })
+}
+
+/// A call that was answered: who made it, and whether it goes on, for [`Thread::settle_wait`].
+type Answered = (Arc<Thread>, Result<Awake, Corrupt>);
+
+/// Answers a call of a thread of another process. `None` where the answer has to go the long way.
+#[inline(always)]
+fn give_answer(
+    thread: &Arc<Thread>,
+    table: &mut Table<Capability>,
+    reply: CapId,
+    results: Buffer,
+    caps: CapArray,
+) -> Option<Answered> {
+    let process = &thread.process;
+    let Capability { object: Object::Reply(Reply::Thread(origin, ticket)), .. } = table.get(reply).ok()? else {
+        return None;
+    };
+    let client = origin.thread()?;
+    if Arc::ptr_eq(&client.process, process) {
+        return None;
+    }
+    let ticket = *ticket;
+    let mut theirs = client.try_lock()?;
+    let Kind::Delivered { call } = theirs.plain(ticket)? else { return None };
+    let (to, length) = (call.results, results.length);
+    let sent = if caps.sent > 0 { Some(offer((process, table), caps, (&client.process, call.caps))?) } else { None };
+    if length > to.length
+        || (length > 0
+            && !user_memory::copy_short(
+                (&*process.space, results.address),
+                (&*client.process.space, to.address),
+                &[],
+                length as usize,
+            ))
+    {
+        return None;
+    }
+    if let Some(sent) = sent {
+        give(sent, &client.process, &mut *client.process.try_capability_table()?)?;
+    }
+    let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
+    drop(theirs);
+    drop(table.remove(reply));
+    process.account.refund(Resource::Capabilities, 1);
+    Some((client, awake))
+}
+
+/// RETURN to a thread of another process. `None` where it has to go the long way.
+#[inline(never)]
+fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainReturn { user_data: tag, reply, results, caps } = PlainReturn::read(words)?;
+    let mut table = thread.process.try_capability_table()?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, caps)?;
+    own.post(tag, Status::Ok);
+    drop(own);
+    drop(table);
+    if client.settle_wait(awake) {
+        scheduler::wake(&client);
+    }
+    Some(Step::Done(1))
+}
+
+/// RECV where no call waits. `None` where it has to go the long way.
+#[inline(never)]
+fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainRecv { user_data: tag, endpoint: cap, buffer, caps } = PlainRecv::read(words)?;
+    let cap = CapId(cap);
+    let table = thread.process.try_capability_table()?;
+    let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
+    let mut waiting = endpoint.try_lock()?;
+    let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
+    let key = Some(waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket })?);
+    drop(waiting);
+    own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
+    Some(Step::Done(0))
+}
+
+/// RETURN_RECV, where both parts can go the short way. `None` where it has to go the long way.
+#[inline(never)]
+fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainReturnRecv { user_data: tag, reply, results, endpoint: cap, buffer, caps } = PlainReturnRecv::read(words)?;
+    let cap = CapId(cap);
+    let mut table = thread.process.try_capability_table()?;
+    // Nothing can keep the buffer from being offered once the call is answered.
+    let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
+    let mut waiting = endpoint.try_lock()?;
+    let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, CapArray { accepted: 0, ..caps })?;
+    let caps = CapArray { sent: 0, ..caps };
+    let key = waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket });
+    drop(waiting);
+    own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
+    drop(own);
+    drop(table);
+    Some(if client.settle_wait(awake) { Step::Met(client) } else { Step::Done(0) })
+}

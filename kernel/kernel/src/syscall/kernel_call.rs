@@ -1,0 +1,179 @@
+//! Calls of kernel objects: the parameters are read, the method runs at once, its results are
+//! written, or the operation stays in flight until the object answers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::mem::ManuallyDrop;
+
+use capnp::{Word, any_pointer, word};
+use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::{CapId, Rights, Status};
+use capos_schema::sync::{self, Completion, Output};
+
+use crate::ipc;
+use crate::object::address_space::Unreachable;
+use crate::object::capability::{Capability, Object};
+use crate::object::invocation::{self, Invocation};
+use crate::object::memory::user_memory::Absent;
+use crate::object::operation::{Call, Outcome, Ticket};
+use crate::object::thread::Thread;
+use crate::object::transfer::{self, Offer, Refusal};
+use crate::sched::scheduler;
+use crate::syscall::methods::{self, dispatch};
+
+/// The longest parameters that a kernel object reads, in bytes.
+const MAX_PARAMS: usize = 64 * 1024;
+/// Words of parameters that are read without allocating.
+const SMALL: usize = 32;
+
+/// The two forms of a message without content: no struct, and one of no words.
+const EMPTY: [u64; 2] = [0, 0xffff_fffc];
+/// The first word of a message that is a struct of one word of data.
+const ONE_WORD: u64 = 1 << 32;
+/// Bytes of such a message.
+const NUMBER: usize = 16;
+
+/// What a method of an interface answers that has no parameters and answers with one number. `None` where it is none of those, or
+/// refuses; nothing has happened then.
+#[inline(always)]
+pub fn number(
+    thread: &Arc<Thread>,
+    cap: CapId,
+    capability: &Capability,
+    (interface, method): (u64, u16),
+) -> Option<u64> {
+    let call =
+        Call { interface, method, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
+    // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
+    let invocation = Invocation::new(thread, (capability.rights, capability.node), (0, cap), call, &[]);
+    methods::number(&capability.object, &mut ManuallyDrop::new(invocation), (interface, method))?.ok()
+}
+
+/// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
+/// `None` where it has to go the long way: nothing has happened then.
+#[inline]
+pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability: &Capability) -> Option<Outcome> {
+    if call.params.length != 8 || (call.results.length as usize) < NUMBER {
+        return None;
+    }
+    // Where it refuses, nothing has changed. The reason may need a page of its own, where the kernel's lock is needed alone.
+    let answer = |message: u64| {
+        if !EMPTY.contains(&message) {
+            return None;
+        }
+        Some([ONE_WORD, number(thread, cap, capability, (call.interface, call.method))?])
+    };
+    thread.process.space.exchange(call.params.address, call.results.address, answer)?;
+    Some(Outcome { length: NUMBER as u32, ..Outcome::default() })
+}
+
+/// CALL.
+///
+/// # Errors
+/// A part of the parameters must be paged in; nothing has happened then.
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<(), Absent> {
+    let capability = match thread.process.get(cap) {
+        Ok(capability) if capability.rights.contains(Rights::CALL) => capability,
+        Ok(_) => {
+            thread.post(tag, Status::MissingRight);
+            return Ok(());
+        }
+        Err(status) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    if let Object::Client(client) = capability.object {
+        return ipc::call(thread, tag, cap, client, call);
+    }
+    if call.interface != capability.object.interface() {
+        thread.post(tag, Status::WrongInterface);
+        return Ok(());
+    }
+    let mut small = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
+    let mut large = Vec::new();
+    let length = call.params.length as usize;
+    let words = length.div_ceil(8);
+    let buffer: &mut [Word] = if words <= SMALL {
+        &mut small
+    } else if length <= MAX_PARAMS {
+        if large.try_reserve_exact(words).is_err() {
+            thread.post(tag, Status::OutOfMemory);
+            return Ok(());
+        }
+        large.resize(words, word(0, 0, 0, 0, 0, 0, 0, 0));
+        &mut large
+    } else {
+        thread.post(tag, Status::TooLarge);
+        return Ok(());
+    };
+    let params = buffer.get_mut(..words).unwrap_or_default();
+    let bytes = Word::words_to_bytes_mut(params).get_mut(..length).unwrap_or_default();
+    let offers = match thread.process.space.read(call.params.address, bytes) {
+        Ok(()) => transfer::offers(&thread.process, call.caps, false),
+        Err(unreachable) => Err(Refusal::Memory(unreachable)),
+    };
+    let offers = match offers {
+        Ok(offers) => offers,
+        Err(Refusal::Memory(Unreachable::Absent(address))) => return Err(Absent(address)),
+        Err(Refusal::Memory(Unreachable::Forbidden)) => {
+            thread.post(tag, Status::BadAddress);
+            return Ok(());
+        }
+        Err(Refusal::Status(status)) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    invoke(thread, tag, cap, capability, call, params, &offers);
+    Ok(())
+}
+
+fn invoke(
+    thread: &Arc<Thread>,
+    tag: u64,
+    cap: CapId,
+    capability: Capability,
+    call: Call,
+    params: &[Word],
+    offers: &[Offer],
+) {
+    let Capability { object, rights, node } = capability;
+    let mut invocation = Invocation::new(thread, (rights, node), (tag, cap), call, offers);
+    let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
+    let cell = RefCell::new(&mut invocation);
+    let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {
+        dispatch(&object, &mut cell.borrow_mut(), call.method, params, results)
+    };
+    let outcome = sync::call_in(params, &mut scratch, made, |answer| match answer {
+        Ok(Output { completion: Completion::Pending, .. }) => None,
+        Ok(Output { bytes, order, .. }) => {
+            let given = core::mem::take(&mut cell.borrow_mut().given);
+            Some(invocation::respond(&thread.process, &call, bytes, &order, given))
+        }
+        Err(exception) => Some(invocation::except(&thread.process, &call, &exception)),
+    });
+    if outcome.is_none_or(|outcome| outcome.status <= 0) {
+        transfer::consume(&thread.process, offers);
+    }
+    if let Some(started) = invocation.starts.take() {
+        match outcome {
+            Some(Outcome { status: 0, .. }) => scheduler::wake(&started),
+            _ => started.abandon(),
+        }
+    }
+    if let Some(outcome) = outcome {
+        finish(thread, tag, invocation.deferred, outcome);
+    }
+}
+
+/// Answers a call that was, or was not, noted as being in flight.
+fn finish(thread: &Arc<Thread>, tag: u64, deferred: Option<Ticket>, outcome: Outcome) {
+    match deferred {
+        Some(ticket) => {
+            thread.complete(ticket, outcome);
+        }
+        None => thread.post(tag, outcome),
+    }
+}

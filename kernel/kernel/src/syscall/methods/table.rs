@@ -1,0 +1,89 @@
+//! CapabilityTable: a process's capabilities, its own to look at.
+
+use alloc::sync::Arc;
+
+use capos_abi::{CapId, Rights};
+use capos_captable::Round;
+use capos_schema::kernel_capnp::{capability_info, capability_table as m};
+use capos_schema::kernel_dispatch::CapabilityTableKernel;
+use capos_schema::sync::{Completion, Exception};
+
+use crate::object::capability::Capability;
+use crate::object::invocation::{Invocation, refused};
+use crate::object::process::Process;
+use crate::object::{Answer, derivation};
+
+/// The table of a process.
+pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
+
+/// The fewest bytes that a capability takes in the results of `list`.
+const SMALLEST: usize = 40;
+/// The most that it takes.
+const LARGEST: usize = 64;
+
+fn describe(id: CapId, capability: &Capability, round: Round, mut info: capability_info::Builder<'_>) {
+    info.set_id(id.0);
+    info.set_interface(capability.object.interface());
+    info.set_kind(capability.object.kind());
+    info.set_rights(capability.rights.0);
+    info.set_descendants(capability.node.map_or(0, |node| derivation::descendants(node, round)));
+}
+
+impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
+    fn list(
+        &self,
+        cx: &mut Invocation<'_>,
+        _params: m::list_params::Reader<'_>,
+        results: m::list_results::Builder<'_>,
+    ) -> Answer {
+        // Nothing is made that could not be handed over.
+        if self.0.capability_count() as usize > cx.capacity() / SMALLEST {
+            return Err(Exception::failed("the caller's buffer has no room for so many capabilities"));
+        }
+        let round = derivation::begin_round();
+        let capabilities = self.0.capabilities().map_err(refused)?;
+        cx.expect(capabilities.len().saturating_mul(LARGEST))?;
+        let mut list = results.init_capabilities(capabilities.len() as u32);
+        for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
+            describe(*id, capability, round, list.reborrow().get(index));
+        }
+        Ok(Completion::Done)
+    }
+
+    fn info(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::info_params::Reader<'_>,
+        results: m::info_results::Builder<'_>,
+    ) -> Answer {
+        let id = CapId(params.get_id());
+        let capability = self.0.get(id).map_err(refused)?;
+        describe(id, &capability, derivation::begin_round(), results.init_info());
+        Ok(Completion::Done)
+    }
+
+    fn derive(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::derive_params::Reader<'_>,
+        mut results: m::derive_results::Builder<'_>,
+    ) -> Answer {
+        let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
+        let node = capability.node.ok_or_else(|| Exception::failed("a reply cannot be copied"))?;
+        let rights = capability.rights.intersection(Rights(params.get_rights()));
+        let id = self.0.insert(capability.object, rights, Some(node)).map_err(refused)?;
+        results.set_id(id.0);
+        Ok(Completion::Done)
+    }
+
+    fn revoke(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::revoke_params::Reader<'_>,
+        mut results: m::revoke_results::Builder<'_>,
+    ) -> Answer {
+        let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
+        results.set_count(capability.node.map_or(0, derivation::revoke));
+        Ok(Completion::Done)
+    }
+}

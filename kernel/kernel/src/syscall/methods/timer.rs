@@ -1,0 +1,44 @@
+//! Timer: time, and waiting for it.
+
+use capos_schema::kernel_capnp::timer as m;
+use capos_schema::kernel_dispatch::TimerKernel;
+use capos_schema::sync::{Completion, Exception};
+
+use crate::arch::time;
+use crate::object::Answer;
+use crate::object::deadline::{self, Due};
+use crate::object::invocation::Invocation;
+use crate::object::operation::Kind;
+
+/// The machine's clocks.
+pub struct Timer;
+
+impl TimerKernel<Invocation<'_>> for Timer {
+    fn now(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+        Ok(time::now())
+    }
+
+    fn sleep_until(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::sleep_until_params::Reader<'_>,
+        _results: m::sleep_until_results::Builder<'_>,
+    ) -> Answer {
+        let until = params.get_nanoseconds();
+        if until <= time::now() {
+            return Ok(Completion::Done);
+        }
+        let operation = cx.defer(|call| Kind::Delivered { call })?;
+        let key = deadline::add(until, Due::Sleep(operation.clone()));
+        operation.thread.update(operation.ticket, |kind| {
+            if let Some(call) = kind.call() {
+                *kind = Kind::Sleep { call, deadline: key };
+            }
+        });
+        Ok(Completion::Pending)
+    }
+
+    fn wall_clock(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+        Ok(time::wall_clock_ms())
+    }
+}

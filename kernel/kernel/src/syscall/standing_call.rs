@@ -1,0 +1,473 @@
+//! Standing calls: a thread that calls another one of the same processor again and again.
+//!
+//! Such a call and its answer change what many objects say, and change it back: operations in flight, the endpoint's receivers,
+//! a Reply and what is paid for it. Once a processor has seen two threads call and answer each other a few times it takes the
+//! call out of these objects and keeps it for itself: the call *stands*. From then on an entry that goes on with it brings the
+//! message over, writes the completion and lets the other thread run, and touches nothing else.
+//!
+//! Who has the kernel's lock alone finds nothing of it: before anything else each standing call is put back ([`close_all`]) to
+//! where it would be had it never stood. So revocation, cancelling, limits, ends of processes and reports know nothing of it.
+//! Who shares the lock, on this processor or on another, does not find the receiver at the endpoint, and nothing that can be
+//! answered behind the Reply's identifier: where nothing else serves, the entry goes the long way, alone.
+//!
+//! What is true as long as a call stands:
+//!
+//! - The operation in flight, the client's call or the server's receive, is counted by its thread, so that its completion finds
+//!   room, and lies here. Each has all others where they always are.
+//! - Nothing was mapped, unmapped or revoked, no capability that the call goes through was given up, no limit was set and nothing
+//!   ended: that is done by who has the lock alone. So what was judged when the call began to stand is still right, and what an entry can say anew
+//!   is judged again: tag, method, lengths, addresses, the Reply, and the capability that is sent along. That the one who is to go
+//!   on waits for this and is on no processor is looked at each time, while it is locked: another processor may have let it go
+//!   on by something else that it has in flight.
+//! - One slot of the server's table is taken, and paid for, by a Reply to nothing. Replies have later identifiers of that slot,
+//!   none of which is given out twice.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use capos_abi::entry::{CapArray, EntryWords, Opcode};
+use capos_abi::plain::{PlainCall, PlainReturnRecv};
+use capos_abi::{CapId, MessageHeader, Rights, syscall};
+use capos_captable::Held;
+use spin::Mutex;
+
+use crate::arch::context::Context;
+use crate::arch::percpu::{Local, PerCpu};
+use crate::arch::processors;
+use crate::cpu::kernel_lock;
+use crate::object::account::Resource;
+use crate::object::capability::{Capability, Object};
+use crate::object::cpu_time;
+use crate::object::endpoint::Endpoint;
+use crate::object::memory::user_memory::{self, Spot};
+use crate::object::operation::{Call, Kind, OperationRef, Outcome};
+use crate::object::reply::Reply;
+use crate::object::thread::Thread;
+use crate::sched::{self, switching};
+use crate::syscall::admission;
+use crate::syscall::fast_path;
+
+/// So many times two threads have to let each other run, and no third one, before their calls are noted.
+const FEWEST: u32 = 4;
+/// The same where calls of the same two that stood were put back soon.
+const MOST: u32 = 1 << 12;
+/// So many calls and answers make up for what it costs to have a call stand and to put it back.
+const WORTH: u32 = 4;
+
+/// What a processor has seen of calls.
+pub struct Watch {
+    /// Which thread let which one run last, by an entry that met it.
+    from: AtomicPtr<Thread>,
+    to: AtomicPtr<Thread>,
+    /// How often these two took turns without a break.
+    turns: AtomicU32,
+    /// How often they have to.
+    patience: AtomicU32,
+    /// Entries by which they do are noted.
+    notes: AtomicBool,
+    noted: Mutex<Noted>,
+    /// Whose next entry may go on with the call that stands here; null where none does.
+    turn: AtomicPtr<Thread>,
+    standing: Mutex<Option<StandingCall>>,
+}
+
+/// Entries by which two threads took turns.
+struct Noted {
+    call: Option<EntryWords>,
+    /// The answer behind it, where that came last.
+    answer: Option<EntryWords>,
+}
+
+// SAFETY: the start gives each processor one.
+unsafe impl Local for Watch {
+    const OFFSET: usize = sched::ROOM;
+}
+
+impl Watch {
+    /// That of a processor.
+    #[inline(always)]
+    pub fn of(cpu: &PerCpu) -> &Self {
+        cpu.local()
+    }
+
+    /// That of a processor that has not run anything.
+    pub const fn new() -> Self {
+        let nobody = core::ptr::null_mut();
+        Self {
+            from: AtomicPtr::new(nobody),
+            to: AtomicPtr::new(nobody),
+            turns: AtomicU32::new(0),
+            patience: AtomicU32::new(FEWEST),
+            notes: AtomicBool::new(false),
+            noted: Mutex::new(Noted { call: None, answer: None }),
+            turn: AtomicPtr::new(nobody),
+            standing: Mutex::new(None),
+        }
+    }
+
+    /// Whether the next entry of this thread may go on with the call that stands here.
+    #[inline(always)]
+    pub fn is_turn_of(&self, thread: &Arc<Thread>) -> bool {
+        core::ptr::eq(self.turn.load(Ordering::Relaxed), Arc::as_ptr(thread))
+    }
+
+    /// An entry has met who waited for it, the short way.
+    #[inline(always)]
+    pub fn met(&self, words: &EntryWords) {
+        if self.notes.load(Ordering::Relaxed) {
+            self.note(words);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note(&self, words: &EntryWords) {
+        if self.turns.load(Ordering::Relaxed) == 0 {
+            // Others had a turn between: nothing is noted until there are enough again.
+            self.notes.store(false, Ordering::Relaxed);
+            return;
+        }
+        let [first, ..] = *words;
+        let mut noted = self.noted.lock();
+        if first & 0xff == Opcode::Call as u64 {
+            *noted = Noted { call: Some(*words), answer: None };
+        } else {
+            noted.answer = Some(*words);
+        }
+    }
+
+    /// A thread waits now, and has let another one run. Whether they have taken turns often enough.
+    #[inline(always)]
+    pub fn have_turns(&self, from: &Arc<Thread>, to: &Arc<Thread>) -> bool {
+        let (from, to) = (Arc::as_ptr(from).cast_mut(), Arc::as_ptr(to).cast_mut());
+        let (earlier, later) = (self.from.load(Ordering::Relaxed), self.to.load(Ordering::Relaxed));
+        self.from.store(from, Ordering::Relaxed);
+        self.to.store(to, Ordering::Relaxed);
+        if earlier != to || later != from {
+            self.turns.store(0, Ordering::Relaxed);
+            self.patience.store(FEWEST, Ordering::Relaxed);
+            return false;
+        }
+        // Long before they are too many, they are looked at.
+        let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turns, Ordering::Relaxed);
+        turns >= self.patience.load(Ordering::Relaxed)
+    }
+
+    /// A call that stood was put back, or could not stand: the next one has to repeat more often where that was not worth it.
+    fn learn(&self, uses: u32) {
+        let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(MOST);
+        self.patience.store(if uses < WORTH { patience } else { FEWEST }, Ordering::Relaxed);
+        self.turns.store(0, Ordering::Relaxed);
+        self.notes.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A call that stands.
+struct StandingCall {
+    client: Arc<Thread>,
+    server: Arc<Thread>,
+    endpoint: Arc<Endpoint>,
+    /// The server's place among the endpoint's receivers.
+    held: Held,
+    /// Whether the server works on a call; otherwise it waits for one.
+    works: bool,
+    /// The entry of the call, as it was made last.
+    call: PlainCall,
+    /// That entry's last word.
+    call_last: u64,
+    badge: u64,
+    /// The entry of the answer that also receives, as it was made last, but for its results.
+    answer: PlainReturnRecv,
+    /// That entry's last word.
+    answer_last: u64,
+    /// Where the parameters were, and where they go.
+    params: Spot<false>,
+    buffer: Spot<true>,
+    /// Where the results were, and where they go.
+    answered: Spot<false>,
+    results: Spot<true>,
+    /// The identifier by which the slot of the server's table is taken.
+    slot: CapId,
+    /// The last one that was given out for a Reply.
+    reply: CapId,
+    /// Calls and answers; were they ever too many to be counted, the count begins anew.
+    uses: u32,
+}
+
+/// Where this thread's entry goes on with the call that stands here, does what it says; the context of the thread that runs next.
+/// `None` where it does not: then nothing has happened that anybody sees, but that the server may have been written the message's
+/// bytes.
+#[inline(always)]
+pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
+    let mut standing = Watch::of(cpu).standing.lock();
+    let standing = standing.as_mut()?;
+    let entered = thread.with_context(|context| (context.rax, context.rdi, context.rsi, context.rdx));
+    if entered != (syscall::ENTER, 1, 1, syscall::NO_DEADLINE) {
+        return None;
+    }
+    let next = if standing.works { standing.answer(cpu)? } else { standing.call(cpu)? };
+    standing.uses = standing.uses.wrapping_add(1);
+    let turn = if standing.works { &standing.server } else { &standing.client };
+    Watch::of(cpu).turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
+    Some(next)
+}
+
+impl StandingCall {
+    /// The client's turn.
+    #[inline(always)]
+    fn call(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+        let mut own = self.client.lock();
+        let mut theirs = self.server.try_lock()?;
+        let words = own.lone_entry()?;
+        let [first, tag, cap, interface, params, results, caps, last] = words;
+        let Self { call, answer, .. } = self;
+        // The last generation is left to the slot.
+        let generation = self.reply.generation().wrapping_add(1);
+        if first & 0xffff != Opcode::Call as u64
+            || (cap ^ call.cap) | (interface ^ call.interface) | (caps ^ call.caps.address) | (last ^ self.call_last)
+                != 0
+            || generation == u32::MAX
+            || !theirs.waits_for_one()
+            || !switching::may_pass_on(cpu, &self.server)
+        {
+            return None;
+        }
+        if params != self.params.address() || results != self.results.address() {
+            PlainCall::read(&words)?;
+            let space = &self.client.process.space;
+            (self.params, self.results) = (Spot::find(space, params)?, Spot::find(space, results)?);
+        }
+        let length = (first >> 32) as u32;
+        // It cannot overflow where the message is copied.
+        let received = length.wrapping_add(MessageHeader::SIZE as u32);
+        if received > answer.buffer.length {
+            return None;
+        }
+        let reply = CapId::new(self.reply.index(), generation);
+        let header = MessageHeader {
+            badge: self.badge,
+            interface,
+            reply: reply.0,
+            method: (first >> 16) as u16,
+            caps: call.caps.sent,
+            length,
+            results_capacity: call.results.length,
+            caps_accepted: call.caps.accepted,
+        };
+        let spots = (&self.params, &self.buffer);
+        let copied = if call.caps.sent == 0 {
+            user_memory::copy_between(spots.0, spots.1, &header.words(), length)
+        } else {
+            let ends = ((&*self.client.process, call.caps), (&*self.server.process, answer.caps));
+            fast_path::send_one(ends, spots, &header, length).is_some()
+        };
+        if !copied {
+            return None;
+        }
+        (call.user_data, call.method) = (tag, header.method);
+        (call.params.address, call.params.length, call.results.address) = (params, length, results);
+        // The last that is done with its registers: once it is put down, another processor may take it up. Its state says that it
+        // waits only behind the locks: whoever ends its wait before that finds that it is on this processor, and waits to be alone.
+        self.client.with_context(|context| context.rax = 1);
+        own.begin_to_wait();
+        theirs.end_wait(Outcome { length: received, caps: call.caps.sent, ..Outcome::default() }, answer.user_data);
+        drop((own, theirs));
+        self.reply = reply;
+        self.works = true;
+        Some(switching::pass_on(cpu, &self.client, &self.server))
+    }
+
+    /// The server's turn.
+    #[inline(always)]
+    fn answer(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+        let mut own = self.server.lock();
+        let mut theirs = self.client.try_lock()?;
+        let words = own.lone_entry()?;
+        let [first, tag, reply, endpoint, results, buffer, caps, last] = words;
+        let Self { call, answer, .. } = self;
+        if first & 0xffff_ffff != Opcode::ReturnRecv as u64
+            || (reply ^ self.reply.0) | (endpoint ^ answer.endpoint) | (buffer ^ answer.buffer.address) != 0
+            || (caps ^ answer.caps.address) | (last ^ self.answer_last) != 0
+            || !theirs.waits_for_one()
+            || !switching::may_pass_on(cpu, &self.client)
+        {
+            return None;
+        }
+        if results != self.answered.address() {
+            PlainReturnRecv::read(&words)?;
+            self.answered = Spot::find(&self.server.process.space, results)?;
+        }
+        let length = (first >> 32) as u32;
+        if length > call.results.length || !user_memory::copy_between(&self.answered, &self.results, &[], length) {
+            return None;
+        }
+        answer.user_data = tag;
+        // As in `call`.
+        self.server.with_context(|context| context.rax = 1);
+        own.begin_to_wait();
+        theirs.end_wait(Outcome { length, ..Outcome::default() }, call.user_data);
+        drop((own, theirs));
+        self.works = false;
+        Some(switching::pass_on(cpu, &self.server, &self.client))
+    }
+
+    /// Takes a call out of the objects that it concerns: `server` has just answered `client`, and waits. `None` where it cannot
+    /// stand, and nothing has happened.
+    fn open(client: &Arc<Thread>, server: &Arc<Thread>, call: &EntryWords, answer: &EntryWords) -> Option<Self> {
+        let (called, answered) = (PlainCall::read(call)?, PlainReturnRecv::read(answer)?);
+        let ([.., call_last], [.., answer_last]) = (*call, *answer);
+        let limited = |thread: &Thread| thread.process.account.is_cpu_limited();
+        if answered.caps.sent > 0
+            || called.caps.sent > answered.caps.accepted
+            || Arc::ptr_eq(&client.process, &server.process)
+            || cpu_time::is_any_limited() && (limited(client) || limited(server))
+        {
+            return None;
+        }
+        let (of_client, of_server) = (&client.process.space, &server.process.space);
+        let (params, results) =
+            (Spot::find(of_client, called.params.address)?, Spot::find(of_client, called.results.address)?);
+        let (sent, buffer) =
+            (Spot::find(of_server, answered.results.address)?, Spot::find(of_server, answered.buffer.address)?);
+        let (endpoint, badge) = {
+            let table = client.process.try_capability_table()?;
+            let Capability { object: Object::Client(found), rights, .. } = table.get(CapId(called.cap)).ok()? else {
+                return None;
+            };
+            if !rights.contains(Rights::CALL) || found.interface != called.interface {
+                return None;
+            }
+            (Arc::clone(&found.endpoint), found.badge)
+        };
+        let mut table = server.process.try_capability_table()?;
+        let mut waiting = endpoint.try_lock()?;
+        let mut theirs = server.try_lock()?;
+        // What it offered just now is the first.
+        let ticket = waiting.receivers.front().filter(|first| Arc::ptr_eq(&first.thread, server))?.ticket;
+        let (user_data, cap) = theirs.entry_of(ticket)?;
+        // Nothing else than this capability's end ends it, and nobody waits for that.
+        let Kind::Receive { buffer: offered, caps, .. } = theirs.plain(ticket)? else { return None };
+        let is_meant = (cap, *offered, *caps)
+            == (CapId(answered.endpoint), answered.buffer, CapArray { sent: 0, ..answered.caps });
+        if !is_meant || !waiting.calls.is_empty() || !theirs.waits_for_one() {
+            return None;
+        }
+        // Nobody can answer by it: no operation ever has this ticket again.
+        let nothing = || Capability {
+            object: Object::Reply(Reply::Thread(Arc::clone(&server.origin), ticket)),
+            rights: Rights::GRANT,
+            node: None,
+        };
+        let account = &server.process.account;
+        account.charge(Resource::Capabilities, 1).ok()?;
+        let Ok(slot) = table.insert_with(|_| nothing()) else {
+            account.refund(Resource::Capabilities, 1);
+            return None;
+        };
+        // There is one: it was looked at.
+        let (_, held) = waiting.receivers.take()?;
+        theirs.lend_operation(ticket);
+        drop((theirs, waiting, table));
+        Some(Self {
+            client: Arc::clone(client),
+            server: Arc::clone(server),
+            endpoint,
+            held,
+            works: false,
+            call: called,
+            call_last,
+            badge,
+            answer: PlainReturnRecv { user_data, ..answered },
+            answer_last,
+            params,
+            buffer,
+            answered: sent,
+            results,
+            slot,
+            reply: slot,
+            uses: 0,
+        })
+    }
+
+    /// Puts it back to where it would be had it never stood.
+    fn close(self) {
+        let Self { client, server, endpoint, held, works, call, answer, slot, reply, .. } = self;
+        let mut table = server.process.capability_table();
+        // It cannot fail: the slot was taken all the time, and its generations rise.
+        let _ = table.advance(slot, reply);
+        let mut waiting = endpoint.lock();
+        if works {
+            let PlainCall { user_data, cap, interface, method, params, results, caps } = call;
+            let call = Call { interface, method, params, results, caps };
+            let ticket = client.lock().return_operation(user_data, CapId(cap), || Kind::Delivered { call });
+            let answers = ticket.map(|ticket| Object::Reply(Reply::Thread(Arc::clone(&client.origin), ticket)));
+            let nothing = match (answers, table.get_mut(reply)) {
+                (Some(answers), Ok(capability)) => Some(core::mem::replace(&mut capability.object, answers)),
+                _ => None,
+            };
+            waiting.receivers.let_go(held);
+            drop((waiting, table));
+            drop(nothing);
+            return;
+        }
+        let nothing = table.remove(reply);
+        drop(table);
+        drop(nothing);
+        server.process.account.refund(Resource::Capabilities, 1);
+        let PlainReturnRecv { user_data, endpoint: cap, buffer, caps, .. } = answer;
+        let at = Arc::clone(&endpoint);
+        let kind = || Kind::Receive { endpoint: at, buffer, caps, key: None };
+        let ticket = server.lock().return_operation(user_data, CapId(cap), kind);
+        if let Some(ticket) = ticket {
+            let key = waiting.receivers.put_back(held, OperationRef { thread: Arc::clone(&server), ticket });
+            server.update(ticket, |kind| {
+                if let Kind::Receive { key: place, .. } = kind {
+                    *place = Some(key);
+                }
+            });
+        }
+    }
+}
+
+/// Two threads have taken turns often enough, the last time from the first to the second: their entries are noted, or what was noted
+/// stands from now on, where it can.
+#[cold]
+#[inline(never)]
+pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
+    let watch = Watch::of(cpu);
+    if !watch.notes.swap(true, Ordering::Relaxed) {
+        *watch.noted.lock() = Noted { call: None, answer: None };
+        return;
+    }
+    // Whoever's they are: they are judged as the client's and the server's own.
+    let Noted { call: Some(call), answer: Some(answer) } = &*watch.noted.lock() else { return };
+    // It was an answer.
+    let (server, client) = (from, to);
+    let mut standing = watch.standing.lock();
+    let may = standing.is_none() && kernel_lock::is_shared() && admission::allows_short();
+    let opened = if may { StandingCall::open(client, server, call, answer) } else { None };
+    if opened.is_none() {
+        return watch.learn(0);
+    }
+    *standing = opened;
+    kernel_lock::cached(close_all);
+    watch.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
+}
+
+/// Puts every standing call back. This processor has just acquired the kernel lock exclusively; no other lock is held.
+fn close_all() {
+    for processor in processors::all() {
+        let watch = Watch::of(processor);
+        let Some(standing) = watch.standing.lock().take() else { continue };
+        kernel_lock::flushed();
+        watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
+        if standing.works {
+            // The answer is the next turn.
+            watch.from.store(Arc::as_ptr(&standing.client).cast_mut(), Ordering::Relaxed);
+            watch.to.store(Arc::as_ptr(&standing.server).cast_mut(), Ordering::Relaxed);
+        }
+        watch.learn(standing.uses);
+        standing.close();
+    }
+}

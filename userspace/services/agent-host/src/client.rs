@@ -120,11 +120,11 @@ impl Drop for Asked<'_> {
     }
 }
 
-fn risk(category: &str) -> Risk {
-    match category {
-        "readOnly" => Risk::Low,
-        "mutating" | "outbound" => Risk::Medium,
-        _ => Risk::High,
+fn risk(of: capos_schema::authority::Risk) -> Risk {
+    match of {
+        capos_schema::authority::Risk::Low => Risk::Low,
+        capos_schema::authority::Risk::Medium => Risk::Medium,
+        capos_schema::authority::Risk::High => Risk::High,
     }
 }
 
@@ -188,7 +188,7 @@ impl Surface for Client {
             kind: Kind::ToolCall,
             title: format!("The model wants to run {}", tool.name),
             action_summary: cut(&format!("{} {}", tool.name, ask.arguments), &mut 512).0,
-            risk_level: risk(&tool.category),
+            risk_level: risk(ask.approval.risk),
             reaches: reaches.to_vec(),
             expires_in_ms: None,
             details: Some(Details {

@@ -6,7 +6,8 @@ use alloc::string::{String, ToString};
 
 use capos_agent::TurnEnd;
 use capos_client_protocol::event::{Cause, Event, TaskCompleted};
-use capos_client_protocol::result::TaskStatus;
+use capos_client_protocol::request::Empty;
+use capos_client_protocol::result::{SessionStatus, TaskStatus};
 use capos_plural::count;
 use capos_runner::Session;
 use capos_runner::escape::plain;
@@ -30,7 +31,13 @@ fn tools(session: &Session<Client>) -> Tools {
 /// Runs a task to its end.
 pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) {
     let (cause, message) = match turn(session, shared, prompt).await {
-        Ok(end) => told(end),
+        Ok(end) => {
+            if matches!(end, TurnEnd::Time(_) | TurnEnd::Policy) {
+                shared.set_status(SessionStatus::Paused);
+                shared.tell(Event::PolicyExpired(Empty {}));
+            }
+            told(end)
+        }
         Err(why) => (Cause::Failed, why),
     };
     session.follow_fork().await;
@@ -102,6 +109,9 @@ fn told(end: TurnEnd) -> (Cause, String) {
         TurnEnd::Rate(why) | TurnEnd::Budget { why, .. } => (Cause::Limit, why),
         TurnEnd::Time(seconds) => {
             (Cause::Limit, format!("the session's time limit of {seconds} s is reached; begin a new session"))
+        }
+        TurnEnd::Policy => {
+            (Cause::Limit, "the session's policy has expired; ResumeSession renews it, and another prompt goes on".to_string())
         }
         TurnEnd::Repeated => (Cause::Failed, "the answer repeated itself and was ended".to_string()),
         TurnEnd::Model(why) => {

@@ -18,7 +18,7 @@ use capos_broker::tally::Tally;
 use capos_broker::worker::{self, Read};
 use capos_budget::{Amounts, Dimension, Refused, Ticket};
 use capos_keyspace::Durability;
-use capos_policy::{Egress, ProfileRules, is_remote};
+use capos_policy::{Egress, ProfileRules, SessionPolicy, is_remote};
 use capos_rt::{CancelToken, Server, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
@@ -48,6 +48,8 @@ pub struct Meter {
     rules: ProfileRules,
     /// What may leave the machine.
     egress: Egress,
+    /// Whether a model may be asked.
+    policy: Rc<RefCell<SessionPolicy>>,
     /// When the session is over, in nanoseconds since boot.
     ends: u64,
     ended: Rc<Cell<bool>>,
@@ -66,13 +68,14 @@ impl Meter {
     pub fn new(
         broker: Rc<Broker>,
         info: SessionInfo,
-        (rules, egress): (ProfileRules, Egress),
+        policy: Rc<RefCell<SessionPolicy>>,
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
         let share = broker.models.share();
+        let (rules, egress) = (policy.borrow().rules().clone(), policy.borrow().egress().clone());
         let (answers, held, models) = Default::default();
-        Rc::new(Self { broker, info, rules, egress, ends, ended, share, answers, held, models })
+        Rc::new(Self { broker, info, rules, egress, policy, ends, ended, share, answers, held, models })
     }
 
     /// Nothing is answered once the session is over.
@@ -206,6 +209,13 @@ impl Meter {
             let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
             subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
             return Err(CallError::failed(why));
+        }
+        let may = self.policy.borrow().may_ask_model(self.broker.clock.now());
+        if let Err(why) = may {
+            let subject = Subject { session: &self.info.id, principal: &self.info.principal };
+            let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
+            subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+            return Err(CallError::overloaded(why));
         }
         let Admitted { under_way, ticket, tally, request, leaves } = self.admit(model, request, answer)?;
         self.broker.keep(Durability::Now).await.map_err(CallError::failed)?;

@@ -1,7 +1,7 @@
 //! A session, as its holder sees it.
 
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -13,12 +13,15 @@ use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_keyspace::Durability;
-use capos_policy::{Answer, Gate, GrantedTool, Review, SessionPolicy, unagreed};
+use capos_policy::{
+    Answer, At, Explanation, Gate, GrantedTool, Holder, PolicyBundle, Review, SessionPolicy, unagreed,
+};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
-    Reply, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
-    UserSessionBudgetResults, UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, PolicyInfo,
+    Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
+    UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults,
+    UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults,
     UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
@@ -26,10 +29,10 @@ use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
-use capos_schema::storage::DirectoryClient;
+use capos_schema::storage::{DirectoryClient, FileError};
 use capos_schema::system::LauncherClient;
 
-use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject};
+use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject, difference};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
@@ -40,6 +43,8 @@ use crate::run::Counter;
 const LEASES: u32 = 8;
 /// Bytes of the longest name in a question: of a tool, a method, a call.
 const NAME: usize = 256;
+/// How long a file's server may take to tell its size, in nanoseconds.
+const LOOK: u64 = 2_000_000_000;
 
 /// A session.
 pub struct Session {
@@ -48,6 +53,12 @@ pub struct Session {
     policy: Rc<RefCell<SessionPolicy>>,
     /// What the session was given; each derives from what the broker holds, or was made for it.
     parts: RefCell<Vec<Part>>,
+    /// What those derive from that end with the policy bundle, and are given again with the next.
+    given: Vec<Part>,
+    /// The tools of what it was given.
+    tools: Vec<GrantedTool>,
+    /// When its time is over, in nanoseconds since boot.
+    ends: u64,
     /// The principal's own home, which stays when the session has ended.
     home: Option<DirectoryClient>,
     asked: Rc<Asked>,
@@ -66,6 +77,8 @@ pub struct Session {
     /// Of the room for all that is asked but of models.
     share: Rc<Share>,
     _open: Permit,
+    /// The session itself, for what outlasts a call.
+    own: RefCell<Weak<Self>>,
     /// Until it has ended, and its end was observed.
     in_use: RefCell<Option<InUse>>,
 }
@@ -81,14 +94,16 @@ impl Session {
     ) -> Result<Rc<Self>, CallError> {
         let in_use = InUse::new(&broker, &info.principal);
         let profile = info.profile;
-        let mut policy = SessionPolicy::new(&broker.config().policy, profile);
-        let mut parts = Vec::new();
+        let config = broker.config();
+        let rules = config.policy.profile(profile);
+        let mut tools: Vec<GrantedTool> = Vec::new();
+        let (mut parts, mut givens) = (Vec::new(), Vec::new());
         let mut home: Option<(String, DirectoryClient)> = None;
         let mut programs = None;
         let quota = broker.quota_of(&info).await?;
         let (found, notice) = broker.blocks.parts(profile, &info.principal, &quota).await;
         for part in found {
-            grant_tools(&mut policy, part.interface, part.read_only);
+            grant_tools(&mut tools, part.interface, part.read_only);
             let given = if part.interface == LauncherClient::INTERFACE_ID {
                 let (from, directory) = home.as_ref().map_or(("", None), |(from, home)| (from.as_str(), Some(home)));
                 let launcher = LauncherClient::from_cap(part.cap.clone());
@@ -102,10 +117,10 @@ impl Session {
             if part.is_home {
                 home = Some((part.from.clone(), DirectoryClient::from_cap(part.cap.clone())));
             }
+            givens.push(Part { cap: given, name: part.name.clone(), from: part.from.clone(), ..part });
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
-        let rules = policy.rules().clone();
         let (counter, limits) = Counter::open(&broker, &info, &rules, (programs, home.is_some())).await?;
         let ends = broker.clock.now().saturating_add(limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
@@ -114,9 +129,9 @@ impl Session {
         let info = SessionInfo { limits, model_allowed, lock_seconds, notice, telemetry, ..info };
         // Without a data volume there are no users.
         let administration = if info.user && profile == Profile::Operator {
-            grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
-            grant_tools(&mut policy, SettingsClient::INTERFACE_ID, false);
-            grant_tools(&mut policy, BackupsClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, UsersClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, SettingsClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, BackupsClient::INTERFACE_ID, false);
             let server = broker.server.of(&share);
             let users = Rc::new(UsersObject { broker: broker.clone(), operator: info.principal.clone() });
             let settings = Rc::new(SettingsObject { broker: broker.clone(), operator: info.principal.clone() });
@@ -130,23 +145,27 @@ impl Session {
             None
         };
         let setup = if profile == Profile::Operator && !info.user && broker.waits_for_setup().await {
-            grant_tools(&mut policy, MachineSetupClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
             let setup = SetupObject { broker: broker.clone(), principal: info.principal.clone() };
             Some(MachineSetupClient::serve(&broker.server.of(&share), Rc::new(setup))?)
         } else {
             None
         };
-        let egress = policy.egress().clone();
+        let policy = issue(&broker, &info, ends, &tools)?;
+        let info = SessionInfo { policy: policy_info(&policy), ..info };
         let policy = Rc::new(RefCell::new(policy));
         let object = ApprovalObject { asked: asked.clone(), policy: policy.clone() };
         let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(object))?;
         let ended: Rc<Cell<bool>> = Rc::default();
-        let meter = Meter::new(broker.clone(), info.clone(), (rules, egress), ends, ended.clone());
-        Ok(Rc::new(Self {
+        let meter = Meter::new(broker.clone(), info.clone(), policy.clone(), ends, ended.clone());
+        let session = Rc::new(Self {
             broker,
             info,
             policy,
             parts: RefCell::new(parts),
+            given: givens,
+            tools,
+            ends,
             home: home.map(|(_, directory)| directory),
             asked,
             approvals,
@@ -158,8 +177,59 @@ impl Session {
             ended,
             share,
             _open: open,
+            own: RefCell::default(),
             in_use: RefCell::new(Some(in_use)),
-        }))
+        });
+        session.own.replace(Rc::downgrade(&session));
+        session.watch();
+        Ok(session)
+    }
+
+    /// Has what the session was given end with its policy bundle, if that ends before the session.
+    fn watch(self: &Rc<Self>) {
+        let expires = self.policy.borrow().bundle().2;
+        if expires >= self.ends {
+            return;
+        }
+        let (session, clock) = (Rc::downgrade(self), self.broker.clock.clone());
+        drop(capos_rt::spawn(async move {
+            clock.sleep_until(expires).await;
+            let Some(session) = session.upgrade() else { return };
+            if session.policy.borrow().valid(session.broker.clock.now()).is_ok() || session.ended.get() {
+                return;
+            }
+            session.policy.borrow_mut().approvals().revoke(None);
+            // Conversations are saved all the same: they are no authority over anything else.
+            let is_kept = |part: &Part| part.interface == ConversationStoreClient::INTERFACE_ID;
+            let (kept, over) = session.parts.take().into_iter().partition(is_kept);
+            session.parts.replace(kept);
+            revoke(&session.broker, &session.info.id, over).await;
+            let outcome = "the policy has expired: what the session was given is revoked";
+            let fields: [(&str, &dyn core::fmt::Display); 2] =
+                [("policy", &session.info.policy.version), ("outcome", &outcome)];
+            let subject = session.subject();
+            // It has happened.
+            if let Err(why) = subject.record(&session.broker.blocks.writer, Kind::BrokerDecision, &fields).await {
+                log::warning!("session {}: {why}", session.info.id);
+            }
+        }));
+    }
+
+    /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.
+    async fn at(&self, question: &ToolQuestion) -> At {
+        let path = self.policy.borrow().measures(question);
+        let file_bytes = match (path, &self.home) {
+            (Some(path), Some(home)) => {
+                match capos_rt::timeout(LOOK, home.status(&path, true)).await {
+                    Ok(Ok(Ok(found))) if found.error == FileError::None => Some(found.status.bytes),
+                    // There is no such file, or the call itself says what is wrong with its path.
+                    Ok(Ok(Ok(_))) => Some(0),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        At { now: self.broker.clock.now(), file_bytes }
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -204,12 +274,15 @@ impl Session {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
+        risk: Risk,
         (decision, reason, asked): (Decision, &str, bool),
     ) -> Result<(), CallError> {
-        self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
+        let version = self.policy.borrow().bundle().0.to_string();
+        let writer = &self.broker.blocks.writer;
+        self.subject().decided(writer, question, (mode, risk, &version), decision, reason).await?;
         // A call that an earlier consent covers is no question of its own.
         if asked {
-            self.asked.add(question, decision, reason, &self.policy.borrow());
+            self.asked.add(question, risk, (decision, reason), &self.policy.borrow());
         }
         Ok(())
     }
@@ -351,19 +424,38 @@ fn made<C: Client>(name: &str, client: C) -> NamedGrant {
     }
 }
 
+/// The policy of a session with these tools, by the configuration in force.
+///
+/// # Errors
+/// The bundle is not accepted.
+fn issue(broker: &Broker, info: &SessionInfo, ends: u64, tools: &[GrantedTool]) -> Result<SessionPolicy, CallError> {
+    let (policy, now) = (&broker.config().policy, broker.clock.now());
+    let holder = Holder { session: info.id.clone(), principal: info.principal.clone(), profile: info.profile };
+    let valid = policy.profile(info.profile).policy_seconds.saturating_mul(1_000_000_000);
+    let times = (now, now.saturating_add(valid).min(ends));
+    let bundle = PolicyBundle::issue(policy, holder.clone(), times, tools.to_vec());
+    SessionPolicy::load(policy, bundle, &holder, now).map_err(|why| CallError::failed(why.to_string()))
+}
+
+fn policy_info(policy: &SessionPolicy) -> PolicyInfo {
+    let (version, issued, expires) = policy.bundle();
+    PolicyInfo { version: version.to_string(), issued, expires }
+}
+
 /// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
-fn grant_tools(policy: &mut SessionPolicy, interface: u64, read_only: bool) {
+fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_only: bool) {
     let Some(found) = reflection::interface(interface) else { return };
     for method in found.methods {
         if let (Some(name), Some(category)) = (method.tool, method.category)
             && !(read_only && method.changes())
         {
-            policy.grant(GrantedTool {
+            tools.push(GrantedTool {
                 interface_id: interface,
                 method: method.name.to_string(),
                 name: name.to_string(),
                 category,
                 pattern: method.pattern,
+                paths: method.paths,
             });
         }
     }
@@ -371,7 +463,7 @@ fn grant_tools(policy: &mut SessionPolicy, interface: u64, read_only: bool) {
 
 impl UserSessionServer for Session {
     async fn info(&self, _cx: &CallContext) -> Result<SessionInfo, CallError> {
-        Ok(self.info.clone())
+        Ok(SessionInfo { policy: policy_info(&self.policy.borrow()), ..self.info.clone() })
     }
 
     async fn bundle(&self, _cx: &CallContext) -> Result<Vec<NamedGrant>, CallError> {
@@ -422,9 +514,16 @@ impl UserSessionServer for Session {
     async fn review(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionReviewResults, CallError> {
         self.alive()?;
         bounded(&question)?;
-        let Review { mode, reason, note, approved } = self.policy.borrow().review(&question);
+        let at = self.at(&question).await;
+        let Review { mode, reason, note, approved, risk } = self.policy.borrow().review(&question, &at);
         let approval = approved.map(number_text).unwrap_or_default();
-        Ok(UserSessionReviewResults { mode, reason, note, approval })
+        let is_setting = question.interface_id == SettingsClient::INTERFACE_ID && mode != PermissionMode::Forbidden;
+        let note = if is_setting && note.is_empty() {
+            difference(&self.broker, &self.info.principal, &self.tools, &question).await
+        } else {
+            note
+        };
+        Ok(UserSessionReviewResults { mode, reason, note, approval, risk })
     }
 
     async fn decide(
@@ -439,12 +538,14 @@ impl UserSessionServer for Session {
         bounded(&question)?;
         named("a consent's pattern", &reach.pattern)?;
         let answer = Answer::of(reply, reach);
+        let at = self.at(&question).await;
+        let risk = self.policy.borrow().review(&question, &at).risk;
         let (decision, mut reason) =
-            self.policy.borrow_mut().decide(&question, mode, &answer, self.asked.next_number());
+            self.policy.borrow_mut().decide(&question, (mode, &at), &answer, self.asked.next_number());
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
-        self.settle(&question, mode, (decision, &reason, reply != Reply::NotAsked)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }
 
@@ -465,19 +566,31 @@ impl UserSessionServer for Session {
         bounded(&question)?;
         let held = self.hold_lease()?;
         let mode = PermissionMode::StepUp;
-        let gate = self.policy.borrow().gate_at_least(&question, mode);
+        let at = self.at(&question).await;
+        let risk = self.policy.borrow().review(&question, &at).risk;
+        let gate = self.policy.borrow().gate_at_least(&question, mode, &at);
         let (decision, reason) = match gate {
             Gate::Shut { reason } => (Decision::Forbidden, reason),
             _ => match self.broker.try_passphrase_of(&self.info, &passphrase).await {
-                Ok(()) => (Decision::StepUpSucceeded, String::new()),
+                // A key takes its time, and the policy may have expired meanwhile.
+                Ok(()) => match self.policy.borrow().valid(self.broker.clock.now()) {
+                    Ok(()) => (Decision::StepUpSucceeded, String::new()),
+                    Err(why) => (Decision::Forbidden, why),
+                },
                 Err(why) => (Decision::StepUpFailed, why),
             },
         };
-        self.settle(&question, mode, (decision, &reason, true)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, true)).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let lease = if decision == Decision::StepUpSucceeded {
-            let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
+            let lease = LeaseObject::new(
+                &self.info.id,
+                &question,
+                self.broker.clock.clone(),
+                self.ended.clone(),
+                self.policy.borrow().bundle().2,
+            );
             let lease = lease.held(held);
             Some(LeaseClient::serve(&self.broker.server.of(&self.share), Rc::new(lease))?)
         } else {
@@ -545,6 +658,50 @@ impl UserSessionServer for Session {
         self.alive()?;
         let (lines, steps) = self.counter.lines().await;
         Ok(UserSessionBudgetResults { lines, steps })
+    }
+
+    async fn renew_policy(&self, _cx: &CallContext) -> Result<UserSessionRenewPolicyResults, CallError> {
+        self.alive()?;
+        self.broker.apply_settings().await?;
+        self.broker.still(&self.info).await?;
+        let renewed = issue(&self.broker, &self.info, self.ends, &self.tools)?;
+        let changes = capos_policy::changes(&self.policy.borrow(), &renewed);
+        let version = renewed.bundle().0.to_string();
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &"renewed")];
+        self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+        let mut parts = Vec::new();
+        for given in &self.given {
+            let cap = derive(&self.broker, &given.cap, given.rights).await?;
+            parts.push(Part { cap, name: given.name.clone(), from: given.from.clone(), ..*given });
+        }
+        // It may have ended meanwhile.
+        self.alive()?;
+        *self.policy.borrow_mut() = renewed;
+        let is_kept = |part: &Part| part.interface == ConversationStoreClient::INTERFACE_ID;
+        let (kept, over): (Vec<Part>, Vec<Part>) = self.parts.take().into_iter().partition(is_kept);
+        parts.extend(kept);
+        self.parts.replace(parts);
+        revoke(&self.broker, &self.info.id, over).await;
+        if let Some(session) = self.own.borrow().upgrade() {
+            session.watch();
+        }
+        Ok(UserSessionRenewPolicyResults { policy: policy_info(&self.policy.borrow()), changes })
+    }
+
+    async fn policy(&self, _cx: &CallContext) -> Result<UserSessionPolicyResults, CallError> {
+        let policy = self.policy.borrow();
+        let valid = policy.bundle().2.saturating_sub(self.broker.clock.now());
+        let (valid_seconds, rules) = (valid / 1_000_000_000, capos_policy::listed(&policy));
+        Ok(UserSessionPolicyResults { policy: policy_info(&policy), valid_seconds, rules })
+    }
+
+    async fn explain(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionExplainResults, CallError> {
+        self.alive()?;
+        bounded(&question)?;
+        let at = self.at(&question).await;
+        let Explanation { steps, review, .. } = self.policy.borrow().explain(&question, &at);
+        let Review { mode, reason, risk, .. } = review;
+        Ok(UserSessionExplainResults { steps, mode, reason, risk })
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {

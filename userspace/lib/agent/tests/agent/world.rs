@@ -307,7 +307,7 @@ pub fn snapshot() -> Snapshot {
 }
 
 pub fn session(limits: SessionLimits) -> Session {
-    Session { id: "s1".into(), principal: "ada".into(), limits, started: 0 }
+    Session { id: "s1".into(), principal: "ada".into(), limits, started: 0, policy_expires: Rc::new(Cell::new(u64::MAX)) }
 }
 
 pub fn agent(world: &World, limits: SessionLimits) -> Agent<World> {

@@ -94,8 +94,7 @@ impl Capability {
     /// Everything that it says, as a line.
     fn line(&self) -> String {
         let Self { name, interface_id, method, category, permission, destroys, risk, .. } = self;
-        let (category, mode, destroys, risk) =
-            (category.name(), permission.mode.name(), destroys.name(), risk.name());
+        let (category, mode, destroys, risk) = (category.name(), permission.mode.name(), destroys.name(), risk.name());
         let suppressed = permission.suppressed;
         let bounds: Vec<String> = self.scopes.iter().flat_map(|bound| bound.scope.lines(self)).collect();
         format!("{name:?} {interface_id:x} {method:?} {category} {mode} {destroys} {suppressed} {risk} {bounds:?}")
@@ -183,8 +182,7 @@ impl PolicyBundle {
         let profile = holder.profile;
         let capabilities = tools.into_iter().map(|tool| Capability::of(policy, profile, tool)).collect();
         let model = policy.profile(profile).model;
-        let mut bundle =
-            Self { format: FORMAT, version: String::new(), holder, issued, expires, capabilities, model };
+        let mut bundle = Self { format: FORMAT, version: String::new(), holder, issued, expires, capabilities, model };
         bundle.version = bundle.digest(policy);
         bundle
     }

@@ -34,7 +34,11 @@ pub fn listed(policy: &SessionPolicy) -> Vec<PolicyRule> {
         hidden: false,
         risk: Risk::Low,
         source: "the profile".to_string(),
-        bounds: if access == ModelAccess::Local { Vec::from(["only models on this machine".to_string()]) } else { Vec::new() },
+        bounds: if access == ModelAccess::Local {
+            Vec::from(["only models on this machine".to_string()])
+        } else {
+            Vec::new()
+        },
     });
     rules
 }

@@ -61,6 +61,7 @@ impl Raises {
             }
         }
         let unknown = || arguments.program().is_none_or(|program| !self.programs.contains(program));
-        (tool.runs_programs() && !self.programs.is_empty() && unknown()).then_some("it runs a program that is not known")
+        (tool.runs_programs() && !self.programs.is_empty() && unknown())
+            .then_some("it runs a program that is not known")
     }
 }

@@ -279,7 +279,9 @@ impl SessionPolicy {
             return Err("the clock is before the time at which the policy was issued; log in again".to_string());
         }
         if now >= self.expires {
-            return Err("the policy of this session has expired; /resume asks the broker for the present one".to_string());
+            return Err(
+                "the policy of this session has expired; /resume asks the broker for the present one".to_string()
+            );
         }
         Ok(())
     }

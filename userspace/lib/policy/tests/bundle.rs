@@ -105,7 +105,8 @@ fn why(gate: Gate) -> String {
 #[test]
 fn c18_bundles_that_do_not_fit_are_rejected() {
     let policy = policy(Vec::new());
-    let load = |bundle, now| SessionPolicy::load(&policy, bundle, &holder(), now).map(drop).map_err(|why| why.to_string());
+    let load =
+        |bundle, now| SessionPolicy::load(&policy, bundle, &holder(), now).map(drop).map_err(|why| why.to_string());
     assert_eq!(load(bundle(&policy), ISSUED), Ok(()));
     assert_eq!(load(bundle(&policy), EXPIRES - 1), Ok(()));
     let good = || bundle(&policy);
@@ -212,7 +213,15 @@ fn a_policy_that_is_edited_holds_from_the_next_bundle_on() {
     assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
     let next = bundle(&after);
     // A bundle of one configuration is not read with another.
-    assert!(session.renew(&Policy { risks: RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }, ..after.clone() }, next.clone(), ISSUED).is_err());
+    assert!(
+        session
+            .renew(
+                &Policy { risks: RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }, ..after.clone() },
+                next.clone(),
+                ISSUED
+            )
+            .is_err()
+    );
     session.renew(&after, next, ISSUED).unwrap();
     assert!(why(session.gate(&at("a"), &now())).contains("path \"a\": the path is blocked (settings)"));
 }
@@ -222,10 +231,33 @@ fn a_policy_that_is_edited_holds_from_the_next_bundle_on() {
 fn d15_no_spelling_of_a_path_gets_around_a_rule() {
     let session = session(&policy(vec![rule(Target::Paths, paths(&["proj"], &["proj/secret"]))]));
     for path in [
-        "proj/secret", "/proj/secret", "proj/secret/", "proj//secret", "proj/./secret/.", "./proj/secret/key",
-        "proj/a/../secret", "x/../proj/secret/k", "proj/secret/../secret", "proj/secret/x/..",
-        "..", "../proj/a", "proj/../..", "/etc/passwd", "", "/", ".", "proj-evil/a", "projx", "PROJ/a", "proj/../etc",
-        "pro\u{458}/a", "proj\u{2215}a", "proj\u{ff0f}a", "\u{2024}\u{2024}/proj", "proj\0/a", "proj/\u{7f}",
+        "proj/secret",
+        "/proj/secret",
+        "proj/secret/",
+        "proj//secret",
+        "proj/./secret/.",
+        "./proj/secret/key",
+        "proj/a/../secret",
+        "x/../proj/secret/k",
+        "proj/secret/../secret",
+        "proj/secret/x/..",
+        "..",
+        "../proj/a",
+        "proj/../..",
+        "/etc/passwd",
+        "",
+        "/",
+        ".",
+        "proj-evil/a",
+        "projx",
+        "PROJ/a",
+        "proj/../etc",
+        "pro\u{458}/a",
+        "proj\u{2215}a",
+        "proj\u{ff0f}a",
+        "\u{2024}\u{2024}/proj",
+        "proj\0/a",
+        "proj/\u{7f}",
     ] {
         for tool in ["read_file", "write_file", "delete_file", "list_directory", "make_directory", "file_info"] {
             let question = ask(tool, &serde_json::json!({ "path": path, "text": "" }).to_string());
@@ -234,7 +266,8 @@ fn d15_no_spelling_of_a_path_gets_around_a_rule() {
         }
     }
     // Names that only look like the blocked one are other files, and so are those with more dots.
-    for path in ["proj", "proj/a/../b", "proj/secrets", "proj/s\u{435}cret", "proj/secret.", "proj/...", "proj/Secret"] {
+    for path in ["proj", "proj/a/../b", "proj/secrets", "proj/s\u{435}cret", "proj/secret.", "proj/...", "proj/Secret"]
+    {
         assert_eq!(session.gate(&at(path), &now()), Gate::AskPerson, "{path:?}");
     }
     for (arguments, words) in [
@@ -266,8 +299,12 @@ fn d15_a_rule_that_is_no_path_is_read_strictly() {
 #[test]
 fn d15_there_is_no_way_to_make_a_link() {
     let directory = reflection::interface(FILES).unwrap();
-    let about: Vec<&str> =
-        directory.methods.iter().map(|method| method.name).filter(|name| name.to_lowercase().contains("link")).collect();
+    let about: Vec<&str> = directory
+        .methods
+        .iter()
+        .map(|method| method.name)
+        .filter(|name| name.to_lowercase().contains("link"))
+        .collect();
     assert_eq!(about, ["readLink"]);
 }
 
@@ -285,8 +322,14 @@ fn each_path_of_a_tool_is_declared() {
     }
     found.sort();
     let wanted = [
-        "delete_file.path", "export_file.path", "file_info.path", "import_file.to", "list_directory.path",
-        "make_directory.path", "read_file.path", "write_file.path",
+        "delete_file.path",
+        "export_file.path",
+        "file_info.path",
+        "import_file.to",
+        "list_directory.path",
+        "make_directory.path",
+        "read_file.path",
+        "write_file.path",
     ];
     assert_eq!(found, wanted);
 }
@@ -295,7 +338,8 @@ fn each_path_of_a_tool_is_declared() {
 #[test]
 fn j03_j04_a_call_works_inside_its_directory_and_fails_outside() {
     let session = session(&policy(vec![rule(Target::Paths, paths(&["/tmp/sandbox"], &[]))]));
-    let list = |path: &str| session.gate(&ask("list_directory", &serde_json::json!({ "path": path }).to_string()), &now());
+    let list =
+        |path: &str| session.gate(&ask("list_directory", &serde_json::json!({ "path": path }).to_string()), &now());
     assert_eq!(list("/tmp/sandbox"), Gate::Open);
     let outside = why(list("/etc"));
     assert_eq!(outside, "out of scope: path \"/etc\": the path is outside what is allowed (settings)");
@@ -317,7 +361,9 @@ fn d16_files_above_the_limit_are_out_of_scope() {
     assert_eq!(session.measures(&read).as_deref(), Some("a"));
     assert_eq!(session.gate(&write("0123456789", false.into()), &size(Some(999))), Gate::AskPerson, "it is replaced");
     assert!(why(session.gate(&write("0123456789x", false.into()), &size(None))).contains("11 bytes"));
-    assert!(why(session.gate(&write("\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}x", false.into()), &size(None))).contains("11 bytes"));
+    assert!(
+        why(session.gate(&write("\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}x", false.into()), &size(None))).contains("11 bytes")
+    );
     assert_eq!(session.gate(&write("01", true.into()), &size(Some(8))), Gate::AskPerson);
     assert!(why(session.gate(&write("01", true.into()), &size(Some(9)))).contains("11 bytes"));
     assert!(why(session.gate(&write("01", true.into()), &size(Some(u64::MAX)))).contains("out of scope"));
@@ -418,7 +464,10 @@ fn an_explanation_names_each_rule_with_its_origin() {
 fn large(entries: usize) -> (Policy, Vec<GrantedTool>) {
     let names: Vec<String> = (0..entries).map(|number| format!("dir-{number}/sub")).collect();
     let scope = Scope {
-        paths: Some(PathRules { allow: names.clone(), block: names.iter().map(|name| format!("{name}/secret")).collect() }),
+        paths: Some(PathRules {
+            allow: names.clone(),
+            block: names.iter().map(|name| format!("{name}/secret")).collect(),
+        }),
         commands: CommandRules { block: names.iter().cloned().collect(), ..CommandRules::default() },
         ..Scope::default()
     };
@@ -453,7 +502,8 @@ fn d13_a_check_takes_no_more_with_ten_thousand_entries() {
     assert!(few.iter().all(|count| *count <= 8), "{few:?}");
 }
 
-/// The figure of `docs/claims/policy.md`: `valgrind --tool=callgrind --toggle-collect='*measured_check*'` on this test.
+/// The figure of `docs/reference/policy.md`: run this test under
+/// `valgrind --tool=callgrind --toggle-collect='*measured_check*'`.
 #[test]
 #[ignore = "it is run under valgrind"]
 fn d13_instructions_of_a_check() {

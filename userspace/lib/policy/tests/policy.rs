@@ -4,7 +4,9 @@
 
 use capos_policy::*;
 use capos_schema::annotations::Pattern;
-use capos_schema::authority::{ConsentReach, Decision, Label, Profile, Provenance, Risk, Span, ToolPermission, ToolQuestion};
+use capos_schema::authority::{
+    ConsentReach, Decision, Label, Profile, Provenance, Risk, Span, ToolPermission, ToolQuestion,
+};
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::models::ChatMessage;
 use capos_schema::models::PermissionMode::{self, Auto, Consent, Forbidden, StepUp};
@@ -58,7 +60,14 @@ fn yes(span: Span) -> Answer {
 }
 
 fn granted(tool: &str, category: Category) -> GrantedTool {
-    GrantedTool { interface_id: 7, method: "method".into(), name: tool.into(), category, pattern: None, paths: &["path"] }
+    GrantedTool {
+        interface_id: 7,
+        method: "method".into(),
+        name: tool.into(),
+        category,
+        pattern: None,
+        paths: &["path"],
+    }
 }
 
 /// A session that holds one tool of each category, named after it.
@@ -434,7 +443,10 @@ fn d10_consents_for_further_calls_are_few() {
     let mut session = session(&shipped(), Profile::Operator);
     let ask = |number: u64| question("mutating", Category::Mutating, &format!("{{\"number\":{number}}}"));
     for number in 0..16 {
-        assert_eq!(session.decide(&ask(number), (Consent, &NOW), &yes(Span::Turn), number).1, "for the same call in this turn");
+        assert_eq!(
+            session.decide(&ask(number), (Consent, &NOW), &yes(Span::Turn), number).1,
+            "for the same call in this turn"
+        );
     }
     let (decision, why) = session.decide(&ask(99), (Consent, &NOW), &yes(Span::Session), 99);
     assert_eq!(decision, Decision::Consented);
@@ -442,7 +454,10 @@ fn d10_consents_for_further_calls_are_few() {
     assert_eq!(session.gate(&ask(99), &NOW), Gate::AskPerson);
     // Those of an earlier turn take no place.
     let later = ToolQuestion { turn: 4, ..ask(99) };
-    assert_eq!(session.decide(&later, (Consent, &NOW), &yes(Span::Session), 100).1, "for the same call in this session");
+    assert_eq!(
+        session.decide(&later, (Consent, &NOW), &yes(Span::Session), 100).1,
+        "for the same call in this session"
+    );
     assert_eq!(session.gate(&ask(99), &NOW), Gate::Approved(100));
 }
 

@@ -520,7 +520,10 @@ mod tests {
                 "[profiles.guest.budget.run.cpu]\nlimit = 9223372036854775807",
                 "profiles.guest.budget.run.cpu.limit is too",
             ),
-            ("[policy]\nformat = 2", "policy.format: the section has format 2, and this version knows 1; remove the line"),
+            (
+                "[policy]\nformat = 2",
+                "policy.format: the section has format 2, and this version knows 1; remove the line",
+            ),
             ("[policy.paths]\nblock = [\"../x\"]", "policy.paths.block: \"../x\": the path leads above the root"),
             ("[policy.tools.reed_file]\nallow = []", "policy.tools.reed_file: there is no tool"),
             ("[policy.domains]\nallow = [\"x y\"]", "policy.domains.allow: \"x y\" is no domain"),

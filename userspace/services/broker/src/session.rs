@@ -13,13 +13,11 @@ use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_keyspace::Durability;
-use capos_policy::{
-    Answer, At, Explanation, Gate, GrantedTool, Holder, PolicyBundle, Review, SessionPolicy, unagreed,
-};
+use capos_policy::{Answer, At, Explanation, Gate, GrantedTool, Holder, PolicyBundle, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, PolicyInfo,
-    Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant,
+    PolicyInfo, Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
     UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults,
     UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults,
     UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
@@ -429,7 +427,8 @@ fn made<C: Client>(name: &str, client: C) -> NamedGrant {
 /// # Errors
 /// The bundle is not accepted.
 fn issue(broker: &Broker, info: &SessionInfo, ends: u64, tools: &[GrantedTool]) -> Result<SessionPolicy, CallError> {
-    let (policy, now) = (&broker.config().policy, broker.clock.now());
+    let (config, now) = (broker.config(), broker.clock.now());
+    let policy = &config.policy;
     let holder = Holder { session: info.id.clone(), principal: info.principal.clone(), profile: info.profile };
     let valid = policy.profile(info.profile).policy_seconds.saturating_mul(1_000_000_000);
     let times = (now, now.saturating_add(valid).min(ends));

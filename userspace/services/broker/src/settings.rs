@@ -100,8 +100,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
     };
     // Names, with commas between them.
     let list = || {
-        let names: Vec<String> =
-            given.split(',').map(str::trim).filter(|name| !name.is_empty()).map(quoted).collect();
+        let names: Vec<String> = given.split(',').map(str::trim).filter(|name| !name.is_empty()).map(quoted).collect();
         Ok(format!("[{}]", names.join(", ")))
     };
     let all = parts(name);
@@ -214,7 +213,8 @@ fn violated(
     let &["permissions", tool] = parts(name).as_slice() else { return Ok(None) };
     let Some(wanted) = PermissionMode::from_name(given) else { return Ok(None) };
     let methods = capos_schema::INTERFACES.iter().flat_map(|interface| interface.methods);
-    let found = methods.filter(|method| method.tool == Some(tool)).find_map(|method| Some((method.name, method.category?)));
+    let found =
+        methods.filter(|method| method.tool == Some(tool)).find_map(|method| Some((method.name, method.category?)));
     let Some((method, category)) = found else { return Ok(None) };
     let mut all = settings.clone();
     all.insert(name.to_string(), value.to_string());
@@ -373,7 +373,11 @@ mod tests {
             ("budget.life.steps.limit", "5", "unknown field `life`"),
             ("budget.session.tokens.limit", "5", "limits.max_tokens"),
             ("permissions.read_file", "maybe", "there is no mode \"maybe\""),
-            ("permissions.delete_file", "auto", "stays consent by another rule: the least that tools of this category take"),
+            (
+                "permissions.delete_file",
+                "auto",
+                "stays consent by another rule: the least that tools of this category take",
+            ),
             ("policy.valid_seconds", "5", "policy.valid_seconds is at least 60"),
             ("policy.paths.block", "a, ../b", "policy.paths.block: \"../b\": the path leads above the root"),
             ("policy.tools.write_fiel.block", "a", "policy.tools.write_fiel: there is no tool of that name"),

@@ -299,7 +299,8 @@ impl Session {
             ),
             TurnEnd::Policy => (
                 Style::Warning,
-                "paused: the policy of this session has expired; /resume renews it and goes on, /policy shows it".to_string(),
+                "paused: the policy of this session has expired; /resume renews it and goes on, /policy shows it"
+                    .to_string(),
             ),
             TurnEnd::Unmet(why) => (
                 Style::Warning,

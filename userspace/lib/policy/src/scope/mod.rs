@@ -80,9 +80,8 @@ pub(crate) struct Arguments(BTreeMap<String, Found>);
 impl Arguments {
     /// Of a call of this tool.
     pub(crate) fn of(tool: &Capability, text: &str) -> Result<Self, ScopeError> {
-        let wanted = |name: &str| {
-            tool.paths.contains(&name) || matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS)
-        };
+        let wanted =
+            |name: &str| tool.paths.contains(&name) || matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS);
         members(text, wanted).map(Self).map_err(|bad| format!("the arguments are not JSON: {bad}"))
     }
 

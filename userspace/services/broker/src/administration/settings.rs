@@ -39,7 +39,8 @@ pub async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], 
             Err(why) => return format!("It will be rejected: {why}."),
         },
     }
-    let policies = [before, changed].map(|settings| broker.sources.configuration(&settings).map(|(config, _)| config.policy));
+    let policies =
+        [before, changed].map(|settings| broker.sources.configuration(&settings).map(|(config, _)| config.policy));
     let [Ok(before), Ok(after)] = policies else { return String::new() };
     let lines: Vec<String> = [Profile::Operator, Profile::Guest, Profile::Anonymous]
         .into_iter()

@@ -164,7 +164,11 @@ pub async fn approvals(session: &Session, rest: &[&str]) -> Done {
         [number] if number.trim_start_matches('#').parse::<u64>().is_ok() => {
             return show_approval(session, &client, number).await;
         }
-        _ => return Err("usage: /approvals, /approvals NUMBER, /approvals revoke NUMBER or /approvals revoke all".to_string()),
+        _ => {
+            return Err(
+                "usage: /approvals, /approvals NUMBER, /approvals revoke NUMBER or /approvals revoke all".to_string()
+            );
+        }
     };
     let revoked = session.runner.within(client.revoke(id)).await.map_err(|why| why.to_string())?;
     match (revoked, id) {

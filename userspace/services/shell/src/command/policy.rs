@@ -53,7 +53,8 @@ fn left(seconds: u64) -> String {
 
 fn row(rule: &PolicyRule) -> (String, String) {
     let hidden = if rule.hidden { ", hidden from the model" } else { "" };
-    let mut what = format!("{}, {} risk, by {}{hidden}", rule.category, rule.risk.name(), first_line(&rule.source, MOST));
+    let mut what =
+        format!("{}, {} risk, by {}{hidden}", rule.category, rule.risk.name(), first_line(&rule.source, MOST));
     for bound in &rule.bounds {
         what.push_str(&format!("; {}", first_line(bound, MOST)));
     }

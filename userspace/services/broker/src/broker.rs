@@ -34,7 +34,8 @@ use capos_schema::store::{BackupState, KeyKind, NamespaceClient, VolumeInfo, Vol
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
-use crate::session::{InUse, Session};
+use crate::in_use::InUse;
+use crate::session::Session;
 
 /// The longest name of a principal.
 const MAX_PRINCIPAL: usize = 64;

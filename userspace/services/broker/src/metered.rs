@@ -31,6 +31,8 @@ use capos_schema::wire::memory_for;
 use crate::broker::Broker;
 use crate::decision::Subject;
 
+mod precheck;
+
 /// Answers of one session that can be under way at once.
 const ANSWERS: u32 = 4;
 /// Answers that one session can hold, those among them that have ended or were cancelled.
@@ -199,24 +201,7 @@ impl Meter {
         request: InferenceRequest,
         answer: usize,
     ) -> Result<(Request, UnderWay, Counted), CallError> {
-        if let Err(class) = self.egress.check_request(&request.messages, &model.backend) {
-            let why = format!(
-                "the conversation holds data labelled {class}, which must not be sent to a model with backend {}; choose a \
-                 local model with /model",
-                model.backend
-            );
-            let subject = Subject { session: &self.info.id, principal: &self.info.principal };
-            let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
-            subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
-            return Err(CallError::failed(why));
-        }
-        let may = self.policy.borrow().may_ask_model(self.broker.clock.now());
-        if let Err(why) = may {
-            let subject = Subject { session: &self.info.id, principal: &self.info.principal };
-            let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
-            subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
-            return Err(CallError::overloaded(why));
-        }
+        self.may_ask(model, &request).await?;
         let Admitted { under_way, ticket, tally, request, leaves } = self.admit(model, request, answer)?;
         self.broker.keep(Durability::Now).await.map_err(CallError::failed)?;
         // It may have ended meanwhile.

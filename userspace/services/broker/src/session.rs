@@ -13,36 +13,38 @@ use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_keyspace::Durability;
-use capos_policy::{Answer, At, Explanation, Gate, GrantedTool, Holder, PolicyBundle, Review, SessionPolicy, unagreed};
+use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant,
-    PolicyInfo, Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
-    UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults,
-    UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults,
-    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
+    Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
+    UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults, UserSessionModelResults,
+    UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults, UserSessionServer,
+    UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
-use capos_schema::reflection;
-use capos_schema::storage::{DirectoryClient, FileError};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
 use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject, difference};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
+use crate::in_use::InUse;
 use crate::metered::{Meter, Metered};
 use crate::run::Counter;
+
+mod policy;
+
+use policy::{grant_tools, issue, policy_info};
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;
 /// Bytes of the longest name in a question: of a tool, a method, a call.
 const NAME: usize = 256;
-/// How long a file's server may take to tell its size, in nanoseconds.
-const LOOK: u64 = 2_000_000_000;
 
 /// A session.
 pub struct Session {
@@ -183,53 +185,6 @@ impl Session {
         Ok(session)
     }
 
-    /// Has what the session was given end with its policy bundle, if that ends before the session.
-    fn watch(self: &Rc<Self>) {
-        let expires = self.policy.borrow().bundle().2;
-        if expires >= self.ends {
-            return;
-        }
-        let (session, clock) = (Rc::downgrade(self), self.broker.clock.clone());
-        drop(capos_rt::spawn(async move {
-            clock.sleep_until(expires).await;
-            let Some(session) = session.upgrade() else { return };
-            if session.policy.borrow().valid(session.broker.clock.now()).is_ok() || session.ended.get() {
-                return;
-            }
-            session.policy.borrow_mut().approvals().revoke(None);
-            // Conversations are saved all the same: they are no authority over anything else.
-            let is_kept = |part: &Part| part.interface == ConversationStoreClient::INTERFACE_ID;
-            let (kept, over) = session.parts.take().into_iter().partition(is_kept);
-            session.parts.replace(kept);
-            revoke(&session.broker, &session.info.id, over).await;
-            let outcome = "the policy has expired: what the session was given is revoked";
-            let fields: [(&str, &dyn core::fmt::Display); 2] =
-                [("policy", &session.info.policy.version), ("outcome", &outcome)];
-            let subject = session.subject();
-            // It has happened.
-            if let Err(why) = subject.record(&session.broker.blocks.writer, Kind::BrokerDecision, &fields).await {
-                log::warning!("session {}: {why}", session.info.id);
-            }
-        }));
-    }
-
-    /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.
-    async fn at(&self, question: &ToolQuestion) -> At {
-        let path = self.policy.borrow().measures(question);
-        let file_bytes = match (path, &self.home) {
-            (Some(path), Some(home)) => {
-                match capos_rt::timeout(LOOK, home.status(&path, true)).await {
-                    Ok(Ok(Ok(found))) if found.error == FileError::None => Some(found.status.bytes),
-                    // There is no such file, or the call itself says what is wrong with its path.
-                    Ok(Ok(Ok(_))) => Some(0),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        At { now: self.broker.clock.now(), file_bytes }
-    }
-
     fn subject(&self) -> Subject<'_> {
         Subject { session: &self.info.id, principal: &self.info.principal }
     }
@@ -312,48 +267,6 @@ impl Session {
     }
 }
 
-/// A principal's login or session. The key of a user's home is at hand as long as there is one.
-pub struct InUse {
-    broker: Rc<Broker>,
-    principal: String,
-}
-
-impl InUse {
-    pub fn new(broker: &Rc<Broker>, principal: &str) -> Self {
-        let mut count = broker.in_use.borrow_mut();
-        let sessions = count.entry(principal.into()).or_default();
-        *sessions = sessions.saturating_add(1);
-        Self { broker: broker.clone(), principal: principal.into() }
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let mut in_use = self.broker.in_use.borrow_mut();
-        let left = in_use.get(&self.principal).copied().unwrap_or_default().saturating_sub(1);
-        if left > 0 {
-            in_use.insert(core::mem::take(&mut self.principal), left);
-            return;
-        }
-        in_use.remove(&self.principal);
-        drop(in_use);
-        let (broker, principal) = (self.broker.clone(), core::mem::take(&mut self.principal));
-        if broker.volume.is_none() {
-            return;
-        }
-        drop(capos_rt::spawn(async move {
-            // Another login may have begun.
-            if broker.in_use.borrow().contains_key(&principal) {
-                return;
-            }
-            let Ok(volume) = broker.volume() else { return };
-            if let Err(why) = volume.lock(&principal).await {
-                log::warning!("the home of a user who has left stays open: {why}");
-            }
-        }));
-    }
-}
-
 /// Revokes what a session was given.
 async fn revoke(broker: &Broker, session: &str, parts: Vec<Part>) {
     for part in &parts {
@@ -419,44 +332,6 @@ fn made<C: Client>(name: &str, client: C) -> NamedGrant {
         interface: C::INTERFACE_ID,
         from: String::new(),
         read_only: false,
-    }
-}
-
-/// The policy of a session with these tools, by the configuration in force.
-///
-/// # Errors
-/// The bundle is not accepted.
-fn issue(broker: &Broker, info: &SessionInfo, ends: u64, tools: &[GrantedTool]) -> Result<SessionPolicy, CallError> {
-    let (config, now) = (broker.config(), broker.clock.now());
-    let policy = &config.policy;
-    let holder = Holder { session: info.id.clone(), principal: info.principal.clone(), profile: info.profile };
-    let valid = policy.profile(info.profile).policy_seconds.saturating_mul(1_000_000_000);
-    let times = (now, now.saturating_add(valid).min(ends));
-    let bundle = PolicyBundle::issue(policy, holder.clone(), times, tools.to_vec());
-    SessionPolicy::load(policy, bundle, &holder, now).map_err(|why| CallError::failed(why.to_string()))
-}
-
-fn policy_info(policy: &SessionPolicy) -> PolicyInfo {
-    let (version, issued, expires) = policy.bundle();
-    PolicyInfo { version: version.to_string(), issued, expires }
-}
-
-/// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
-fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_only: bool) {
-    let Some(found) = reflection::interface(interface) else { return };
-    for method in found.methods {
-        if let (Some(name), Some(category)) = (method.tool, method.category)
-            && !(read_only && method.changes())
-        {
-            tools.push(GrantedTool {
-                interface_id: interface,
-                method: method.name.to_string(),
-                name: name.to_string(),
-                category,
-                pattern: method.pattern,
-                paths: method.paths,
-            });
-        }
     }
 }
 
@@ -660,38 +535,11 @@ impl UserSessionServer for Session {
     }
 
     async fn renew_policy(&self, _cx: &CallContext) -> Result<UserSessionRenewPolicyResults, CallError> {
-        self.alive()?;
-        self.broker.apply_settings().await?;
-        self.broker.still(&self.info).await?;
-        let renewed = issue(&self.broker, &self.info, self.ends, &self.tools)?;
-        let changes = capos_policy::changes(&self.policy.borrow(), &renewed);
-        let version = renewed.bundle().0.to_string();
-        let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &"renewed")];
-        self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
-        let mut parts = Vec::new();
-        for given in &self.given {
-            let cap = derive(&self.broker, &given.cap, given.rights).await?;
-            parts.push(Part { cap, name: given.name.clone(), from: given.from.clone(), ..*given });
-        }
-        // It may have ended meanwhile.
-        self.alive()?;
-        *self.policy.borrow_mut() = renewed;
-        let is_kept = |part: &Part| part.interface == ConversationStoreClient::INTERFACE_ID;
-        let (kept, over): (Vec<Part>, Vec<Part>) = self.parts.take().into_iter().partition(is_kept);
-        parts.extend(kept);
-        self.parts.replace(parts);
-        revoke(&self.broker, &self.info.id, over).await;
-        if let Some(session) = self.own.borrow().upgrade() {
-            session.watch();
-        }
-        Ok(UserSessionRenewPolicyResults { policy: policy_info(&self.policy.borrow()), changes })
+        self.renew().await
     }
 
     async fn policy(&self, _cx: &CallContext) -> Result<UserSessionPolicyResults, CallError> {
-        let policy = self.policy.borrow();
-        let valid = policy.bundle().2.saturating_sub(self.broker.clock.now());
-        let (valid_seconds, rules) = (valid / 1_000_000_000, capos_policy::listed(&policy));
-        Ok(UserSessionPolicyResults { policy: policy_info(&policy), valid_seconds, rules })
+        Ok(self.rules())
     }
 
     async fn explain(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionExplainResults, CallError> {

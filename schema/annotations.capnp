@@ -49,6 +49,9 @@ annotation pattern @0xb1a7c0de5c4e3a12 (param) :Pattern;
 # Of a tool with one such parameter, of type Text: a person may agree to all calls of a session that this parameter selects,
 # whatever the other arguments are.
 
+annotation path @0xb1a7c0de5c4e3a13 (param) :Void;
+# Of a tool: the parameter, of type Text, is a path in the home directory. Rules of the policy on paths hold for it.
+
 annotation text @0xb1a7c0de5c4e3a0a (field, param) :Void;
 # A Data field whose JSON form is UTF-8 text and not base64.
 

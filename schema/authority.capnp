@@ -92,6 +92,20 @@ struct ToolQuestion {
   descriptor @9 :Data;       # SHA-256 of the tool's description as the model saw it.
 }
 
+enum Risk {
+  # How much harm a call could do.
+  low @0;
+  medium @1;
+  high @2;
+}
+
+struct PolicyInfo {
+  # The policy bundle of a session: what it may do, until a time.
+  version @0 :Text;   # A digest of the permissions: 32 hexadecimal digits.
+  issued @1 :UInt64;  # In nanoseconds since boot.
+  expires @2 :UInt64; # The same. From then on nothing runs until the session is resumed.
+}
+
 struct SessionInfo {
   id @0 :Text;
   principal @1 :Text;
@@ -103,6 +117,7 @@ struct SessionInfo {
   lockSeconds @7 :UInt32;    # Of a user: how long the terminal may be idle before it is locked; 0: for ever.
   notice @8 :Text;           # What the session is opened without, and why.
   telemetry @9 :Bool;        # The events of its runs go to the system log.
+  policy @10 :PolicyInfo;
 }
 
 struct NamedGrant {
@@ -148,7 +163,8 @@ interface UserSession {
 
   end @8 () -> ();
 
-  review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text, approval :Text);
+  review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text, approval :Text,
+      risk :Risk);
   # Tells what this call needs, before the person is asked about it: `forbidden` with a reason, or a mode at least as
   # strict as the tool's own. The note tells the person what the call would cost them. `approval` is the id of an earlier
   # consent that covers the call, so that the person is not asked. It decides and records nothing.
@@ -165,6 +181,29 @@ interface UserSession {
 
   budget @12 () -> (lines :List(BudgetLine), steps :List(BudgetStep));
   # The budgets of the session and of its run, and the steps of the run, the latest last.
+
+  renewPolicy @13 () -> (policy :PolicyInfo, changes :List(Text));
+  # Issues a policy bundle from the settings as they are now, in place of the one so far. Consents for further calls and
+  # capabilities end with the old one; `bundle` gives new capabilities. `changes` tells what is permitted otherwise now. An
+  # exception if the session's time is over, or its principal has no longer its profile: they have to log in again.
+
+  policy @14 () -> (policy :PolicyInfo, validSeconds :UInt64, rules :List(PolicyRule));
+  # What the policy bundle permits. `validSeconds` is how long it is still valid.
+
+  explain @15 (question :ToolQuestion)
+      -> (steps :List(Text), mode :Models.PermissionMode, reason :Text, risk :Risk);
+  # Tells what would become of a call, and by which rules. It decides and records nothing.
+}
+
+struct PolicyRule {
+  # An entry of a policy bundle.
+  tool @0 :Text;             # Or `LLM.Call`.
+  category @1 :Text;
+  mode @2 :Models.PermissionMode;
+  hidden @3 :Bool;
+  risk @4 :Risk;
+  source @5 :Text;           # Where the mode comes from.
+  bounds @6 :List(Text);     # What its arguments have to keep to, each with where that comes from.
 }
 
 enum BudgetDimension {

@@ -184,11 +184,11 @@ interface Directory {
   # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
   # without; `..` never leaves the root.
 
-  list @0 (path :Text $A.pattern(directory)) -> (entries :List(EntryInfo), leftOut :UInt64)
+  list @0 (path :Text $A.path $A.pattern(directory)) -> (entries :List(EntryInfo), leftOut :UInt64)
       $A.tool("list_directory") $A.category(readOnly) $A.abortable $A.untrusted;
   # Lists the files and folders at a path of the home directory; the path "." is the top.
 
-  stat @1 (path :Text $A.pattern(directory)) -> (info :EntryInfo)
+  stat @1 (path :Text $A.path $A.pattern(directory)) -> (info :EntryInfo)
       $A.tool("file_info") $A.category(readOnly) $A.abortable;
   # Tells the kind, size and time of one file or folder.
 
@@ -201,21 +201,21 @@ interface Directory {
   openDirectory @4 (path :Text) -> (directory :Directory);
   # A narrower tree.
 
-  readText @5 (path :Text $A.pattern(directory), offset :UInt32 = 0, length :UInt32 = 0)
+  readText @5 (path :Text $A.path $A.pattern(directory), offset :UInt32 = 0, length :UInt32 = 0)
       -> (text :Text, start :UInt64 $A.runner, bytes :UInt64 $A.runner, label :Label $A.runner)
       $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.pieces $A.results(270336);
   # Reads a whole text file (UTF-8, at most 16 KiB) from the home directory. Of a longer one it reads the part from offset on,
   # and tells where the next begins.
 
-  writeText @6 (path :Text $A.pattern(directory), text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
+  writeText @6 (path :Text $A.path $A.pattern(directory), text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
       $A.tool("write_file") $A.category(mutating);
   # Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end.
 
-  remove @7 (path :Text) -> ()
+  remove @7 (path :Text $A.path) -> ()
       $A.tool("delete_file") $A.category(destructive);
   # Deletes one file, or one empty folder, in the home directory.
 
-  makeDirectory @8 (path :Text $A.pattern(directory)) -> ()
+  makeDirectory @8 (path :Text $A.path $A.pattern(directory)) -> ()
       $A.tool("make_directory") $A.category(mutating);
   # Makes a folder in the home directory.
 

@@ -38,12 +38,12 @@ interface TransferVolumes {
   list @1 (volume :Text, path :Text) -> (entries :List(Storage.EntryInfo), leftOut :UInt32) $A.abortable;
   # Lists a folder of a volume; the path "." is its top. Entries with names that break the rules are left out and counted.
 
-  importFile @2 (volume :Text, path :Text, home :Storage.Directory $A.runner, to :Text) -> (copied :CopiedFile)
+  importFile @2 (volume :Text, path :Text, home :Storage.Directory $A.runner, to :Text $A.path) -> (copied :CopiedFile)
       $A.tool("import_file") $A.category(mutating) $A.person $A.abortable;
   # Copies a file from a volume to a new file of the home directory; the same name if `to` is empty. A copy that was cut
   # continues where it stopped.
 
-  exportFile @3 (home :Storage.Directory $A.runner, path :Text, volume :Text, to :Text, label :Label $A.runner)
+  exportFile @3 (home :Storage.Directory $A.runner, path :Text $A.path, volume :Text, to :Text, label :Label $A.runner)
       -> (copied :CopiedFile) $A.tool("export_file") $A.category(outbound) $A.person $A.abortable;
   # Copies a file of the home directory to a new file on a volume. It is rejected if the label of the file, or `label`, may
   # not leave this machine.

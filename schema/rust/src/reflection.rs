@@ -61,6 +61,8 @@ pub struct MethodInfo {
     pub pieces: bool,
     /// The parameter by which a person may agree to several calls at once, and how it selects them.
     pub pattern: Option<(&'static str, Pattern)>,
+    /// Parameters that are paths in the home directory.
+    pub paths: &'static [&'static str],
     /// Parameters that the runner gives and no model.
     pub runner_params: &'static [&'static str],
     /// Results for the runner that no model sees.

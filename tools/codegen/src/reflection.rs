@@ -91,6 +91,8 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("label: {},", text(method, "label")));
     code.line(&format!("pieces: {},", method.has("pieces")));
     code.line(&format!("pattern: {},", pattern(params)));
+    let paths = params.fields.iter().filter(|field| field.has("path")).map(|field| field.name.as_str());
+    code.line(&format!("paths: &{:?},", paths.collect::<Vec<_>>()));
     for (name, structure) in [("runner_params", params), ("runner_results", results)] {
         let names = structure.fields.iter().filter(|field| field.has("runner")).map(|field| field.name.as_str());
         code.line(&format!("{name}: &{:?},", names.collect::<Vec<_>>()));

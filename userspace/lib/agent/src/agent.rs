@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use capos_plural::count;
 use capos_run_state::{Event, RunEvent};
@@ -44,6 +45,8 @@ pub struct Session {
     pub limits: SessionLimits,
     /// When it began, in nanoseconds since boot.
     pub started: u64,
+    /// When its policy expires, in nanoseconds since boot. The broker moves it when it renews the policy.
+    pub policy_expires: Rc<Cell<u64>>,
 }
 
 impl Session {
@@ -51,6 +54,12 @@ impl Session {
     #[must_use]
     pub fn end(&self) -> u64 {
         self.started.saturating_add(self.limits.max_seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// Whether its policy has expired, or its time is over, so that nothing may begin.
+    #[must_use]
+    pub fn has_expired(&self, now: u64) -> bool {
+        now >= self.end() || now >= self.policy_expires.get()
     }
 }
 
@@ -272,7 +281,7 @@ impl<W: World> Agent<W> {
             TurnEnd::Answered => RunEvent::Done,
             TurnEnd::Interrupted | TurnEnd::Stopped | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
             TurnEnd::Unanswered(_) => return end,
-            TurnEnd::Time(_) => {
+            TurnEnd::Time(_) | TurnEnd::Policy => {
                 course.emit(self.world.now(), Event::PolicyExpired);
                 RunEvent::AwaitEvent
             }
@@ -358,6 +367,8 @@ impl<W: World> Agent<W> {
                 Inferred::Whole(response) => response,
                 Inferred::Interrupted => return TurnEnd::Interrupted,
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
+                // The broker looks again, a moment later.
+                Inferred::Limit(_) if self.session.has_expired(self.world.now()) => return TurnEnd::Policy,
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
@@ -464,6 +475,9 @@ impl<W: World> Agent<W> {
         }
         if self.world.now() >= self.session.end() {
             return Some(TurnEnd::Time(self.session.limits.max_seconds));
+        }
+        if self.session.has_expired(self.world.now()) {
+            return Some(TurnEnd::Policy);
         }
         self.exhausted.clone().map(TurnEnd::Tokens)
     }

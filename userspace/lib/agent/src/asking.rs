@@ -6,10 +6,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_policy::{Binding, unagreed};
-use capos_run_state::{Approval, Event, Risk};
+use capos_run_state::{Approval, Event};
 use capos_schema::annotations::Category;
 use capos_schema::audit::GeneralEvent;
-use capos_schema::authority::{ConsentReach, Decision, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Reply, Risk, ToolQuestion};
 use capos_schema::models::{Outcome, PermissionMode, ToolCall};
 
 use crate::call::{Checked, Context, Gated, NANOSECONDS, Ready, judge, refusal};
@@ -73,11 +73,11 @@ impl<W: World> Context<W> {
     }
 
     /// Asks the person about a call, and the broker with their answer.
-    async fn ask(&self, asks: &Asks<W>, Review { mode, note, .. }: Review) -> Gated<<W as Gate>::Lease> {
+    async fn ask(&self, asks: &Asks<W>, Review { mode, note, risk, .. }: Review) -> Gated<<W as Gate>::Lease> {
         let Asks { tool, call, question, .. } = asks;
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let asked = self.world.now();
-        let approval = Rc::new(self.approval(tool, question, asked.saturating_add(limit)));
+        let approval = Rc::new(self.approval((tool, risk), question, asked.saturating_add(limit)));
         let ask = Ask {
             tool,
             arguments: &call.arguments,
@@ -113,14 +113,14 @@ impl<W: World> Context<W> {
     }
 
     /// The question about a call, as everybody is told of it.
-    pub(crate) fn approval(&self, tool: &Tool, question: &ToolQuestion, expires: u64) -> Approval {
+    pub(crate) fn approval(&self, (tool, risk): (&Tool, Risk), question: &ToolQuestion, expires: u64) -> Approval {
         let ToolQuestion { category, arguments, call_id, .. } = question;
         let name = &tool.descriptor.name;
         Approval {
             id: Binding::new(&self.session.id, question, expires).id(),
             title: title(category).to_string(),
             summary: format!("{name} {arguments}"),
-            risk: Risk::of(category),
+            risk,
             tool: name.clone(),
             category: category.clone(),
             arguments: arguments.clone(),

@@ -11,7 +11,7 @@ use capos_plural::count;
 use capos_run_state::Event;
 use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{ConsentReach, Decision, Label, Reply, SessionLimits, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
 use capos_schema::system::LauncherClient;
@@ -219,7 +219,7 @@ impl<W: World> Context<W> {
         // A call that only reads and needs no consent needs no review; a forbidden one stays forbidden.
         let only_reads = tool.descriptor.category == Category::ReadOnly.name();
         if own == PermissionMode::Forbidden || (own == PermissionMode::Auto && only_reads) {
-            return Ok(Review { mode: own, note: String::new(), approval: String::new() });
+            return Ok(Review { mode: own, note: String::new(), approval: String::new(), risk: Risk::Low });
         }
         match self.world.review(question).await {
             Ok(review) => Ok(Review { mode: capos_policy::stricter(own, review.mode), ..review }),
@@ -298,8 +298,8 @@ impl<W: World> Context<W> {
                 .refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into()))
                 .await;
         }
-        if self.world.now() >= self.session.end() {
-            let why = "the session's policy has expired; nothing runs until the person logs in again";
+        if self.session.has_expired(self.world.now()) {
+            let why = "the session's policy has expired; nothing runs until the person resumes the session";
             return self.refuse(turned_away(Outcome::RefusedByPolicy, why.into())).await;
         }
         if let Some(lease) = ruling.lease.take()

@@ -105,7 +105,7 @@ impl<W: World> Agent<W> {
 impl<W: World> Context<W> {
     /// The broker's word on a call that the person makes.
     async fn permit(&self, tool: &Tool, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
-        let Review { mode, note, .. } = match self.reviewed(tool, question).await {
+        let Review { mode, note, risk, .. } = match self.reviewed(tool, question).await {
             Ok(reviewed) => reviewed,
             Err(closed) => return closed,
         };
@@ -117,7 +117,7 @@ impl<W: World> Context<W> {
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
-                let (label, approval) = (&question.labels, &self.approval(tool, question, u64::MAX));
+                let (label, approval) = (&question.labels, &self.approval((tool, risk), question, u64::MAX));
                 let ask = Ask { tool, arguments, call_id, label, untrusted: 0, note: &note, by_hand: true, approval };
                 return match self.world.passphrase(&ask).await.given() {
                     Ok(passphrase) => {

@@ -242,7 +242,13 @@ mod tests {
 
     #[test]
     fn what_is_recorded_together_says_how_much_it_is() {
-        let session = Session { id: "s".into(), principal: "p".into(), limits: Default::default(), started: 0 };
+        let session = Session {
+            id: "s".into(),
+            principal: "p".into(),
+            limits: Default::default(),
+            started: 0,
+            policy_expires: Rc::new(Cell::new(u64::MAX)),
+        };
         let call = |id: &str| ToolCall { id: id.into(), name: "read".into(), ..ToolCall::default() };
         let event = |ids: &[&str]| {
             let unexamined = Unexamined::default();

@@ -31,6 +31,8 @@ pub enum TurnEnd {
     Rate(String),
     /// The session's time is over.
     Time(u64),
+    /// The session's policy has expired: the run is paused until the policy is renewed.
+    Policy,
     /// The model's answer said the same over and over, and was ended.
     Repeated,
     /// The model gave no answer.
@@ -57,6 +59,7 @@ impl TurnEnd {
             Self::Evidence(_) | Self::SessionEvidence(_) => "failed: the limit of the audit log",
             Self::Rate(_) => "paused: too many requests to models",
             Self::Time(_) => "paused: the session's time is over",
+            Self::Policy => "paused: the policy has expired",
             Self::Repeated => "failed: the answer repeated itself",
             Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
             Self::Refused(_) => "failed: the broker gave no answer",

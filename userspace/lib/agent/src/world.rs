@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 pub use capos_run_state::{Approval, RunState};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
-use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
@@ -103,6 +103,8 @@ pub struct Review {
     pub note: String,
     /// The number of the question whose answer covers the call, so that the person is not asked; may be nothing.
     pub approval: String,
+    /// How much harm it could do.
+    pub risk: Risk,
 }
 
 /// The authority broker, as the session sees it.

@@ -8,11 +8,10 @@ use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Label, Reply, Span, ToolQuestion};
 use capos_schema::models::PermissionMode;
 
-use crate::arguments;
 use crate::binding::Binding;
 use crate::category::Category;
 use crate::labels::label_below;
-use crate::path::normalise;
+use crate::scope::{normalise, texts};
 
 /// A person's answer to "may this run?".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ impl Subject<'_> {
     /// The text of the argument that may select calls.
     fn argument(&self) -> Option<(Pattern, String)> {
         let (name, kind) = self.pattern?;
-        let found = arguments::texts(&self.question.arguments, |member| member == name).ok()?.remove(name)?;
+        let found = texts(&self.question.arguments, |member| member == name).ok()?.remove(name)?;
         Some((kind, found?))
     }
 }

@@ -72,6 +72,10 @@ impl Binding {
         }
     }
 
+    pub(crate) fn no_later(self, expires: u64) -> Self {
+        Self { expires: self.expires.min(expires), ..self }
+    }
+
     /// First time at which it no longer counts.
     #[must_use]
     pub fn expires(&self) -> u64 {

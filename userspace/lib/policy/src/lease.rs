@@ -50,6 +50,12 @@ impl Lease {
         Self { bound: Binding::new(session, question, expires), used: false }
     }
 
+    /// The same lease, valid only before `expires`.
+    #[must_use]
+    pub fn no_later(self, expires: u64) -> Self {
+        Self { bound: self.bound.no_later(expires), ..self }
+    }
+
     /// Uses the lease for a call.
     ///
     /// # Errors

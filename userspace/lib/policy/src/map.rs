@@ -74,6 +74,8 @@ pub struct Override {
     /// `Some(true)` hides the tool; `Some(false)` shows it though it is forbidden.
     pub suppressed: Option<bool>,
     pub widen: bool,
+    /// The file or the settings that have it.
+    pub source: String,
 }
 
 impl Override {
@@ -85,28 +87,44 @@ impl Override {
     }
 }
 
-/// The mode and the visibility that follow from the default and the rules.
+/// The origin of a mode that no rule changes.
+const MANIFEST: &str = "the manifest";
+/// The origin of a mode that is a category's least.
+const FLOOR: &str = "the least that tools of this category take";
+
+/// The mode and the visibility that follow from the default and the rules, and where the mode comes from.
 pub(crate) fn resolve(
     overrides: &[Override],
     modes: &Modes,
     profile: Profile,
-    category: Category,
-    method: &str,
-    tool: &str,
+    (category, method, tool): (Category, &str, &str),
     hide_forbidden: bool,
-) -> Permission {
+) -> (Permission, String) {
     let named = || overrides.iter().filter(|rule| rule.names(profile, category, method, tool));
     let widens = |rule: &&Override| rule.widen && profile == Profile::Operator;
-    let base = named()
-        .filter(widens)
-        .filter_map(|rule| rule.mode)
-        .reduce(stricter)
-        .map_or_else(|| modes.of(category), |mode| stricter(mode, floor(category)));
-    let mode = named().filter(|rule| !widens(rule)).filter_map(|rule| rule.mode).fold(base, stricter);
+    let mut found: Option<(PermissionMode, &str)> = None;
+    for rule in named().filter(widens) {
+        if let Some(mode) = rule.mode {
+            found = Some(match found {
+                Some((before, source)) if stricter(before, mode) == before && before != mode => (before, source),
+                _ => (mode, rule.source.as_str()),
+            });
+        }
+    }
+    let (mut mode, mut source) = match found {
+        None => (modes.of(category), MANIFEST),
+        Some((mode, source)) if stricter(mode, floor(category)) == mode => (mode, source),
+        Some(_) => (floor(category), FLOOR),
+    };
+    for rule in named().filter(|rule| !widens(rule)) {
+        if let Some(other) = rule.mode.filter(|other| stricter(mode, *other) != mode) {
+            (mode, source) = (other, rule.source.as_str());
+        }
+    }
     let hidden = named().any(|rule| rule.suppressed == Some(true));
     let shown = named().any(|rule| rule.suppressed == Some(false));
     let suppressed = hidden || (mode == PermissionMode::Forbidden && hide_forbidden && !shown);
-    Permission { mode, suppressed }
+    (Permission { mode, suppressed }, String::from(source))
 }
 
 /// The stricter of two modes: auto, consent, step-up, forbidden.

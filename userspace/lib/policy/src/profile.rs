@@ -103,6 +103,8 @@ pub struct ProfileRules {
     pub principal_requests: u32,
     /// Forbidden tools are left out of the model's list, instead of shown as forbidden.
     pub hide_forbidden: bool,
+    /// How long a policy bundle of a session is valid, in seconds; no longer than the session.
+    pub policy_seconds: u64,
 }
 
 impl ProfileRules {
@@ -112,6 +114,8 @@ impl ProfileRules {
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();
         let (session, requests) = (limits.max_tokens, limits.max_requests_per_minute);
+        // As long as the session.
+        let policy_seconds = u64::MAX;
         let (patience, budgets) = (Patience::default(), ProfileBudgets::default());
         match profile {
             Profile::Operator => Self {
@@ -122,6 +126,7 @@ impl ProfileRules {
                 patience,
                 budgets,
                 hide_forbidden: false,
+                policy_seconds,
             },
             Profile::Guest => Self {
                 model: ModelAccess::Local,
@@ -131,6 +136,7 @@ impl ProfileRules {
                 patience,
                 budgets,
                 hide_forbidden: true,
+                policy_seconds,
             },
             Profile::Anonymous => Self {
                 model: ModelAccess::None,
@@ -140,6 +146,7 @@ impl ProfileRules {
                 patience,
                 budgets,
                 hide_forbidden: true,
+                policy_seconds,
             },
         }
     }

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-use crate::arguments;
 use crate::category::Category;
+use crate::scope::texts;
 use capos_schema::authority::ToolQuestion;
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::system::ServiceSupervisorClient;
@@ -41,7 +41,7 @@ impl ServiceEnds {
         if question.interface_id != ServiceSupervisorClient::INTERFACE_ID || category == Category::ReadOnly {
             return None;
         }
-        let mut arguments = arguments::texts(&question.arguments, |member| member == "name").ok()?;
+        let mut arguments = texts(&question.arguments, |member| member == "name").ok()?;
         let service = self.0.get(&arguments.remove("name")??)?;
         let name = &service.name;
         Some(match service.loses.as_str() {

@@ -4,13 +4,17 @@
 
 use capos_policy::*;
 use capos_schema::annotations::Pattern;
-use capos_schema::authority::{ConsentReach, Decision, Label, Profile, Provenance, Span, ToolPermission, ToolQuestion};
+use capos_schema::authority::{
+    ConsentReach, Decision, Label, Profile, Provenance, Risk, Span, ToolPermission, ToolQuestion,
+};
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::models::ChatMessage;
 use capos_schema::models::PermissionMode::{self, Auto, Consent, Forbidden, StepUp};
 use capos_schema::system::ServiceSupervisorClient;
 use proptest::prelude::*;
 
+/// A time at which a bundle without an end is valid.
+const NOW: At = At { now: 0, file_bytes: None };
 const SECOND: u64 = 1_000_000_000;
 const PROFILES: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
 const MODES: [PermissionMode; 4] = [Auto, Consent, StepUp, Forbidden];
@@ -56,7 +60,14 @@ fn yes(span: Span) -> Answer {
 }
 
 fn granted(tool: &str, category: Category) -> GrantedTool {
-    GrantedTool { interface_id: 7, method: "method".into(), name: tool.into(), category, pattern: None }
+    GrantedTool {
+        interface_id: 7,
+        method: "method".into(),
+        name: tool.into(),
+        category,
+        pattern: None,
+        paths: &["path"],
+    }
 }
 
 /// A session that holds one tool of each category, named after it.
@@ -210,7 +221,7 @@ fn d03_forbidden_tools_are_hidden_or_shown_as_configured() {
     }
     let policy = Policy { overrides: vec![hide(true)], ..shipped() };
     let question = question("readOnly", Category::ReadOnly, "{}");
-    let gate = session(&policy, Profile::Operator).gate(&question);
+    let gate = session(&policy, Profile::Operator).gate(&question, &NOW);
     assert!(matches!(gate, Gate::Shut { .. }), "what is not shown does not run either");
 }
 
@@ -221,8 +232,8 @@ fn d01_each_mode_decides_as_it_says() {
         for &category in Category::ALL {
             let mut session = session(&shipped(), profile);
             let question = question(category.name(), category, "{}");
-            let yes = session.decide(&question, Auto, &yes(Span::Once), 1).0;
-            let no = session.decide(&question, Auto, &Answer::No, 1).0;
+            let yes = session.decide(&question, (Auto, &NOW), &yes(Span::Once), 1).0;
+            let no = session.decide(&question, (Auto, &NOW), &Answer::No, 1).0;
             let expected = match default_mode(profile, category) {
                 Auto => (Decision::Auto, Decision::Auto),
                 Consent => (Decision::Consented, Decision::Denied),
@@ -239,7 +250,7 @@ fn the_runner_can_ask_for_more_and_never_for_less() {
     for mode in MODES {
         for &category in Category::ALL {
             let session = session(&shipped(), Profile::Operator);
-            let gate = session.gate_at_least(&question(category.name(), category, "{}"), mode);
+            let gate = session.gate_at_least(&question(category.name(), category, "{}"), mode, &NOW);
             let expected = match stricter(mode, default_mode(Profile::Operator, category)) {
                 Auto => Gate::Open,
                 Consent => Gate::AskPerson,
@@ -265,20 +276,21 @@ fn reason(gate: Gate) -> String {
 #[test]
 fn d14_checks_come_in_their_order() {
     let rules = PathRules { allow: vec!["/proj".into()], block: vec!["/proj/secret".into()] };
-    let scope = Scope { paths: vec![("path".into(), rules)], max_bytes: Some(64) };
-    let policy = Policy { scopes: vec![("destructive".into(), scope)], ..shipped() };
+    let scope = Scope { paths: Some(rules), max_bytes: Some(64), ..Scope::default() };
+    let rule = ScopeRule { profile: None, target: Target::Tool("destructive".into()), scope, source: "a test".into() };
+    let policy = Policy { scopes: vec![rule], ..shipped() };
     let mut session = session(&policy, Profile::Operator);
     let ask = |path: &str| question("destructive", Category::Destructive, &format!("{{\"path\":{path:?}}}"));
-    assert_eq!(session.gate(&ask("/proj/a")), Gate::AskPassphrase);
-    assert!(reason(session.gate(&ask("/proj/secret/b"))).contains("out of scope"), "scope before approval");
-    assert!(reason(session.gate(&ask("/proj-evil"))).contains("outside what is allowed"));
-    assert!(reason(session.gate(&ask(&"x".repeat(100)))).contains("bytes long"));
+    assert_eq!(session.gate(&ask("/proj/a"), &NOW), Gate::AskPassphrase);
+    assert!(reason(session.gate(&ask("/proj/secret/b"), &NOW)).contains("out of scope"), "scope before approval");
+    assert!(reason(session.gate(&ask("/proj-evil"), &NOW)).contains("outside what is allowed"));
+    assert!(reason(session.gate(&ask(&"x".repeat(100)), &NOW)).contains("bytes long"));
     let number = question("destructive", Category::Destructive, "{\"path\":1}");
-    assert!(reason(session.gate(&number)).contains("not a text"));
+    assert!(reason(session.gate(&number, &NOW)).contains("not a text"));
     let broken = question("destructive", Category::Destructive, "{");
-    assert!(reason(session.gate(&broken)).contains("not JSON"));
+    assert!(reason(session.gate(&broken, &NOW)).contains("not JSON"));
     session.revoke(7, "destructive");
-    assert!(reason(session.gate(&ask("/proj/secret/b"))).contains("not granted"), "grant before scope");
+    assert!(reason(session.gate(&ask("/proj/secret/b"), &NOW)).contains("not granted"), "grant before scope");
 }
 
 #[test]
@@ -293,7 +305,7 @@ fn a_question_that_lies_about_its_tool_is_refused() {
         (ToolQuestion { tool: "Destructive".into(), ..honest.clone() }, "not granted"),
         (ToolQuestion { tool: "destru\u{441}tive".into(), ..honest.clone() }, "not granted"),
     ] {
-        let reason = reason(session.gate(&changed));
+        let reason = reason(session.gate(&changed, &NOW));
         assert!(reason.contains(expected), "{reason}");
     }
 }
@@ -302,12 +314,12 @@ fn a_question_that_lies_about_its_tool_is_refused() {
 fn an_ended_session_grants_nothing() {
     let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
-    session.decide(&question, Auto, &yes(Span::Session), 1);
-    assert_eq!(session.gate(&question), Gate::Approved(1));
+    session.decide(&question, (Auto, &NOW), &yes(Span::Session), 1);
+    assert_eq!(session.gate(&question, &NOW), Gate::Approved(1));
     session.end();
-    assert!(matches!(session.gate(&question), Gate::Shut { .. }));
+    assert!(matches!(session.gate(&question, &NOW), Gate::Shut { .. }));
     session.grant(granted("mutating", Category::Mutating));
-    assert_eq!(session.gate(&question), Gate::AskPerson);
+    assert_eq!(session.gate(&question, &NOW), Gate::AskPerson);
 }
 
 /// Requirement D10.
@@ -327,19 +339,19 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
         [(Span::Once, false, false), (Span::Turn, true, false), (Span::Session, true, true)]
     {
         let mut session = session(&shipped(), Profile::Operator);
-        assert_eq!(session.decide(&base, Consent, &yes(span), 1).0, Decision::Consented);
+        assert_eq!(session.decide(&base, (Consent, &NOW), &yes(span), 1).0, Decision::Consented);
         let gate = |covered| {
             if covered { Gate::Approved(1) } else { Gate::AskPerson }
         };
-        assert_eq!(session.gate(&again), gate(in_turn), "{span:?}");
-        assert_eq!(session.gate(&later), gate(in_session), "{span:?}");
-        assert_eq!(session.gate(&elsewhere), gate(in_session), "{span:?}");
+        assert_eq!(session.gate(&again, &NOW), gate(in_turn), "{span:?}");
+        assert_eq!(session.gate(&later, &NOW), gate(in_session), "{span:?}");
+        assert_eq!(session.gate(&elsewhere, &NOW), gate(in_session), "{span:?}");
         for other in &others {
-            assert_eq!(session.gate(other), Gate::AskPerson, "{span:?} {other:?}");
+            assert_eq!(session.gate(other, &NOW), Gate::AskPerson, "{span:?} {other:?}");
         }
         session.approvals().revoke(None);
-        assert_eq!(session.gate(&again), Gate::AskPerson);
-        assert_eq!(session.gate_at_least(&base, StepUp), Gate::AskPassphrase, "a consent is no step-up");
+        assert_eq!(session.gate(&again, &NOW), Gate::AskPerson);
+        assert_eq!(session.gate_at_least(&base, StepUp, &NOW), Gate::AskPassphrase, "a consent is no step-up");
     }
 }
 
@@ -347,8 +359,8 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
 fn a_no_is_not_remembered_as_anything_else() {
     let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
-    session.decide(&question, Consent, &Answer::No, 1);
-    assert_eq!(session.gate(&question), Gate::AskPerson);
+    session.decide(&question, (Consent, &NOW), &Answer::No, 1);
+    assert_eq!(session.gate(&question, &NOW), Gate::AskPerson);
 }
 
 /// Requirement D10: a consent by a pattern covers what its text says, of one tool as it was described, and nothing else.
@@ -368,7 +380,7 @@ fn d10_a_pattern_covers_what_it_selects() {
     };
     let agreed = |pattern: &str| Answer::Yes(ConsentReach { span: Span::Session, pattern: pattern.into() });
     let mut session = new();
-    let (decision, reason) = session.decide(&ask("write", "notes/a"), Consent, &agreed("notes/"), 5);
+    let (decision, reason) = session.decide(&ask("write", "notes/a"), (Consent, &NOW), &agreed("notes/"), 5);
     assert_eq!((decision, reason.as_str()), (Decision::Consented, "for all paths in \"notes/\" in this session"));
     for (path, gate) in [
         ("notes/b", Gate::Approved(5)),
@@ -381,25 +393,25 @@ fn d10_a_pattern_covers_what_it_selects() {
         ("a", Gate::AskPerson),
         ("notes/\u{7}", Gate::AskPerson),
     ] {
-        assert_eq!(session.gate(&ask("write", path)), gate, "{path}");
+        assert_eq!(session.gate(&ask("write", path), &NOW), gate, "{path}");
     }
     // Neither another tool, nor the same with another description or without the argument.
-    assert_eq!(session.gate(&ask("run", "notes/b")), Gate::AskPerson);
+    assert_eq!(session.gate(&ask("run", "notes/b"), &NOW), Gate::AskPerson);
     let inside = ask("write", "notes/b");
-    assert_eq!(session.gate(&ToolQuestion { descriptor: vec![2; 32], ..inside.clone() }), Gate::AskPerson);
-    assert_eq!(session.gate(&ToolQuestion { arguments: "{}".into(), ..inside.clone() }), Gate::AskPerson);
-    assert_eq!(session.gate(&ToolQuestion { arguments: "{".into(), ..inside.clone() }), Gate::AskPerson);
-    assert_eq!(session.gate_at_least(&inside, StepUp), Gate::AskPassphrase);
-    assert_eq!(session.decide(&inside, Consent, &Answer::No, 6).1, "agreed to earlier, in question #5");
+    assert_eq!(session.gate(&ToolQuestion { descriptor: vec![2; 32], ..inside.clone() }, &NOW), Gate::AskPerson);
+    assert_eq!(session.gate(&ToolQuestion { arguments: "{}".into(), ..inside.clone() }, &NOW), Gate::AskPerson);
+    assert_eq!(session.gate(&ToolQuestion { arguments: "{".into(), ..inside.clone() }, &NOW), Gate::AskPerson);
+    assert_eq!(session.gate_at_least(&inside, StepUp, &NOW), Gate::AskPassphrase);
+    assert_eq!(session.decide(&inside, (Consent, &NOW), &Answer::No, 6).1, "agreed to earlier, in question #5");
     assert_eq!(session.approvals().standing(5).unwrap().uses, 1);
     assert_eq!(session.approvals().revoke(Some(4)), 0);
     assert_eq!(session.approvals().revoke(Some(5)), 1);
-    assert_eq!(session.gate(&inside), Gate::AskPerson, "revoked");
+    assert_eq!(session.gate(&inside, &NOW), Gate::AskPerson, "revoked");
     // The same text, and no part of it.
     let mut session = new();
-    session.decide(&ask("run", "ls"), Consent, &agreed("ls"), 1);
-    assert_eq!(session.gate(&ask("run", "ls")), Gate::Approved(1));
-    assert_eq!(session.gate(&ask("run", "lsx")), Gate::AskPerson);
+    session.decide(&ask("run", "ls"), (Consent, &NOW), &agreed("ls"), 1);
+    assert_eq!(session.gate(&ask("run", "ls"), &NOW), Gate::Approved(1));
+    assert_eq!(session.gate(&ask("run", "lsx"), &NOW), Gate::AskPerson);
     // What reaches further than the tool permits counts for the call itself.
     for (asked, pattern, why) in [
         (ask("write", "a"), "notes", "the call itself is not in"),
@@ -408,10 +420,10 @@ fn d10_a_pattern_covers_what_it_selects() {
         (ask("outbound", "a"), "a", "are agreed to one by one"),
     ] {
         let mut session = new();
-        let (decision, reason) = session.decide(&asked, Consent, &agreed(pattern), 1);
+        let (decision, reason) = session.decide(&asked, (Consent, &NOW), &agreed(pattern), 1);
         assert_eq!(decision, Decision::Consented);
         assert!(reason.contains(why), "{reason}");
-        assert_eq!(session.gate(&asked), Gate::AskPerson, "{reason}");
+        assert_eq!(session.gate(&asked, &NOW), Gate::AskPerson, "{reason}");
     }
 }
 
@@ -420,10 +432,10 @@ fn d10_a_pattern_covers_what_it_selects() {
 fn d10_a_consent_to_send_ends_when_the_model_reads_on() {
     let mut session = session(&shipped(), Profile::Operator);
     let public = question("outbound", Category::Outbound, "{}");
-    session.decide(&public, Consent, &yes(Span::Session), 1);
-    assert_eq!(session.gate(&public), Gate::Approved(1));
+    session.decide(&public, (Consent, &NOW), &yes(Span::Session), 1);
+    assert_eq!(session.gate(&public, &NOW), Gate::Approved(1));
     let redacted = ToolQuestion { labels: label(&["pii.redacted"]), ..public };
-    assert_eq!(session.gate(&redacted), Gate::AskPerson);
+    assert_eq!(session.gate(&redacted, &NOW), Gate::AskPerson);
 }
 
 #[test]
@@ -431,16 +443,22 @@ fn d10_consents_for_further_calls_are_few() {
     let mut session = session(&shipped(), Profile::Operator);
     let ask = |number: u64| question("mutating", Category::Mutating, &format!("{{\"number\":{number}}}"));
     for number in 0..16 {
-        assert_eq!(session.decide(&ask(number), Consent, &yes(Span::Turn), number).1, "for the same call in this turn");
+        assert_eq!(
+            session.decide(&ask(number), (Consent, &NOW), &yes(Span::Turn), number).1,
+            "for the same call in this turn"
+        );
     }
-    let (decision, why) = session.decide(&ask(99), Consent, &yes(Span::Session), 99);
+    let (decision, why) = session.decide(&ask(99), (Consent, &NOW), &yes(Span::Session), 99);
     assert_eq!(decision, Decision::Consented);
     assert!(why.starts_with("for this call only: there are 16 consents"), "{why}");
-    assert_eq!(session.gate(&ask(99)), Gate::AskPerson);
+    assert_eq!(session.gate(&ask(99), &NOW), Gate::AskPerson);
     // Those of an earlier turn take no place.
     let later = ToolQuestion { turn: 4, ..ask(99) };
-    assert_eq!(session.decide(&later, Consent, &yes(Span::Session), 100).1, "for the same call in this session");
-    assert_eq!(session.gate(&ask(99)), Gate::Approved(100));
+    assert_eq!(
+        session.decide(&later, (Consent, &NOW), &yes(Span::Session), 100).1,
+        "for the same call in this session"
+    );
+    assert_eq!(session.gate(&ask(99), &NOW), Gate::Approved(100));
 }
 
 /// Requirement D11.
@@ -681,16 +699,16 @@ fn a_secret_that_was_read_cannot_be_posted() {
     let mut session = session(&shipped(), Profile::Operator);
     let ask =
         |classes: &[&str]| ToolQuestion { labels: label(classes), ..question("outbound", Category::Outbound, "{}") };
-    assert_eq!(session.gate(&ask(&[])), Gate::AskPerson);
-    assert_eq!(session.gate(&ask(&["public", "pii.redacted"])), Gate::AskPerson);
+    assert_eq!(session.gate(&ask(&[]), &NOW), Gate::AskPerson);
+    assert_eq!(session.gate(&ask(&["public", "pii.redacted"]), &NOW), Gate::AskPerson);
     for class in ["secret.token", "pii.mail", "unheard-of"] {
         let secret = ask(&["pii.redacted", class]);
-        assert!(reason(session.gate(&secret)).contains(class));
-        let (decision, why) = session.decide(&secret, Auto, &yes(Span::Once), 1);
+        assert!(reason(session.gate(&secret, &NOW)).contains(class));
+        let (decision, why) = session.decide(&secret, (Auto, &NOW), &yes(Span::Once), 1);
         assert_eq!(decision, Decision::Forbidden, "no consent opens this: {why}");
     }
     let local = ToolQuestion { labels: label(&["secret.token"]), ..question("mutating", Category::Mutating, "{}") };
-    assert_eq!(session.gate(&local), Gate::AskPerson, "what stays here is not egress");
+    assert_eq!(session.gate(&local, &NOW), Gate::AskPerson, "what stays here is not egress");
     assert_eq!(session.egress().check_remote_model(&label(&["public"])), Ok(()));
     assert_eq!(session.egress().check_remote_model(&label(&["pii.redacted"])), Err("pii.redacted"));
     let said = |classes: &[&str]| ChatMessage { label: label(classes), ..ChatMessage::default() };
@@ -713,7 +731,7 @@ fn d13_ten_thousand_tools_are_as_quick_as_ten() {
     }
     for number in (0..10_000).step_by(7) {
         let category = Category::ALL[number % 5];
-        let gate = session.gate(&question(&format!("tool-{number}"), category, "{}"));
+        let gate = session.gate(&question(&format!("tool-{number}"), category, "{}"), &NOW);
         let expected = match default_mode(Profile::Operator, category) {
             Auto => Gate::Open,
             Consent => Gate::AskPerson,
@@ -805,6 +823,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         name: name.into(),
         category,
         pattern: None,
+        paths: &[],
     };
     let policy = Policy { services, ..shipped() };
     let restart_of = |policy: &Policy| {
@@ -820,11 +839,11 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
     };
     let restart = |service: &str| asked("restart", "restart_service", Category::Mutating, service);
     let mut session = restart_of(&policy);
-    let Review { mode, reason, note, .. } = session.review(&restart("audit"));
+    let Review { mode, reason, note, .. } = session.review(&restart("audit"), &NOW);
     assert_eq!((mode, note.as_str()), (Forbidden, ""));
     assert!(reason.starts_with("service `audit` is trusted, so no session may restart or stop it"), "{reason}");
-    assert_eq!(session.decide(&restart("audit"), Consent, &yes(Span::Once), 1).0, Decision::Forbidden);
-    assert_eq!(session.gate_at_least(&restart("audit"), StepUp), Gate::Shut { reason });
+    assert_eq!(session.decide(&restart("audit"), (Consent, &NOW), &yes(Span::Once), 1).0, Decision::Forbidden);
+    assert_eq!(session.gate_at_least(&restart("audit"), StepUp, &NOW), Gate::Shut { reason });
     for (service, mode, note) in [
         ("ramfs", StepUp, "The call loses the files of the home directory."),
         ("hello", Consent, "The call loses no data."),
@@ -832,22 +851,24 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         // The server of the call answers that there is none.
         ("nobody", Consent, ""),
     ] {
-        let review = Review { mode, reason: String::new(), note: note.into(), approved: None };
-        assert_eq!(session.review(&restart(service)), review, "{service}");
+        // What loses data is as risky as what destroys it.
+        let risk = if mode == StepUp { Risk::High } else { Risk::Medium };
+        let review = Review { mode, reason: String::new(), note: note.into(), approved: None, risk };
+        assert_eq!(session.review(&restart(service), &NOW), review, "{service}");
         let decision = if mode == StepUp { Decision::StepUpFailed } else { Decision::Consented };
         // A yes is enough only if nothing is lost, whatever the runner believes.
-        assert_eq!(session.decide(&restart(service), Consent, &yes(Span::Session), 1).0, decision, "{service}");
+        assert_eq!(session.decide(&restart(service), (Consent, &NOW), &yes(Span::Session), 1).0, decision, "{service}");
     }
     // A call that only reads gets no text and is never rejected.
     let status = asked("status", "service_status", Category::ReadOnly, "audit");
-    let review = Review { mode: Auto, reason: String::new(), note: String::new(), approved: None };
-    assert_eq!(session.review(&status), review);
+    let review = Review { mode: Auto, reason: String::new(), note: String::new(), approved: None, risk: Risk::Low };
+    assert_eq!(session.review(&status, &NOW), review);
     // A configuration may say that consent is enough for this tool, as for one that destroys; never less.
     for (wanted, of_ramfs) in [(Auto, Consent), (Consent, Consent), (Forbidden, Forbidden)] {
         let tool = Some("restart_service".into());
         let rule = Override { tool, mode: Some(wanted), widen: true, ..Override::default() };
         let session = restart_of(&Policy { overrides: vec![rule], ..policy.clone() });
-        assert_eq!(session.review(&restart("ramfs")).mode, of_ramfs);
-        assert_eq!(session.review(&restart("hello")).mode, wanted);
+        assert_eq!(session.review(&restart("ramfs"), &NOW).mode, of_ramfs);
+        assert_eq!(session.review(&restart("hello"), &NOW).mode, wanted);
     }
 }

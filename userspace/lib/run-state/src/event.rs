@@ -4,44 +4,11 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+pub use capos_schema::authority::Risk;
 use serde_json::{Map, Value, json};
 
 /// Nanoseconds of a millisecond, the unit of latencies in JSON.
 const MILLISECOND: u64 = 1_000_000;
-
-/// How much harm a call could do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Risk {
-    /// It only reads.
-    Low,
-    /// It changes what can be changed back, or sends something.
-    Medium,
-    /// It destroys something, or changes who may do what.
-    High,
-}
-
-impl Risk {
-    /// Of a call of a tool of this category.
-    #[must_use]
-    pub fn of(category: &str) -> Self {
-        match category {
-            "readOnly" => Self::Low,
-            "mutating" | "outbound" => Self::Medium,
-            // Of a category that is not known, the most is assumed.
-            _ => Self::High,
-        }
-    }
-
-    /// Its name: `low`, `medium` or `high`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
 
 /// A question to the person about one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -399,7 +366,7 @@ pub(crate) mod tests {
             id: "a1".into(),
             title: "Change files".into(),
             summary: "write_file {\"path\":\"a\"}".into(),
-            risk: Risk::of("mutating"),
+            risk: Risk::Medium,
             tool: "write_file".into(),
             category: "mutating".into(),
             arguments: "{\"path\":\"a\"}".into(),
@@ -491,9 +458,6 @@ pub(crate) mod tests {
             },
         });
         assert_eq!(found, wanted);
-        let risks =
-            ["readOnly", "mutating", "outbound", "destructive", "admin", "new"].map(|name| Risk::of(name).name());
-        assert_eq!(risks, ["low", "medium", "medium", "high", "high", "high"]);
     }
 
     #[test]

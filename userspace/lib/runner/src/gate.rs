@@ -19,7 +19,7 @@ impl<S: Surface> Gate for Runner<S> {
 
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
         let found = self.within(self.user.review(question)).await.map_err(|error| error.to_string())?;
-        Ok(Review { mode: found.mode, note: found.note, approval: found.approval })
+        Ok(Review { mode: found.mode, note: found.note, approval: found.approval, risk: found.risk })
     }
 
     async fn decide(

@@ -56,6 +56,8 @@ pub struct Runner<S> {
     pub info: SessionInfo,
     /// When the session began, in nanoseconds since boot.
     pub started: u64,
+    /// When its policy expires, in nanoseconds since boot.
+    pub policy_expires: Rc<Cell<u64>>,
     /// The session's capabilities.
     pub grants: Grants,
     /// Its model.
@@ -88,6 +90,7 @@ impl<S: Surface> Runner<S> {
             table: held.table.clone(),
             started: held.clock.now(),
             grants: Grants::new(info.profile, S::WITHHELD),
+            policy_expires: Rc::new(Cell::new(info.policy.expires)),
             user,
             broker: held.broker.clone(),
             info,

@@ -159,10 +159,30 @@ impl<S: Surface> Session<S> {
 
     /// What the end of a turn means for the session: when its policy has expired, nothing runs in it any more.
     fn look_at(&self, end: TurnEnd) -> TurnEnd {
-        if matches!(end, TurnEnd::Time(_)) && self.course.session_state() == SessionState::Running {
+        if matches!(end, TurnEnd::Time(_) | TurnEnd::Policy) && self.course.session_state() == SessionState::Running {
             self.advance(SessionEvent::Pause);
         }
         end
+    }
+
+    /// Whether nothing runs until the policy is renewed.
+    pub fn has_expired(&self) -> bool {
+        self.course.session_state() == SessionState::Paused || self.runner.now() >= self.runner.policy_expires.get()
+    }
+
+    /// Has the broker renew the policy, after which a session that is paused runs again. Returns what is permitted otherwise
+    /// now, one difference a line.
+    ///
+    /// # Errors
+    /// The broker does not renew it: the person has to log in again.
+    pub async fn renew(&mut self) -> Result<Vec<String>, String> {
+        let renewed = self.runner.within(self.runner.user.renew_policy()).await.map_err(|why| why.to_string())?;
+        self.runner.policy_expires.set(renewed.policy.expires);
+        self.refresh().await.map_err(|why| format!("the policy is renewed, and the broker does not answer: {why}"))?;
+        if self.course.session_state() == SessionState::Paused {
+            self.advance(SessionEvent::Resume);
+        }
+        Ok(renewed.changes)
     }
 
     /// Begins a new conversation.
@@ -327,6 +347,7 @@ fn agent<S: Surface>(
         principal: info.principal.clone(),
         limits: info.limits.clone(),
         started: runner.started,
+        policy_expires: runner.policy_expires.clone(),
     };
     let agent = Agent::new(runner.clone(), session, SYSTEM.to_string(), conversation, backlog.clone());
     agent.with_course(course.clone())

@@ -116,11 +116,11 @@ impl Drop for Asked<'_> {
     }
 }
 
-fn risk(of: capos_run_state::Risk) -> Risk {
+fn risk(of: capos_schema::authority::Risk) -> Risk {
     match of {
-        capos_run_state::Risk::Low => Risk::Low,
-        capos_run_state::Risk::Medium => Risk::Medium,
-        capos_run_state::Risk::High => Risk::High,
+        capos_schema::authority::Risk::Low => Risk::Low,
+        capos_schema::authority::Risk::Medium => Risk::Medium,
+        capos_schema::authority::Risk::High => Risk::High,
     }
 }
 

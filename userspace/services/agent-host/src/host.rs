@@ -256,6 +256,12 @@ impl Host {
     }
 
     async fn resumed(&self, session: &mut Session<Client>, id: &str) -> Answer {
+        if session.has_expired() {
+            for change in session.renew().await.map_err(unavailable)? {
+                self.shared.notice(&format!("the policy has changed: {change}"));
+            }
+            self.shared.set_status(SessionStatus::Running);
+        }
         session.refresh().await.map_err(|why| unavailable(format!("the broker does not answer: {why}")))?;
         let runner = session.runner.clone();
         let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;

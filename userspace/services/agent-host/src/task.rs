@@ -96,6 +96,10 @@ fn told(end: TurnEnd) -> (Cause, String) {
         TurnEnd::Time(seconds) => {
             (Cause::Limit, format!("the session's time limit of {seconds} s is reached; begin a new session"))
         }
+        TurnEnd::Policy => (
+            Cause::Limit,
+            "the session's policy has expired; ResumeSession renews it, and another prompt goes on".to_string(),
+        ),
         TurnEnd::Repeated => (Cause::Failed, "the answer repeated itself and was ended".to_string()),
         TurnEnd::Model(why) => {
             (Cause::Failed, format!("the model gave no answer: {why}; another prompt asks it again"))

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 
 use capos_plural::count;
 use capos_policy::SessionPolicy;
-use capos_schema::authority::{Approval, ApprovalClientServer, Decision, ToolQuestion};
+use capos_schema::authority::{Approval, ApprovalClientServer, Decision, Risk, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
 /// How many are remembered.
@@ -50,7 +50,13 @@ impl Asked {
 
     /// Remembers a question, how it was decided, and the reason that is recorded. `policy` knows whether its consent covers
     /// further calls.
-    pub fn add(&self, question: &ToolQuestion, decision: Decision, reason: &str, policy: &SessionPolicy) {
+    pub fn add(
+        &self,
+        question: &ToolQuestion,
+        risk: Risk,
+        (decision, reason): (Decision, &str),
+        policy: &SessionPolicy,
+    ) {
         let number = self.next_number();
         let stands = policy.standing(number).is_some();
         let state = match decision {
@@ -68,7 +74,7 @@ impl Asked {
             title: format!("turn {}: {tool}", question.turn),
             tool,
             arguments: short(&question.arguments, if stands { STANDING } else { ARGUMENTS }),
-            risk: short(&question.category, NAME),
+            risk: risk.name().to_string(),
             state,
             stands: false,
         };
@@ -132,7 +138,7 @@ impl ApprovalClientServer for ApprovalObject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capos_policy::{Answer, GrantedTool, Modes, Policy, unagreed};
+    use capos_policy::{Answer, At, GrantedTool, Modes, Policy, unagreed};
     use capos_schema::authority::ApprovalClientClient;
     use capos_schema::authority::{ConsentReach, Profile, Reply, Span};
     use capos_schema::local::{Local, run};
@@ -151,7 +157,7 @@ mod tests {
             let tool = if turn < 200 { long.clone() } else { "write_file".into() };
             let arguments = if turn < 200 { long.clone() } else { "{}".into() };
             let question = ToolQuestion { turn, tool, arguments, category: long.clone(), ..ToolQuestion::default() };
-            asked.add(&question, Decision::Consented, "", &policy());
+            asked.add(&question, Risk::Low, (Decision::Consented, ""), &policy());
         }
         let object = ApprovalObject { asked, policy: Rc::new(RefCell::new(policy())) };
         let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
@@ -175,10 +181,10 @@ mod tests {
             (Decision::StepUpFailed, Reply::Declined),
         ] {
             let mode = if decision == Decision::Denied { PermissionMode::Consent } else { PermissionMode::StepUp };
-            asked.add(&ToolQuestion::default(), decision, unagreed(reply, mode), &policy());
+            asked.add(&ToolQuestion::default(), Risk::Low, (decision, unagreed(reply, mode)), &policy());
         }
-        asked.add(&ToolQuestion::default(), Decision::StepUpFailed, "the passphrase is wrong", &policy());
-        asked.add(&ToolQuestion::default(), Decision::Consented, "", &policy());
+        asked.add(&ToolQuestion::default(), Risk::High, (Decision::StepUpFailed, "the passphrase is wrong"), &policy());
+        asked.add(&ToolQuestion::default(), Risk::High, (Decision::Consented, ""), &policy());
         let list = asked.list.borrow();
         let states: Vec<&str> = list.iter().map(|found| found.approval.state.as_str()).collect();
         let expected = [
@@ -208,6 +214,7 @@ mod tests {
             name: "write".to_string(),
             category: capos_policy::Category::Mutating,
             pattern: None,
+            paths: &[],
         });
         let question = |text: &str| ToolQuestion {
             interface_id: 7,
@@ -222,14 +229,14 @@ mod tests {
         let mut ask = |text: &str, reach: ConsentReach| {
             let (question, number) = (question(text), asked.next_number());
             let (mode, answer) = (PermissionMode::Consent, Answer::Yes(reach));
-            let (decision, reason) = policy.decide(&question, mode, &answer, number);
-            asked.add(&question, decision, &reason, &policy);
+            let (decision, reason) = policy.decide(&question, (mode, &At::default()), &answer, number);
+            asked.add(&question, Risk::Medium, (decision, &reason), &policy);
         };
         ask("{}", reach);
         for number in 0..200 {
             ask(&format!("{{\"n\":{number}}}"), ConsentReach::default());
         }
-        policy.decide(&question("{}"), PermissionMode::Consent, &Answer::No, 999);
+        policy.decide(&question("{}"), (PermissionMode::Consent, &At::default()), &Answer::No, 999);
         let object = ApprovalObject { asked: asked.clone(), policy: Rc::new(RefCell::new(policy)) };
         let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
         let first = || run(client.list()).unwrap().unwrap().remove(0);

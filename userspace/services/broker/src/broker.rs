@@ -34,7 +34,8 @@ use capos_schema::store::{BackupState, KeyKind, NamespaceClient, VolumeInfo, Vol
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
-use crate::session::{InUse, Session};
+use crate::in_use::InUse;
+use crate::session::Session;
 
 /// The longest name of a principal.
 const MAX_PRINCIPAL: usize = 64;
@@ -143,7 +144,7 @@ impl Broker {
     ///
     /// # Errors
     /// They cannot be read: no session is better than one with wrong permissions.
-    async fn apply_settings(&self) -> Result<(), CallError> {
+    pub async fn apply_settings(&self) -> Result<(), CallError> {
         let Some(volume) = &self.volume else { return Ok(()) };
         let settings = volume.settings().await?;
         if self.config.borrow().1 == settings {
@@ -196,6 +197,27 @@ impl Broker {
         let users = self.volume()?.users().await?;
         let user = users.iter().find(|user| user.name == info.principal);
         Ok(user.map_or_else(|| self.config().home_quota.to_string(), |user| self.quota(user)))
+    }
+
+    /// Whether a session's person may still have a session of its profile.
+    ///
+    /// # Errors
+    /// They are no user any more, or one of another profile.
+    pub async fn still(&self, info: &SessionInfo) -> Result<(), CallError> {
+        if !info.user {
+            return Ok(());
+        }
+        let users = self.volume()?.users().await?;
+        let name = &info.principal;
+        match users.iter().find(|user| user.name == *name) {
+            Some(user) if user.profile == info.profile => Ok(()),
+            Some(user) => Err(CallError::invalid_argument(format!(
+                "{name} has the profile {} now, and this session has {}; log in again",
+                user.profile.name(),
+                info.profile.name()
+            ))),
+            None => Err(CallError::invalid_argument(format!("{name} is no user of this machine any more"))),
+        }
     }
 
     /// 128 random bits.

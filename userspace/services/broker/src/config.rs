@@ -15,6 +15,9 @@ use capos_schema::manifest::SessionProfile;
 use capos_schema::models::PermissionMode;
 use serde::Deserialize;
 
+use crate::policy_section::PolicySection;
+use crate::settings::LAYER;
+
 /// Iterations for a passphrase that a configuration gives in plain text.
 const ITERATIONS: u32 = 1000;
 /// Minutes before an idle terminal is locked, if nothing else is configured.
@@ -55,6 +58,7 @@ struct File {
     rule: Vec<Rule>,
     profiles: BTreeMap<String, ProfileSection>,
     budget: BudgetSection,
+    policy: PolicySection,
     // The host's.
     #[allow(dead_code)]
     runner: Option<toml::Table>,
@@ -130,6 +134,7 @@ struct ProfileSection {
     hide_forbidden: Option<bool>,
     limits: Limits,
     budget: BudgetSection,
+    policy: PolicySection,
 }
 
 impl Config {
@@ -152,7 +157,7 @@ impl Config {
         };
         for (name, text) in files {
             let file: File = toml::from_str(text).map_err(|bad| format!("{name}: {}", bad.to_string().trim_end()))?;
-            config.add(file, salt).map_err(|why| format!("{name}: {why}"))?;
+            config.add(file, (name, salt)).map_err(|why| format!("{name}: {why}"))?;
         }
         Ok(config)
     }
@@ -172,7 +177,8 @@ impl Config {
         Ok(())
     }
 
-    fn add(&mut self, file: File, salt: [u8; 16]) -> Result<(), String> {
+    fn add(&mut self, file: File, (name, salt): (&str, [u8; 16])) -> Result<(), String> {
+        let source = source(name);
         put(&mut self.telemetry, &file.telemetry.log);
         if let Some(name) = &file.session.profile {
             self.initial = profile("session.profile", name)?;
@@ -202,8 +208,11 @@ impl Config {
             if let Some(requests) = file.limits.max_requests_per_minute {
                 rules.principal_requests = rules.principal_requests.max(requests);
             }
+            put(&mut rules.policy_seconds, &file.policy.valid_seconds);
             if let Some(section) = file.profiles.get(wanted.name()) {
                 section.put(wanted, &mut rules)?;
+                let bounds = section.policy.clone().put(Some(wanted), &source, &mut self.policy);
+                bounds.map_err(|why| format!("profiles.{}.{why}", wanted.name()))?;
             }
             self.policy.profiles.retain(|(other, _)| *other != wanted);
             self.policy.profiles.push((wanted, rules));
@@ -211,11 +220,13 @@ impl Config {
         if let Some(unknown) = file.profiles.keys().find(|name| Profile::from_name(name).is_none()) {
             return Err(format!("profiles.{unknown}: there is no such profile; known: operator, guest, anonymous"));
         }
+        file.policy.put(None, &source, &mut self.policy)?;
         for (tool, what) in &file.permissions {
-            self.policy.overrides.push(short(tool, what)?);
+            self.policy.overrides.push(Override { source: source.clone(), ..short(tool, what)? });
         }
         for (at, rule) in file.rule.into_iter().enumerate() {
-            self.policy.overrides.push(rule.read().map_err(|why| format!("rule {}: {why}", at.saturating_add(1)))?);
+            let rule = rule.read().map_err(|why| format!("rule {}: {why}", at.saturating_add(1)))?;
+            self.policy.overrides.push(Override { source: source.clone(), ..rule });
         }
         Ok(())
     }
@@ -308,6 +319,7 @@ impl ProfileSection {
         put(&mut rules.principal_tokens, &self.principal_tokens);
         put(&mut rules.principal_requests, &self.principal_requests);
         put(&mut rules.hide_forbidden, &self.hide_forbidden);
+        put(&mut rules.policy_seconds, &self.policy.valid_seconds);
         if let Some(model) = &self.model {
             rules.model = match model.as_str() {
                 "none" => ModelAccess::None,
@@ -339,6 +351,7 @@ impl Rule {
             mode: self.mode.as_deref().map(mode).transpose()?,
             suppressed: self.suppressed,
             widen: self.widen,
+            source: String::new(),
         })
     }
 }
@@ -363,6 +376,11 @@ fn mode(name: &str) -> Result<PermissionMode, String> {
 fn profile(place: &str, name: &str) -> Result<Profile, String> {
     Profile::from_name(name)
         .ok_or_else(|| format!("{place}: there is no profile {name:?}; known: {}", names(&PROFILES.map(Profile::name))))
+}
+
+/// How a layer of configuration is named to a person: a file by its path.
+pub(crate) fn source(layer: &str) -> String {
+    if layer == LAYER { layer.to_string() } else { format!("/{layer}") }
 }
 
 fn names(known: &[&str]) -> String {
@@ -502,6 +520,15 @@ mod tests {
                 "[profiles.guest.budget.run.cpu]\nlimit = 9223372036854775807",
                 "profiles.guest.budget.run.cpu.limit is too",
             ),
+            (
+                "[policy]\nformat = 2",
+                "policy.format: the section has format 2, and this version knows 1; remove the line",
+            ),
+            ("[policy.paths]\nblock = [\"../x\"]", "policy.paths.block: \"../x\": the path leads above the root"),
+            ("[policy.tools.reed_file]\nallow = []", "policy.tools.reed_file: there is no tool"),
+            ("[policy.domains]\nallow = [\"x y\"]", "policy.domains.allow: \"x y\" is no domain"),
+            ("[profiles.guest.policy]\nformat = 3", "profiles.guest.policy.format"),
+            ("[policy]\nbundel = 1", "unknown field `bundel`"),
             ("[session", "config.toml: "),
         ] {
             let error = read(text).unwrap_err();

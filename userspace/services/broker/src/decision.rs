@@ -7,7 +7,7 @@ use core::fmt::Display;
 use capos_audit::Kind;
 use capos_policy::Binding;
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::authority::{Decision, ToolQuestion};
+use capos_schema::authority::{Decision, Risk, ToolQuestion};
 use capos_schema::cap::CallError;
 use capos_schema::models::PermissionMode;
 
@@ -21,7 +21,7 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Records a decision on a tool call. What is decided holds only once it is recorded.
+    /// Records a decision on a tool call, with its risk and the version of the policy bundle. What is decided holds only once it is recorded.
     ///
     /// # Errors
     /// The audit log took no record.
@@ -29,13 +29,13 @@ impl Subject<'_> {
         &self,
         writer: &AuditWriterClient,
         question: &ToolQuestion,
-        mode: PermissionMode,
+        (mode, risk, policy): (PermissionMode, Risk, &str),
         decision: Decision,
         reason: &str,
     ) -> Result<(), CallError> {
         // The same object as that of a question and a lease. The record has its own time.
         let bound = Binding::new(self.session, question, 0).id();
-        let fields: [(&str, &dyn Display); 9] = [
+        let fields: [(&str, &dyn Display); 11] = [
             ("tool", &question.tool),
             ("method", &question.method_name),
             ("conversation", &question.conversation),
@@ -43,6 +43,8 @@ impl Subject<'_> {
             ("callId", &question.call_id),
             ("binding", &bound),
             ("mode", &mode.name()),
+            ("risk", &risk.name()),
+            ("policy", &policy),
             ("decision", &decision.name()),
             ("reason", &short(reason)),
         ];

@@ -23,9 +23,9 @@ pub struct LeaseObject {
 }
 
 impl LeaseObject {
-    /// A lease for one call of a session.
-    pub fn new(session: &str, question: &ToolQuestion, clock: Clock, ended: Rc<Cell<bool>>) -> Self {
-        let lease = RefCell::new(Lease::new(session, question, clock.now()));
+    /// A lease for one call of a session, whose policy permits nothing from `expires` on.
+    pub fn new(session: &str, question: &ToolQuestion, clock: Clock, ended: Rc<Cell<bool>>, expires: u64) -> Self {
+        let lease = RefCell::new(Lease::new(session, question, clock.now()).no_later(expires));
         Self { lease, session: session.to_string(), clock, ended, _held: None }
     }
 
@@ -82,10 +82,15 @@ mod tests {
 
     impl Given {
         fn at(now: u64) -> Self {
+            Self::until(now, u64::MAX)
+        }
+
+        /// The same of a session whose policy expires then.
+        fn until(now: u64, expires: u64) -> Self {
             let (hand, ended, local) = (Rc::new(Cell::new(now)), Rc::new(Cell::new(false)), Local::default());
             let clock = Clock::new(TimerClient::serve(&local, Rc::new(Hand(hand.clone()))).unwrap());
             let question = ToolQuestion { tool: "delete_file".into(), call_id: "call-1".into(), ..Default::default() };
-            let object = LeaseObject::new("s1", &question, clock, ended.clone());
+            let object = LeaseObject::new("s1", &question, clock, ended.clone(), expires);
             Self { lease: LeaseClient::serve(&local, Rc::new(object)).unwrap(), question, hand, ended }
         }
 
@@ -106,6 +111,15 @@ mod tests {
         assert!(why.contains("the lease has expired; authenticate again"), "{why}");
         assert!(late.redeem(given + 3600 * SECOND).is_some(), "and stays so");
         assert_eq!(Given::at(given).redeem(given + 60 * SECOND - 1), None);
+    }
+
+    /// Requirement D28: a lease does not outlast the policy that it was given under.
+    #[test]
+    fn a_lease_ends_with_its_policy() {
+        let policy = 1010 * SECOND;
+        assert_eq!(Given::until(1000 * SECOND, policy).redeem(policy - 1), None);
+        let why = Given::until(1000 * SECOND, policy).redeem(policy).unwrap();
+        assert!(why.contains("the lease has expired"), "{why}");
     }
 
     #[test]

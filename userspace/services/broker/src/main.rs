@@ -12,6 +12,7 @@ mod broker;
 mod capability_pool;
 mod decision;
 mod gauges;
+mod in_use;
 mod metered;
 mod run;
 mod session;

@@ -18,7 +18,7 @@ use capos_broker::tally::Tally;
 use capos_broker::worker::{self, Read};
 use capos_budget::{Amounts, Dimension, Refused, Ticket};
 use capos_keyspace::Durability;
-use capos_policy::{Egress, ProfileRules, is_remote};
+use capos_policy::{Egress, ProfileRules, SessionPolicy, is_remote};
 use capos_rt::{CancelToken, Server, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
@@ -30,6 +30,8 @@ use capos_schema::wire::memory_for;
 
 use crate::broker::Broker;
 use crate::decision::Subject;
+
+mod precheck;
 
 /// Answers of one session that can be under way at once.
 const ANSWERS: u32 = 4;
@@ -48,6 +50,8 @@ pub struct Meter {
     rules: ProfileRules,
     /// What may leave the machine.
     egress: Egress,
+    /// Whether a model may be asked.
+    policy: Rc<RefCell<SessionPolicy>>,
     /// When the session is over, in nanoseconds since boot.
     ends: u64,
     ended: Rc<Cell<bool>>,
@@ -66,13 +70,14 @@ impl Meter {
     pub fn new(
         broker: Rc<Broker>,
         info: SessionInfo,
-        (rules, egress): (ProfileRules, Egress),
+        policy: Rc<RefCell<SessionPolicy>>,
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
         let share = broker.models.share();
+        let (rules, egress) = (policy.borrow().rules().clone(), policy.borrow().egress().clone());
         let (answers, held, models) = Default::default();
-        Rc::new(Self { broker, info, rules, egress, ends, ended, share, answers, held, models })
+        Rc::new(Self { broker, info, rules, egress, policy, ends, ended, share, answers, held, models })
     }
 
     /// Nothing is answered once the session is over.
@@ -196,17 +201,7 @@ impl Meter {
         request: InferenceRequest,
         answer: usize,
     ) -> Result<(Request, UnderWay, Counted), CallError> {
-        if let Err(class) = self.egress.check_request(&request.messages, &model.backend) {
-            let why = format!(
-                "the conversation holds data labelled {class}, which must not be sent to a model with backend {}; choose a \
-                 local model with /model",
-                model.backend
-            );
-            let subject = Subject { session: &self.info.id, principal: &self.info.principal };
-            let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &model.id), ("outcome", &why)];
-            subject.record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
-            return Err(CallError::failed(why));
-        }
+        self.may_ask(model, &request).await?;
         let Admitted { under_way, ticket, tally, request, leaves } = self.admit(model, request, answer)?;
         self.broker.keep(Durability::Now).await.map_err(CallError::failed)?;
         // It may have ended meanwhile.

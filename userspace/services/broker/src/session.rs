@@ -1,7 +1,7 @@
 //! A session, as its holder sees it.
 
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -13,28 +13,33 @@ use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_keyspace::Durability;
-use capos_policy::{Answer, Gate, GrantedTool, Review, SessionPolicy, unagreed};
+use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
-    Reply, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
-    UserSessionBudgetResults, UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults,
-    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
+    UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults, UserSessionModelResults,
+    UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults, UserSessionServer,
+    UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
-use capos_schema::reflection;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
-use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject};
+use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject, difference};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
+use crate::in_use::InUse;
 use crate::metered::{Meter, Metered};
 use crate::run::Counter;
+
+mod policy;
+
+use policy::{grant_tools, issue, policy_info};
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;
@@ -48,6 +53,12 @@ pub struct Session {
     policy: Rc<RefCell<SessionPolicy>>,
     /// What the session was given; each derives from what the broker holds, or was made for it.
     parts: RefCell<Vec<Part>>,
+    /// What those derive from that end with the policy bundle, and are given again with the next.
+    given: Vec<Part>,
+    /// The tools of what it was given.
+    tools: Vec<GrantedTool>,
+    /// When its time is over, in nanoseconds since boot.
+    ends: u64,
     /// The principal's own home, which stays when the session has ended.
     home: Option<DirectoryClient>,
     asked: Rc<Asked>,
@@ -66,6 +77,8 @@ pub struct Session {
     /// Of the room for all that is asked but of models.
     share: Rc<Share>,
     _open: Permit,
+    /// The session itself, for what outlasts a call.
+    own: RefCell<Weak<Self>>,
     /// Until it has ended, and its end was observed.
     in_use: RefCell<Option<InUse>>,
 }
@@ -81,14 +94,16 @@ impl Session {
     ) -> Result<Rc<Self>, CallError> {
         let in_use = InUse::new(&broker, &info.principal);
         let profile = info.profile;
-        let mut policy = SessionPolicy::new(&broker.config().policy, profile);
-        let mut parts = Vec::new();
+        let config = broker.config();
+        let rules = config.policy.profile(profile);
+        let mut tools: Vec<GrantedTool> = Vec::new();
+        let (mut parts, mut givens) = (Vec::new(), Vec::new());
         let mut home: Option<(String, DirectoryClient)> = None;
         let mut programs = None;
         let quota = broker.quota_of(&info).await?;
         let (found, notice) = broker.blocks.parts(profile, &info.principal, &quota).await;
         for part in found {
-            grant_tools(&mut policy, part.interface, part.read_only);
+            grant_tools(&mut tools, part.interface, part.read_only);
             let given = if part.interface == LauncherClient::INTERFACE_ID {
                 let (from, directory) = home.as_ref().map_or(("", None), |(from, home)| (from.as_str(), Some(home)));
                 let launcher = LauncherClient::from_cap(part.cap.clone());
@@ -102,10 +117,10 @@ impl Session {
             if part.is_home {
                 home = Some((part.from.clone(), DirectoryClient::from_cap(part.cap.clone())));
             }
+            givens.push(Part { cap: given, name: part.name.clone(), from: part.from.clone(), ..part });
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
-        let rules = policy.rules().clone();
         let (counter, limits) = Counter::open(&broker, &info, &rules, (programs, home.is_some())).await?;
         let ends = broker.clock.now().saturating_add(limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
@@ -114,9 +129,9 @@ impl Session {
         let info = SessionInfo { limits, model_allowed, lock_seconds, notice, telemetry, ..info };
         // Without a data volume there are no users.
         let administration = if info.user && profile == Profile::Operator {
-            grant_tools(&mut policy, UsersClient::INTERFACE_ID, false);
-            grant_tools(&mut policy, SettingsClient::INTERFACE_ID, false);
-            grant_tools(&mut policy, BackupsClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, UsersClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, SettingsClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, BackupsClient::INTERFACE_ID, false);
             let server = broker.server.of(&share);
             let users = Rc::new(UsersObject { broker: broker.clone(), operator: info.principal.clone() });
             let settings = Rc::new(SettingsObject { broker: broker.clone(), operator: info.principal.clone() });
@@ -130,23 +145,27 @@ impl Session {
             None
         };
         let setup = if profile == Profile::Operator && !info.user && broker.waits_for_setup().await {
-            grant_tools(&mut policy, MachineSetupClient::INTERFACE_ID, false);
+            grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
             let setup = SetupObject { broker: broker.clone(), principal: info.principal.clone() };
             Some(MachineSetupClient::serve(&broker.server.of(&share), Rc::new(setup))?)
         } else {
             None
         };
-        let egress = policy.egress().clone();
+        let policy = issue(&broker, &info, ends, &tools)?;
+        let info = SessionInfo { policy: policy_info(&policy), ..info };
         let policy = Rc::new(RefCell::new(policy));
         let object = ApprovalObject { asked: asked.clone(), policy: policy.clone() };
         let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(object))?;
         let ended: Rc<Cell<bool>> = Rc::default();
-        let meter = Meter::new(broker.clone(), info.clone(), (rules, egress), ends, ended.clone());
-        Ok(Rc::new(Self {
+        let meter = Meter::new(broker.clone(), info.clone(), policy.clone(), ends, ended.clone());
+        let session = Rc::new(Self {
             broker,
             info,
             policy,
             parts: RefCell::new(parts),
+            given: givens,
+            tools,
+            ends,
             home: home.map(|(_, directory)| directory),
             asked,
             approvals,
@@ -158,8 +177,12 @@ impl Session {
             ended,
             share,
             _open: open,
+            own: RefCell::default(),
             in_use: RefCell::new(Some(in_use)),
-        }))
+        });
+        session.own.replace(Rc::downgrade(&session));
+        session.watch();
+        Ok(session)
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -204,12 +227,15 @@ impl Session {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
+        risk: Risk,
         (decision, reason, asked): (Decision, &str, bool),
     ) -> Result<(), CallError> {
-        self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
+        let version = self.policy.borrow().bundle().0.to_string();
+        let writer = &self.broker.blocks.writer;
+        self.subject().decided(writer, question, (mode, risk, &version), decision, reason).await?;
         // A call that an earlier consent covers is no question of its own.
         if asked {
-            self.asked.add(question, decision, reason, &self.policy.borrow());
+            self.asked.add(question, risk, (decision, reason), &self.policy.borrow());
         }
         Ok(())
     }
@@ -238,48 +264,6 @@ impl Session {
         }
         self.end_objects();
         true
-    }
-}
-
-/// A principal's login or session. The key of a user's home is at hand as long as there is one.
-pub struct InUse {
-    broker: Rc<Broker>,
-    principal: String,
-}
-
-impl InUse {
-    pub fn new(broker: &Rc<Broker>, principal: &str) -> Self {
-        let mut count = broker.in_use.borrow_mut();
-        let sessions = count.entry(principal.into()).or_default();
-        *sessions = sessions.saturating_add(1);
-        Self { broker: broker.clone(), principal: principal.into() }
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let mut in_use = self.broker.in_use.borrow_mut();
-        let left = in_use.get(&self.principal).copied().unwrap_or_default().saturating_sub(1);
-        if left > 0 {
-            in_use.insert(core::mem::take(&mut self.principal), left);
-            return;
-        }
-        in_use.remove(&self.principal);
-        drop(in_use);
-        let (broker, principal) = (self.broker.clone(), core::mem::take(&mut self.principal));
-        if broker.volume.is_none() {
-            return;
-        }
-        drop(capos_rt::spawn(async move {
-            // Another login may have begun.
-            if broker.in_use.borrow().contains_key(&principal) {
-                return;
-            }
-            let Ok(volume) = broker.volume() else { return };
-            if let Err(why) = volume.lock(&principal).await {
-                log::warning!("the home of a user who has left stays open: {why}");
-            }
-        }));
     }
 }
 
@@ -351,27 +335,9 @@ fn made<C: Client>(name: &str, client: C) -> NamedGrant {
     }
 }
 
-/// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
-fn grant_tools(policy: &mut SessionPolicy, interface: u64, read_only: bool) {
-    let Some(found) = reflection::interface(interface) else { return };
-    for method in found.methods {
-        if let (Some(name), Some(category)) = (method.tool, method.category)
-            && !(read_only && method.changes())
-        {
-            policy.grant(GrantedTool {
-                interface_id: interface,
-                method: method.name.to_string(),
-                name: name.to_string(),
-                category,
-                pattern: method.pattern,
-            });
-        }
-    }
-}
-
 impl UserSessionServer for Session {
     async fn info(&self, _cx: &CallContext) -> Result<SessionInfo, CallError> {
-        Ok(self.info.clone())
+        Ok(SessionInfo { policy: policy_info(&self.policy.borrow()), ..self.info.clone() })
     }
 
     async fn bundle(&self, _cx: &CallContext) -> Result<Vec<NamedGrant>, CallError> {
@@ -422,9 +388,16 @@ impl UserSessionServer for Session {
     async fn review(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionReviewResults, CallError> {
         self.alive()?;
         bounded(&question)?;
-        let Review { mode, reason, note, approved } = self.policy.borrow().review(&question);
+        let at = self.at(&question).await;
+        let Review { mode, reason, note, approved, risk } = self.policy.borrow().review(&question, &at);
         let approval = approved.map(number_text).unwrap_or_default();
-        Ok(UserSessionReviewResults { mode, reason, note, approval })
+        let is_setting = question.interface_id == SettingsClient::INTERFACE_ID && mode != PermissionMode::Forbidden;
+        let note = if is_setting && note.is_empty() {
+            difference(&self.broker, &self.info.principal, &self.tools, &question).await
+        } else {
+            note
+        };
+        Ok(UserSessionReviewResults { mode, reason, note, approval, risk })
     }
 
     async fn decide(
@@ -439,12 +412,14 @@ impl UserSessionServer for Session {
         bounded(&question)?;
         named("a consent's pattern", &reach.pattern)?;
         let answer = Answer::of(reply, reach);
+        let at = self.at(&question).await;
+        let risk = self.policy.borrow().review(&question, &at).risk;
         let (decision, mut reason) =
-            self.policy.borrow_mut().decide(&question, mode, &answer, self.asked.next_number());
+            self.policy.borrow_mut().decide(&question, (mode, &at), &answer, self.asked.next_number());
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
-        self.settle(&question, mode, (decision, &reason, reply != Reply::NotAsked)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }
 
@@ -465,19 +440,31 @@ impl UserSessionServer for Session {
         bounded(&question)?;
         let held = self.hold_lease()?;
         let mode = PermissionMode::StepUp;
-        let gate = self.policy.borrow().gate_at_least(&question, mode);
+        let at = self.at(&question).await;
+        let risk = self.policy.borrow().review(&question, &at).risk;
+        let gate = self.policy.borrow().gate_at_least(&question, mode, &at);
         let (decision, reason) = match gate {
             Gate::Shut { reason } => (Decision::Forbidden, reason),
             _ => match self.broker.try_passphrase_of(&self.info, &passphrase).await {
-                Ok(()) => (Decision::StepUpSucceeded, String::new()),
+                // A key takes its time, and the policy may have expired meanwhile.
+                Ok(()) => match self.policy.borrow().valid(self.broker.clock.now()) {
+                    Ok(()) => (Decision::StepUpSucceeded, String::new()),
+                    Err(why) => (Decision::Forbidden, why),
+                },
                 Err(why) => (Decision::StepUpFailed, why),
             },
         };
-        self.settle(&question, mode, (decision, &reason, true)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, true)).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let lease = if decision == Decision::StepUpSucceeded {
-            let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
+            let lease = LeaseObject::new(
+                &self.info.id,
+                &question,
+                self.broker.clock.clone(),
+                self.ended.clone(),
+                self.policy.borrow().bundle().2,
+            );
             let lease = lease.held(held);
             Some(LeaseClient::serve(&self.broker.server.of(&self.share), Rc::new(lease))?)
         } else {
@@ -546,6 +533,23 @@ impl UserSessionServer for Session {
         self.alive()?;
         let (lines, steps) = self.counter.lines().await;
         Ok(UserSessionBudgetResults { lines, steps })
+    }
+
+    async fn renew_policy(&self, _cx: &CallContext) -> Result<UserSessionRenewPolicyResults, CallError> {
+        self.renew().await
+    }
+
+    async fn policy(&self, _cx: &CallContext) -> Result<UserSessionPolicyResults, CallError> {
+        Ok(self.rules())
+    }
+
+    async fn explain(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionExplainResults, CallError> {
+        self.alive()?;
+        bounded(&question)?;
+        let at = self.at(&question).await;
+        let Explanation { steps, review, .. } = self.policy.borrow().explain(&question, &at);
+        let Review { mode, reason, risk, .. } = review;
+        Ok(UserSessionExplainResults { steps, mode, reason, risk })
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {

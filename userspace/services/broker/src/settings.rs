@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use capos_budget::{Dimension, UNLIMITED};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_schema::authority::{Profile, Setting};
+use capos_schema::models::PermissionMode;
 use toml::Value;
 
 use crate::config::Config;
@@ -28,12 +29,13 @@ const MOST: usize = 256;
 /// Tools whose permission stays as the image has it: whoever may use them could otherwise give them away, or lose them.
 const FIXED: [&str; 3] = ["list_settings", "set_setting", "reset_setting"];
 /// Numbers below which nobody could change a setting any more: there would be no time to answer the question.
-const LEAST: [(&str, i64); 7] = [
+const LEAST: [(&str, i64); 8] = [
     ("approval_timeout_ms", 10_000),
     ("tool_timeout_ms", 1000),
     ("program_timeout_ms", 1000),
     ("outbound_timeout_ms", 1000),
     ("max_seconds", 600),
+    ("valid_seconds", 60),
     ("max_iterations", 1),
     ("max_tokens_per_call", 16),
 ];
@@ -96,7 +98,29 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         }
         Ok(number.to_string())
     };
-    match *parts(name).as_slice() {
+    // Names, with commas between them.
+    let list = || {
+        let names: Vec<String> = given.split(',').map(str::trim).filter(|name| !name.is_empty()).map(quoted).collect();
+        Ok(format!("[{}]", names.join(", ")))
+    };
+    let all = parts(name);
+    if let ["policy", rest @ ..] | ["profiles", _, "policy", rest @ ..] = all.as_slice() {
+        return match *rest {
+            ["valid_seconds"] => number("valid_seconds"),
+            ["areas"]
+            | ["paths" | "domains" | "commands", "allow" | "block"]
+            | ["commands", "known"]
+            | ["tools", _, "allow" | "block"]
+            | ["commands", "arguments", _, "allow" | "block"] => list(),
+            ["paths", field] | ["tools", _, field] => number(field),
+            _ => Err(format!(
+                "there is no setting {name:?}; those of the policy are policy.valid_seconds, policy.areas, \
+                 policy.paths.allow, .block and .max_file_bytes, the same of policy.tools.TOOL, policy.commands.allow, \
+                 .block, .known and .arguments.PROGRAM.allow, and policy.domains.allow and .block"
+            )),
+        };
+    }
+    match *all.as_slice() {
         ["session", "model" | "home_quota"] | ["profiles", _, "model"] => text(),
         ["permissions", tool] if FIXED.contains(&tool) => {
             Err(format!("the permission of {tool} stays as the image has it, so that settings can be changed"))
@@ -114,7 +138,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         _ => Err(format!(
             "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, \
              telemetry.log, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
-             permissions.TOOL and profiles.NAME.NAME"
+             permissions.TOOL, policy.NAME and profiles.NAME.NAME"
         )),
     }
 }
@@ -172,9 +196,34 @@ pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &st
     let alone = Settings::from([(name.to_string(), value.clone())]);
     let (_, bad) = configuration(files, &alone, [0; 16])?;
     match bad.into_iter().next() {
-        None => Ok(value),
+        None => match violated(files, settings, (name, given, &value))? {
+            None => Ok(value),
+            Some(why) => Err(why),
+        },
         Some((_, why)) => Err(why.trim_start_matches(&format!("{LAYER}: ")).to_string()),
     }
+}
+
+/// The rule that keeps a tool's permission from being what a setting says.
+fn violated(
+    files: &[(&str, &str)],
+    settings: &Settings,
+    (name, given, value): (&str, &str, &str),
+) -> Result<Option<String>, String> {
+    let &["permissions", tool] = parts(name).as_slice() else { return Ok(None) };
+    let Some(wanted) = PermissionMode::from_name(given) else { return Ok(None) };
+    let methods = capos_schema::INTERFACES.iter().flat_map(|interface| interface.methods);
+    let found =
+        methods.filter(|method| method.tool == Some(tool)).find_map(|method| Some((method.name, method.category?)));
+    let Some((method, category)) = found else { return Ok(None) };
+    let mut all = settings.clone();
+    all.insert(name.to_string(), value.to_string());
+    let (config, _) = configuration(files, &all, [0; 16])?;
+    let (permission, source) = config.policy.permission(Profile::Operator, category, method, tool);
+    Ok((permission.mode != wanted).then(|| {
+        let (mode, category) = (permission.mode.name(), category.name());
+        format!("{tool}, which is {category}, stays {mode} by another rule: {source}; the strictest rule counts")
+    }))
 }
 
 /// Every value of a text of configuration, by its dotted name. Rules, and what is the host's, are left out.
@@ -190,8 +239,14 @@ fn flat(text: &str) -> Settings {
             Value::String(text) => drop(found.insert(name.to_string(), text.clone())),
             Value::Integer(number) => drop(found.insert(name.to_string(), number.to_string())),
             Value::Boolean(whether) => drop(found.insert(name.to_string(), whether.to_string())),
+            Value::Array(names) => {
+                let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+                if !names.is_empty() {
+                    found.insert(name.to_string(), names.join(", "));
+                }
+            }
             // No value of the configuration is one of these.
-            Value::Array(_) | Value::Float(_) | Value::Datetime(_) => {}
+            Value::Float(_) | Value::Datetime(_) => {}
         }
     }
     let mut found = Settings::new();
@@ -237,6 +292,7 @@ fn standard() -> Settings {
             }
         }
     }
+    found.insert("policy.valid_seconds".to_string(), "as long as the session".to_string());
     found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
     found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
     found.insert("telemetry.log".to_string(), "false".to_string());
@@ -265,7 +321,6 @@ pub fn list(files: &[(&str, &str)], settings: &Settings) -> Vec<Setting> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use capos_schema::models::PermissionMode;
 
     const FILE: (&str, &str) = (
         "etc/system.toml",
@@ -318,6 +373,17 @@ mod tests {
             ("budget.life.steps.limit", "5", "unknown field `life`"),
             ("budget.session.tokens.limit", "5", "limits.max_tokens"),
             ("permissions.read_file", "maybe", "there is no mode \"maybe\""),
+            (
+                "permissions.delete_file",
+                "auto",
+                "stays consent by another rule: the least that tools of this category take",
+            ),
+            ("policy.valid_seconds", "5", "policy.valid_seconds is at least 60"),
+            ("policy.paths.block", "a, ../b", "policy.paths.block: \"../b\": the path leads above the root"),
+            ("policy.tools.write_fiel.block", "a", "policy.tools.write_fiel: there is no tool of that name"),
+            ("policy.domains.allow", "Example.org", "policy.domains.allow: \"Example.org\" is no domain"),
+            ("policy.format", "2", "there is no setting \"policy.format\"; those of the policy are"),
+            ("policy.dreams", "2", "those of the policy are"),
             ("permissions.set_setting", "auto", "stays as the image has it"),
             ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
             ("session.passphrase", "x", "there is no setting \"session.passphrase\""),
@@ -338,6 +404,37 @@ mod tests {
         let full = (0..MOST).map(|at| (format!("permissions.t{at}"), "\"auto\"".to_string())).collect();
         assert!(check(&[FILE], &full, "permissions.more", "auto").unwrap_err().contains("reset one first"));
         assert!(check(&[FILE], &full, "permissions.t3", "consent").is_ok());
+    }
+
+    #[test]
+    fn bounds_of_the_policy_add_up_over_the_layers() {
+        let file = ("etc/system.toml", "[policy]\nvalid_seconds = 900\n[policy.paths]\nblock = [\"secret\"]\n");
+        let set = settings(&[
+            ("policy.paths.block", "a/b,  c"),
+            ("policy.tools.write_file.max_file_bytes", "10"),
+            ("policy.commands.arguments.grep.block", "-r*"),
+            ("profiles.guest.policy.paths.allow", "public"),
+            ("policy.areas", "project"),
+        ]);
+        let (config, bad) = configuration(&[file], &set, [1; 16]).unwrap();
+        assert!(bad.is_empty(), "{bad:?}");
+        let policy = &config.policy;
+        assert_eq!(policy.profile(Profile::Operator).policy_seconds, 900);
+        assert!(policy.risks.areas.contains("project"));
+        let sources: Vec<&str> = policy.scopes.iter().map(|rule| rule.source.as_str()).collect();
+        assert_eq!(sources, ["/etc/system.toml", "settings", "settings", "settings", "settings"]);
+        let blocked: Vec<&str> = policy
+            .scopes
+            .iter()
+            .filter_map(|rule| rule.scope.paths.as_ref())
+            .flat_map(|paths| paths.block.iter().map(String::as_str))
+            .collect();
+        assert_eq!(blocked, ["secret", "a/b", "c"], "settings add to what the file blocks");
+        let all = list(&[file], &set);
+        let of = |name: &str| all.iter().find(|setting| setting.name == name).unwrap().value.as_str();
+        assert_eq!((of("policy.paths.block"), of("policy.valid_seconds")), ("a/b, c", "900"));
+        let (config, _) = configuration(&[file], &settings(&[("policy.paths.block", "")]), [1; 16]).unwrap();
+        assert_eq!(config.policy.scopes.len(), 1, "an empty list is no rule and lifts none");
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Questions<'_> {
         let mut page = Page::default();
         let who = if ask.by_hand { "You are about to run" } else { "The model wants to run" };
         page.add(Style::Question, format!("{who} {} ", tool.name));
-        page.add(Style::Plain, format!("({}; {what})\n", tool.category));
+        page.add(Style::Plain, format!("({}, {} risk; {what})\n", tool.category, ask.approval.risk.name()));
         page.line(Style::Dim, &tool.description.replace('\n', " "), columns);
         let behind = self.behind(ask, style, columns).await;
         let around = page.rows().saturating_add(behind.rows()).saturating_add(ASKING).max(AROUND);

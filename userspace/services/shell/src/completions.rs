@@ -51,6 +51,8 @@ const COMMANDS: &[&str] = &[
     "/passphrase",
     "/plain",
     "/plain off",
+    "/policy",
+    "/policy check ",
     "/quit",
     "/rename ",
     "/resume",
@@ -120,6 +122,7 @@ fn lines(names: &Names) -> Vec<String> {
     lines.extend(with("/cap take", &names.put_away, ""));
     lines.extend(with("/inspect", &names.held, ""));
     lines.extend(with("/inspect", &names.tools, ""));
+    lines.extend(with("/policy check", &names.tools, " "));
     lines.extend(with("/run", &names.programs, " "));
     lines.extend(with("/model", &names.models, ""));
     for command in ["/compare", "/forget", "/resume"] {

@@ -306,6 +306,11 @@ impl Session {
                 Style::Warning,
                 format!("stopped: the session's time limit of {seconds} s is reached; /exit and log in again"),
             ),
+            TurnEnd::Policy => (
+                Style::Warning,
+                "paused: the policy of this session has expired; /resume renews it and goes on, /policy shows it"
+                    .to_string(),
+            ),
             TurnEnd::Unmet(why) => (
                 Style::Warning,
                 format!("failed: {why}; enter another request, with /until before it if it has a condition"),

@@ -357,6 +357,28 @@ fn d20_when_the_policy_has_expired_the_run_is_paused_and_nothing_begins() {
     world.check_audit();
 }
 
+/// Requirement D20: a policy that expires in mid-run pauses the run, and one that is renewed lets it go on.
+#[test]
+fn d20_a_run_waits_for_a_policy_that_has_expired() {
+    let world = World::new(vec![
+        vec![call("a", "read", r#"{"n":1,"ms":90}"#), call("b", "read", "{\"n\":2}")],
+        vec![Piece::Text("I go on.")],
+    ]);
+    let heard = Rc::new(Heard::default());
+    let mut agent = following(&world, SessionLimits::default(), heard.clone());
+    world.0.policy_expires.set(50 * MS);
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Policy);
+    assert_eq!(world.effects(), [r#"{"ms":90,"n":1}"#], "the second had not begun");
+    assert_eq!(agent.course().run_state(), RunState::PausedForEvent);
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Policy, "it still has");
+    assert_eq!((heard.count("policy_expired"), world.0.requests.borrow().len()), (2, 1));
+    world.0.policy_expires.set(u64::MAX);
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Answered);
+    assert_eq!(agent.course().run_state(), RunState::Idle);
+    check_table(&world);
+    world.check_audit();
+}
+
 /// Each event of a run is told once, with all ids, in the order in which things happen.
 #[test]
 fn e08_a_run_tells_of_its_events_with_all_ids() {

@@ -14,7 +14,7 @@ use capos_agent::{Agent, Backlog, Brought, Conversation, Session, Snapshot, Tool
 use capos_audit::{Chain, Event};
 use capos_run_state::Checkpoint;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
-use capos_schema::authority::{ConsentReach, Decision, Label, Reply, SessionLimits, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::Value;
@@ -46,6 +46,8 @@ pub enum Trace {
 
 pub struct Sim {
     pub clock: Cell<u64>,
+    /// When the policy expires.
+    pub policy_expires: Rc<Cell<u64>>,
     timers: RefCell<Vec<u64>>,
     tasks: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
     pub script: RefCell<VecDeque<Vec<Piece>>>,
@@ -124,6 +126,7 @@ impl World {
     pub fn new(script: Vec<Vec<Piece>>) -> Self {
         Self(Rc::new(Sim {
             clock: Cell::new(0),
+            policy_expires: Rc::new(Cell::new(u64::MAX)),
             timers: RefCell::default(),
             tasks: RefCell::default(),
             script: RefCell::new(script.into()),
@@ -334,13 +337,19 @@ pub fn snapshot() -> Snapshot {
 }
 
 pub fn session(limits: SessionLimits) -> Session {
-    Session { id: "s1".into(), principal: "ada".into(), limits, started: 0 }
+    Session {
+        id: "s1".into(),
+        principal: "ada".into(),
+        limits,
+        started: 0,
+        policy_expires: Rc::new(Cell::new(u64::MAX)),
+    }
 }
 
 pub fn agent(world: &World, limits: SessionLimits) -> Agent<World> {
     Agent::new(
         Rc::new(world.clone()),
-        session(limits),
+        Session { policy_expires: world.0.policy_expires.clone(), ..session(limits) },
         "You are careful.".into(),
         Conversation::new("c1".into()),
         world.0.backlog.clone(),
@@ -486,7 +495,8 @@ impl Gate for World {
         let mode = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         let note = self.0.notes.borrow().get(&question.tool).cloned().unwrap_or_default();
         let approval = self.0.approvals.borrow().get(&question.tool).cloned().unwrap_or_default();
-        Ok(Review { mode, note, approval })
+        let risk = if question.category == "destructive" { Risk::High } else { Risk::Medium };
+        Ok(Review { mode, note, approval, risk })
     }
 
     async fn decide(

@@ -6,6 +6,6 @@ mod setup;
 mod users;
 
 pub use backups::BackupsObject;
-pub use settings::SettingsObject;
+pub use settings::{SettingsObject, difference};
 pub use setup::SetupObject;
 pub use users::UsersObject;

@@ -1,14 +1,62 @@
 //! The settings of the machine, as an operator's session holds them.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_broker::settings;
-use capos_schema::authority::{Setting, SettingsServer};
+use capos_policy::{GrantedTool, Policy, SessionPolicy};
+use capos_schema::authority::{Profile, Setting, SettingsServer, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
 use crate::broker::Broker;
+
+/// Differences that a question names. Of more it says how many.
+const NAMED: usize = 8;
+
+/// The arguments of a call that changes a setting.
+#[derive(serde::Deserialize)]
+struct Change {
+    name: String,
+    value: Option<String>,
+}
+
+/// What a call that changes a setting changes of the policies of new sessions, for the person who is asked about it. `tools` are
+/// those of the session that asks; may be nothing.
+pub async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+    let Ok(Change { name, value }) = serde_json::from_str(&question.arguments) else { return String::new() };
+    let known = match broker.volume_of(operator).await {
+        Ok(volume) => volume.settings().await,
+        Err(error) => Err(error),
+    };
+    let Ok(mut changed) = known else { return String::new() };
+    let before = changed.clone();
+    match value {
+        None => drop(changed.remove(&name)),
+        Some(value) => match settings::check(&broker.sources.named(), &before, &name, &value) {
+            Ok(value) => drop(changed.insert(name, value)),
+            Err(why) => return format!("It will be rejected: {why}."),
+        },
+    }
+    let policies =
+        [before, changed].map(|settings| broker.sources.configuration(&settings).map(|(config, _)| config.policy));
+    let [Ok(before), Ok(after)] = policies else { return String::new() };
+    let lines: Vec<String> = [Profile::Operator, Profile::Guest, Profile::Anonymous]
+        .into_iter()
+        .flat_map(|profile| {
+            let of = |policy: &Policy| SessionPolicy::of(policy, profile, tools);
+            let changes = capos_policy::changes(&of(&before), &of(&after));
+            changes.into_iter().map(move |change| format!("{}: {change}", profile.name()))
+        })
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = lines.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("It changes the policy of new sessions. {}{more}.", lines.get(..NAMED).unwrap_or(&lines).join("; "))
+}
 
 /// The settings, for this operator.
 pub struct SettingsObject {

@@ -161,7 +161,14 @@ pub async fn approvals(session: &Session, rest: &[&str]) -> Done {
         [] => return list_approvals(session, &client).await,
         ["revoke", "all"] => "",
         ["revoke", id] => id,
-        _ => return Err("usage: /approvals, /approvals revoke NUMBER or /approvals revoke all".to_string()),
+        [number] if number.trim_start_matches('#').parse::<u64>().is_ok() => {
+            return show_approval(session, &client, number).await;
+        }
+        _ => {
+            return Err(
+                "usage: /approvals, /approvals NUMBER, /approvals revoke NUMBER or /approvals revoke all".to_string()
+            );
+        }
     };
     let revoked = session.runner.within(client.revoke(id)).await.map_err(|why| why.to_string())?;
     match (revoked, id) {
@@ -172,6 +179,23 @@ pub async fn approvals(session: &Session, rest: &[&str]) -> Done {
             screen.line(Style::Success, &text).await;
         }
     }
+    Ok(())
+}
+
+async fn show_approval(session: &Session, client: &ApprovalClientClient, number: &str) -> Done {
+    let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
+    let number = format!("#{}", number.trim_start_matches('#'));
+    let found = list.into_iter().find(|found| found.id == number);
+    let found = found.ok_or_else(|| format!("there is no question {number}; /approvals lists those that are kept"))?;
+    let text = [
+        ("question", format!("{} ({})", found.id, count_spaces(&one_line(&found.title)))),
+        ("tool", one_line(&found.tool)),
+        ("arguments", escape_json(&found.arguments)),
+        ("risk", found.risk.clone()),
+        ("answer", count_spaces(&one_line(&found.state)).to_string()),
+        ("covers", if found.stands { "further calls, until it is revoked" } else { "no further call" }.to_string()),
+    ];
+    rows(session, &text.map(|(name, value)| (name.to_string(), value.to_string()))).await;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use capos_agent::world::{Host, Keeper};
 use capos_agent::{Conversation, Either, Entry, race};
 use capos_budget::Dimension;
 use capos_plural::{count, with_commas};
+use capos_run_state::RunState;
 use capos_runner::cut_off::{self, Found};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
 use capos_schema::models::{ChatMessage, Role};
@@ -129,8 +130,30 @@ pub async fn list(session: &mut Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
+/// Renews a policy that has expired; a run that waited for that goes on.
+async fn renew(session: &mut Session) -> Done {
+    let waits = session.course.run_state() == RunState::PausedForEvent;
+    let changes = session.renew().await?;
+    let screen = session.runner.screen.clone();
+    let what = if changes.is_empty() { "it permits the same as before" } else { "these are its differences" };
+    screen.wrapped(&[(Style::Success, &format!("the policy is renewed: {what}"))]).await;
+    for change in changes {
+        screen.wrapped(&[(Style::Plain, &format!("  {}", first_line(&change, MESSAGE)))]).await;
+    }
+    if waits {
+        session.go_on().await;
+    }
+    Ok(())
+}
+
 /// `/resume`.
 pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
+    if session.has_expired() {
+        renew(session).await?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
     let store = store(session).await?;
     let current = session.agent.conversation().id.clone();
     let info = match rest {

@@ -11,6 +11,7 @@ mod inspect;
 mod model;
 mod models;
 mod own;
+mod policy;
 mod runs;
 mod settings;
 pub mod setup;
@@ -57,6 +58,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/audit export VOLUME", "write the records to a file of a volume; VOLUME:FILE names it"),
     ("/audit verify", "check the hash chain of the audit log"),
     ("/approvals", "list the questions that you were asked, with your answers"),
+    ("/approvals NUMBER", "show one of them in full"),
     ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
     ("/status", "show the machine, its services and the session's limits"),
     ("/budget", "show the budgets of the session and its last run; /budget steps lists what each step used"),
@@ -94,6 +96,8 @@ pub const HELP: &[(&str, &str)] = &[
         "offer the model the tools of a capability that are yours alone, as those of users and settings",
     ),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
+    ("/policy", "show what this session may do, by which rules, and until when"),
+    ("/policy check TOOL ARGUMENTS", "tell what would become of a call, and by which rules; the arguments are JSON"),
     ("/inspect NAME", "show a capability, a tool or a job (by its number) in full"),
     ("/inspect conversation", "show every message that the model is sent"),
     (
@@ -102,10 +106,8 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     ("/stop", "end the conversation; the next line begins a new one"),
     ("/conversations", "list the last saved conversations; /conversations all lists every one"),
-    (
-        "/resume",
-        "continue the last one; /resume N or ID continues another: a number of the list, or the beginning of an id",
-    ),
+    ("/resume", "renew a policy that has expired; otherwise continue the last conversation"),
+    ("/resume N", "continue a saved conversation: a number of the list, or the beginning of an id"),
     ("/continue", "go on with the last request, if it was not answered to its end"),
     ("/runs", "list the last runs, and which of them can be continued; /runs all lists every one"),
     ("/runs steps N", "show what each step of run N of the list used; /runs cancel N ends one for good"),
@@ -152,6 +154,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "setup" => setup::set_up(session, &rest).await,
         "users" => users::users(session, &rest).await,
         "passphrase" => users::passphrase(session).await,
+        "policy" => policy::policy(session, text).await,
         "settings" => settings::settings(session, text).await,
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,

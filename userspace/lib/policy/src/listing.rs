@@ -1,0 +1,83 @@
+//! A policy as a person reads it: its rules, and how two of them differ.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_schema::authority::{PolicyRule, Risk};
+use capos_schema::models::PermissionMode;
+
+use crate::bundle::{Capability, MODEL_CALL};
+use crate::profile::ModelAccess;
+use crate::session::SessionPolicy;
+
+/// The entries of a session's bundle.
+#[must_use]
+pub fn listed(policy: &SessionPolicy) -> Vec<PolicyRule> {
+    let of = |tool: &Capability| PolicyRule {
+        tool: tool.name.clone(),
+        category: tool.category.name().to_string(),
+        mode: tool.permission.mode,
+        hidden: tool.permission.suppressed,
+        risk: tool.risk,
+        source: tool.source.clone(),
+        bounds: bounds(tool),
+    };
+    let mut rules: Vec<PolicyRule> = policy.capabilities().into_iter().map(of).collect();
+    let access = policy.rules().model;
+    let granted = access != ModelAccess::None;
+    rules.push(PolicyRule {
+        tool: MODEL_CALL.to_string(),
+        category: "model".to_string(),
+        mode: if granted { PermissionMode::Auto } else { PermissionMode::Forbidden },
+        hidden: false,
+        risk: Risk::Low,
+        source: "the profile".to_string(),
+        bounds: if access == ModelAccess::Local {
+            Vec::from(["only models on this machine".to_string()])
+        } else {
+            Vec::new()
+        },
+    });
+    rules
+}
+
+fn bounds(tool: &Capability) -> Vec<String> {
+    let of = |bound: &crate::bundle::BoundBy| {
+        let source = bound.source.clone();
+        bound.scope.lines(tool).into_iter().map(move |line| format!("{line} ({source})")).collect::<Vec<_>>()
+    };
+    tool.scopes.iter().flat_map(of).collect()
+}
+
+/// How `after` permits otherwise than `before`, one difference a line.
+#[must_use]
+pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
+    let index = |policy: &SessionPolicy| -> BTreeMap<String, PolicyRule> {
+        listed(policy).into_iter().map(|rule| (rule.tool.clone(), rule)).collect()
+    };
+    let (before, after) = (index(before), index(after));
+    let mode = |rule: &PolicyRule| {
+        if rule.hidden { format!("{}, hidden", rule.mode.name()) } else { rule.mode.name().to_string() }
+    };
+    let mut lines = Vec::new();
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for name in names {
+        match (before.get(name), after.get(name)) {
+            (Some(old), Some(new)) => {
+                if mode(old) != mode(new) {
+                    lines.push(format!("{name}: {} becomes {}", mode(old), mode(new)));
+                }
+                let gone = old.bounds.iter().filter(|bound| !new.bounds.contains(bound));
+                lines.extend(gone.map(|bound| format!("{name}: no longer {bound}")));
+                let come = new.bounds.iter().filter(|bound| !old.bounds.contains(bound));
+                lines.extend(come.map(|bound| format!("{name}: now {bound}")));
+            }
+            (Some(_), None) => lines.push(format!("{name} is no longer granted")),
+            (None, Some(_)) => lines.push(format!("{name} is granted")),
+            (None, None) => {}
+        }
+    }
+    lines
+}

@@ -1,0 +1,230 @@
+//! The permitted arguments of a tool.
+
+mod arguments;
+mod command;
+mod domain;
+mod path;
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_plural::count;
+
+pub(crate) use arguments::texts;
+use arguments::{Found, Member, members};
+pub use command::{ArgumentRules, CommandRules};
+pub use domain::{DomainRules, host};
+pub use path::{PathError, PathIndex, PathRules, normalise};
+
+use crate::bundle::Capability;
+
+/// Why arguments are out of scope.
+pub type ScopeError = String;
+
+/// The arguments of a tool that runs programs.
+const PROGRAM: &str = "program";
+const ARGUMENTS: &str = "arguments";
+/// Those of a tool that writes a text.
+const TEXT: &str = "text";
+const APPEND: &str = "append";
+/// That of a tool that reaches a network.
+const ADDRESS: &str = "url";
+
+/// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Where its paths may be.
+    pub paths: Option<PathRules>,
+    /// The longest arguments, in bytes of their JSON text.
+    pub max_bytes: Option<usize>,
+    /// The largest file that it may read, or that it may leave behind when it writes, in bytes.
+    pub max_file_bytes: Option<u64>,
+    /// Which programs it may run.
+    pub commands: CommandRules,
+    /// Which hosts it may reach.
+    pub domains: Option<DomainRules>,
+}
+
+/// What a check needs to know besides the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// Nanoseconds since boot.
+    pub now: u64,
+    /// Bytes of the file that the call names: 0 if there is none, and nothing if it is not known.
+    pub file_bytes: Option<u64>,
+}
+
+impl At {
+    /// At this time, with no file looked at.
+    #[must_use]
+    pub fn now(now: u64) -> Self {
+        Self { now, file_bytes: None }
+    }
+}
+
+/// A scope in the form in which calls are checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    paths: Option<PathIndex>,
+    max_bytes: Option<usize>,
+    max_file_bytes: Option<u64>,
+    commands: CommandRules,
+    domains: Option<DomainRules>,
+}
+
+/// The arguments that rules look at.
+pub(crate) struct Arguments(BTreeMap<String, Found>);
+
+impl Arguments {
+    /// Of a call of this tool.
+    pub(crate) fn of(tool: &Capability, text: &str) -> Result<Self, ScopeError> {
+        let wanted =
+            |name: &str| tool.paths.contains(&name) || matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS);
+        members(text, wanted).map(Self).map_err(|bad| format!("the arguments are not JSON: {bad}"))
+    }
+
+    /// A text; none if there is no such argument.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, ScopeError> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(Found { doubled: true, .. }) => Err(format!("{name} is there twice")),
+            Some(Found { value: Member::Text(text), .. }) => Ok(Some(text)),
+            Some(_) => Err(format!("{name} is not a text")),
+        }
+    }
+
+    fn list(&self, name: &str) -> Result<&[String], ScopeError> {
+        match self.0.get(name) {
+            None => Ok(&[]),
+            Some(Found { doubled: true, .. }) => Err(format!("{name} is there twice")),
+            Some(Found { value: Member::Texts(texts), .. }) => Ok(texts),
+            Some(_) => Err(format!("{name} is not a list of texts that a rule can look at")),
+        }
+    }
+
+    /// The program that the call runs; none if its tool runs none.
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.text(PROGRAM).ok().flatten()
+    }
+
+    /// Bytes of the file as it is after the call, or as it is read.
+    fn file_bytes(&self, before: Option<u64>) -> Result<u64, ScopeError> {
+        let before = || before.ok_or("the size of the file could not be looked up; try again".into());
+        let Some(text) = self.text(TEXT)? else { return before() };
+        let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        match self.0.get(APPEND) {
+            None | Some(Found { value: Member::Bool(false), doubled: false }) => Ok(written),
+            Some(_) => Ok(before()?.saturating_add(written)),
+        }
+    }
+}
+
+impl Scope {
+    /// Whether it bounds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn compile(&self) -> Bounds {
+        Bounds {
+            paths: self.paths.as_ref().map(PathRules::compile),
+            max_bytes: self.max_bytes,
+            max_file_bytes: self.max_file_bytes,
+            commands: self.commands.clone(),
+            domains: self.domains.clone(),
+        }
+    }
+
+    /// The bounds that hold for a tool with these arguments, one a line, in an order that depends on nothing else.
+    #[must_use]
+    pub fn lines(&self, tool: &Capability) -> Vec<String> {
+        let mut lines = Vec::new();
+        let sorted = |names: Vec<&String>| {
+            let mut names = names;
+            names.sort();
+            names.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+        };
+        let mut add = |what: &str, names: Vec<&String>| {
+            if !names.is_empty() {
+                lines.push(format!("{what} {}", sorted(names)));
+            }
+        };
+        if let Some(PathRules { allow, block }) = self.paths.as_ref().filter(|_| !tool.paths.is_empty()) {
+            add("only paths in", allow.iter().collect());
+            add("no path in", block.iter().collect());
+        }
+        if tool.runs_programs() {
+            add("only the programs", self.commands.allow.iter().collect());
+            add("never the programs", self.commands.block.iter().collect());
+            let mut programs: Vec<&String> = self.commands.arguments.keys().collect();
+            programs.sort();
+            for program in programs {
+                let Some(ArgumentRules { allow, block }) = self.commands.arguments.get(program) else { continue };
+                add(&format!("{program} only with arguments like"), allow.iter().collect());
+                add(&format!("{program} never with arguments like"), block.iter().collect());
+            }
+        }
+        if let Some(DomainRules { allow, block }) = self.domains.as_ref().filter(|_| tool.reaches_network()) {
+            add("only the domains", allow.iter().collect());
+            add("never the domains", block.iter().collect());
+        }
+        if let Some(most) = self.max_file_bytes.filter(|_| !tool.paths.is_empty()) {
+            lines.push(format!("no file above {}", count(most, "byte")));
+        }
+        if let Some(most) = self.max_bytes {
+            lines.push(format!("no arguments above {}", count(most, "byte")));
+        }
+        lines
+    }
+}
+
+impl Bounds {
+    /// Whether a check takes the size of the file that the call names.
+    pub(crate) fn measures_files(&self) -> bool {
+        self.max_file_bytes.is_some()
+    }
+
+    /// Whether the arguments of a call of this tool, the JSON text of an object, are in scope. An argument that a rule is about
+    /// and that is absent is not checked; one of another kind, or one that is there twice, is out of scope.
+    ///
+    /// # Errors
+    /// What is out of scope.
+    pub(crate) fn check(
+        &self,
+        tool: &Capability,
+        (text, arguments): (&str, &Arguments),
+        at: &At,
+        lookups: &mut u64,
+    ) -> Result<(), ScopeError> {
+        if let Some(max) = self.max_bytes.filter(|max| text.len() > *max) {
+            return Err(format!("the arguments are {} long, and {max} are allowed", count(text.len(), "byte")));
+        }
+        if let Some(rules) = &self.paths {
+            for name in tool.paths {
+                if let Some(path) = arguments.text(name)? {
+                    rules.check(path, lookups).map_err(|why| format!("{name} {path:?}: {why}"))?;
+                }
+            }
+        }
+        if tool.runs_programs() && !self.commands.is_empty() {
+            let program = arguments.text(PROGRAM)?.unwrap_or_default();
+            *lookups = lookups.saturating_add(3);
+            self.commands.check(program, arguments.list(ARGUMENTS)?)?;
+        }
+        if let Some(rules) = self.domains.as_ref().filter(|_| tool.reaches_network())
+            && let Some(address) = arguments.text(ADDRESS)?
+        {
+            rules.check(address)?;
+        }
+        if let Some(most) = self.max_file_bytes.filter(|_| !tool.paths.is_empty()) {
+            let bytes = arguments.file_bytes(at.file_bytes)?;
+            if bytes > most {
+                return Err(format!("the file has {}, and {most} are allowed", count(bytes, "byte")));
+            }
+        }
+        Ok(())
+    }
+}

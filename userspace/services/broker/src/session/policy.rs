@@ -1,0 +1,158 @@
+//! The policy bundle of a session: its issue, its end and its renewal.
+
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use capos_audit::Kind;
+use capos_policy::{At, GrantedTool, Holder, PolicyBundle, SessionPolicy};
+use capos_rt::log;
+use capos_schema::authority::{
+    PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
+};
+use capos_schema::cap::{CallError, Client as _};
+use capos_schema::conversations::ConversationStoreClient;
+use capos_schema::reflection;
+use capos_schema::storage::FileError;
+
+use super::{Session, derive, revoke};
+use crate::broker::Broker;
+use crate::capability_pool::Part;
+
+/// How long a file's server may take to tell its size, in nanoseconds.
+const LOOK: u64 = 2_000_000_000;
+
+/// Whether a part stays when the policy has expired. Conversations are saved all the same: they are no authority over anything
+/// else.
+fn is_kept(part: &Part) -> bool {
+    part.interface == ConversationStoreClient::INTERFACE_ID
+}
+
+/// The policy of a session with these tools, by the configuration in force.
+///
+/// # Errors
+/// The bundle is not accepted.
+pub(super) fn issue(
+    broker: &Broker,
+    info: &SessionInfo,
+    ends: u64,
+    tools: &[GrantedTool],
+) -> Result<SessionPolicy, CallError> {
+    let (config, now) = (broker.config(), broker.clock.now());
+    let policy = &config.policy;
+    let holder = Holder { session: info.id.clone(), principal: info.principal.clone(), profile: info.profile };
+    let valid = policy.profile(info.profile).policy_seconds.saturating_mul(1_000_000_000);
+    let times = (now, now.saturating_add(valid).min(ends));
+    let bundle = PolicyBundle::issue(policy, holder.clone(), times, tools.to_vec());
+    SessionPolicy::load(policy, bundle, &holder, now).map_err(|why| CallError::failed(why.to_string()))
+}
+
+pub(super) fn policy_info(policy: &SessionPolicy) -> PolicyInfo {
+    let (version, issued, expires) = policy.bundle();
+    PolicyInfo { version: version.to_string(), issued, expires }
+}
+
+/// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
+pub(super) fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_only: bool) {
+    let Some(found) = reflection::interface(interface) else { return };
+    for method in found.methods {
+        if let (Some(name), Some(category)) = (method.tool, method.category)
+            && !(read_only && method.changes())
+        {
+            tools.push(GrantedTool {
+                interface_id: interface,
+                method: method.name.to_string(),
+                name: name.to_string(),
+                category,
+                pattern: method.pattern,
+                paths: method.paths,
+            });
+        }
+    }
+}
+
+impl Session {
+    /// Has what the session was given end with its policy bundle, if that ends before the session.
+    pub(super) fn watch(self: &Rc<Self>) {
+        let expires = self.policy.borrow().bundle().2;
+        if expires >= self.ends {
+            return;
+        }
+        let (session, clock) = (Rc::downgrade(self), self.broker.clock.clone());
+        drop(capos_rt::spawn(async move {
+            clock.sleep_until(expires).await;
+            let Some(session) = session.upgrade() else { return };
+            if session.policy.borrow().valid(session.broker.clock.now()).is_ok() || session.ended.get() {
+                return;
+            }
+            session.policy.borrow_mut().approvals().revoke(None);
+            let (kept, over) = session.parts.take().into_iter().partition(is_kept);
+            session.parts.replace(kept);
+            revoke(&session.broker, &session.info.id, over).await;
+            let outcome = "the policy has expired: what the session was given is revoked";
+            let version = session.policy.borrow().bundle().0.to_string();
+            let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &outcome)];
+            let subject = session.subject();
+            // It has happened.
+            if let Err(why) = subject.record(&session.broker.blocks.writer, Kind::BrokerDecision, &fields).await {
+                log::warning!("session {}: {why}", session.info.id);
+            }
+        }));
+    }
+
+    /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.
+    pub(super) async fn at(&self, question: &ToolQuestion) -> At {
+        let path = self.policy.borrow().measures(question);
+        let file_bytes = match (path, &self.home) {
+            (Some(path), Some(home)) => {
+                match capos_rt::timeout(LOOK, home.status(&path, true)).await {
+                    Ok(Ok(Ok(found))) if found.error == FileError::None => Some(found.status.bytes),
+                    // There is no such file, or the call itself says what is wrong with its path.
+                    Ok(Ok(Ok(_))) => Some(0),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        At { now: self.broker.clock.now(), file_bytes }
+    }
+
+    /// Takes a bundle of the present settings in place of the one so far.
+    ///
+    /// # Errors
+    /// The session's time is over, its person may have no such session any more, or there is no record.
+    pub(super) async fn renew(&self) -> Result<UserSessionRenewPolicyResults, CallError> {
+        self.alive()?;
+        self.broker.apply_settings().await?;
+        self.broker.still(&self.info).await?;
+        let renewed = issue(&self.broker, &self.info, self.ends, &self.tools)?;
+        let changes = capos_policy::changes(&self.policy.borrow(), &renewed);
+        let version = renewed.bundle().0.to_string();
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &"renewed")];
+        self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+        let mut parts = Vec::new();
+        for given in &self.given {
+            let cap = derive(&self.broker, &given.cap, given.rights).await?;
+            parts.push(Part { cap, name: given.name.clone(), from: given.from.clone(), ..*given });
+        }
+        // It may have ended meanwhile.
+        self.alive()?;
+        *self.policy.borrow_mut() = renewed;
+        let (kept, over): (Vec<Part>, Vec<Part>) = self.parts.take().into_iter().partition(is_kept);
+        parts.extend(kept);
+        self.parts.replace(parts);
+        revoke(&self.broker, &self.info.id, over).await;
+        if let Some(session) = self.own.borrow().upgrade() {
+            session.watch();
+        }
+        Ok(UserSessionRenewPolicyResults { policy: policy_info(&self.policy.borrow()), changes })
+    }
+
+    /// What the policy permits.
+    pub(super) fn rules(&self) -> UserSessionPolicyResults {
+        let policy = self.policy.borrow();
+        let valid = policy.bundle().2.saturating_sub(self.broker.clock.now());
+        let (valid_seconds, rules) = (valid / 1_000_000_000, capos_policy::listed(&policy));
+        UserSessionPolicyResults { policy: policy_info(&policy), valid_seconds, rules }
+    }
+}

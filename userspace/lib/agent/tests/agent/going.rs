@@ -43,7 +43,8 @@ fn f10_each_step_has_its_point() {
     let mut agent = agent(&world, limits(9));
     assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
     let points = world.0.points.borrow();
-    let of_step = |step: u32| points.iter().rfind(|(point, _)| point.progress.step == step).map(|(point, _)| point).unwrap();
+    let of_step =
+        |step: u32| points.iter().rfind(|(point, _)| point.progress.step == step).map(|(point, _)| point).unwrap();
     for step in 1..=3 {
         let progress = &of_step(step).progress;
         // With the person's line, each step so far has an answer and a result; the next answer may be there, too.
@@ -242,7 +243,10 @@ fn f07_a_message_has_its_id_step_and_tokens() {
     }
     assert_eq!(&loaded, agent.conversation());
     // A message of an earlier system has none of them.
-    let old = world.0.saved.borrow()[0].replace("\"id\":\"c1-0\",", "").replace("\"step\":0,", "").replace("\"tokens\":2,", "");
+    let old = world.0.saved.borrow()[0]
+        .replace("\"id\":\"c1-0\",", "")
+        .replace("\"step\":0,", "")
+        .replace("\"tokens\":2,", "");
     let mut earlier = Conversation::new("c9".into());
     earlier.load_message(&old).unwrap();
     let entry = &earlier.entries()[0];

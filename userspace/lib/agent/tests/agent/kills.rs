@@ -180,7 +180,9 @@ fn f11_a_run_that_is_killed_anywhere_continues_from_its_checkpoint() {
 /// Issue 32: over 200 turns, all that is kept is at most 1.5 times the transcript.
 #[test]
 fn checkpoints_of_200_turns_are_small() {
-    let turn = |n: u64| vec![vec![call(&format!("c{n}"), "read", &format!("{{\"n\":{n}}}"))], vec![Piece::Text("It says so.")]];
+    let turn = |n: u64| {
+        vec![vec![call(&format!("c{n}"), "read", &format!("{{\"n\":{n}}}"))], vec![Piece::Text("It says so.")]]
+    };
     let world = World::new((0..200).flat_map(turn).collect());
     let machine = Machine::new(u64::MAX);
     *world.0.machine.borrow_mut() = Some(machine.clone());

@@ -10,7 +10,7 @@ use capos_rt::log;
 use capos_schema::authority::{
     PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
 };
-use capos_schema::cap::{CallError, Client as _};
+use capos_schema::cap::CallError;
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::reflection;
 use capos_schema::storage::FileError;

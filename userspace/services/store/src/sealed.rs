@@ -212,11 +212,10 @@ impl Sealed {
         }
         let mut tables = BTreeMap::new();
         if let Some(namespace) = store.namespace(NAMESPACE) {
-            let snapshot = store.snapshot()?;
             let mut from = Vec::new();
             loop {
                 let query = Query { most_bytes: BYTES_AT_ONCE, ..Query::from(Bound::Excluded(&from), AT_ONCE) };
-                let (entries, more) = snapshot.range(namespace, PARTS, query)?;
+                let (entries, more) = store.read(|snapshot| snapshot.range(namespace, PARTS, query))?;
                 for (key, value) in entries {
                     decode(&key, &value, &mut tables).ok_or_else(|| {
                         let why = "the list of the sealed homes is malformed; restore a backup";

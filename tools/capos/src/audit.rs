@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let mut lost = Vec::new();
         for (_, name, lines) in &mut parts {
             lines.rewind().with_context(|| name.clone())?;
-            lost.extend(told_lost(lines).with_context(|| name.clone())?);
+            lost.extend(told_lost(&mut *lines).with_context(|| name.clone())?);
             lines.rewind().with_context(|| name.clone())?;
         }
         if !lost.is_empty() {
@@ -172,6 +172,29 @@ mod tests {
         let mut file = std::io::Cursor::new(three.as_bytes());
         assert_eq!((first(&mut file).unwrap(), file.position()), (4, 0));
         assert_eq!(first(&mut std::io::Cursor::new(b"")).unwrap(), 0);
+    }
+
+    #[test]
+    fn records_that_are_named_as_lost_may_be_missing() {
+        let mut chain = Chain::new(1 << 20);
+        let start = |time| Kind::SessionStart.event(&format!("s{time}"), "ada", &[]);
+        (0..6).for_each(|time| drop(chain.append_general(time, start(time)).unwrap()));
+        let told = Kind::LogDamage.event("", "", &[("lost", &"2-3"), ("why", &"block 812")]);
+        chain.append_general(9, told).unwrap();
+        let lines: Vec<String> = chain.records().iter().map(|record| record.line() + "\n").collect();
+        let run = |gap: &[usize]| {
+            let kept =
+                lines.iter().enumerate().filter(|(at, _)| !gap.contains(&(at + 1))).map(|(_, line)| line.as_str());
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), kept.collect::<String>()).unwrap();
+            let action = Action::Verify { files: vec![file.path().into()], head: Vec::new() };
+            super::run(&Args { action }).unwrap()
+        };
+        assert_eq!(run(&[]), ExitCode::SUCCESS);
+        assert_eq!(run(&[2, 3]), ExitCode::SUCCESS);
+        for gap in [&[2][..], &[2, 3, 4], &[5], &[1, 2, 3]] {
+            assert_eq!(run(gap), ExitCode::FAILURE, "{gap:?}");
+        }
     }
 
     #[test]

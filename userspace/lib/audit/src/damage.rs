@@ -1,4 +1,4 @@
-//! What a chain says of records that its disk has lost, and how it is begun anew behind them.
+//! What a chain says of records that its disk has lost, and how it is started over behind them.
 //!
 //! A block of the tables that is not what was written there last makes some of their entries unreadable. If the chain cannot be
 //! continued there, its part of the store is set aside, as it is. The chain goes on in an empty part, from the last head that is
@@ -86,7 +86,7 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
-    /// The record that begins the chain anew.
+    /// The record that starts the chain over.
     pub fn event(&self) -> GeneralEvent {
         let open: Vec<String> = self.open.keys().map(ToString::to_string).collect();
         let (open, lost) = (open.join(","), self.lost.map(|lost| lost.to_string()).unwrap_or_default());
@@ -116,7 +116,7 @@ impl Earlier {
             (_, false) => "; none of its records was found".to_string(),
         };
         format!(
-            "the audit log was damaged on its disk ({}) and begins anew{after}{lost}. /audit export VOLUME writes what can be \
+            "the audit log was damaged on its disk ({}) and starts over{after}{lost}. /audit export VOLUME writes what can be \
              read of the part before, too",
             self.why
         )

@@ -19,7 +19,7 @@ pub enum Kind {
     LogDisk,
     /// The records before are in an archive.
     LogArchive,
-    /// The disk has lost records. As the first record: the chain was begun anew for it.
+    /// The disk has lost records. As the first record: the chain was started over for it.
     LogDamage,
     SessionStart,
     SessionEnd,

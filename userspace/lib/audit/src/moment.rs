@@ -73,8 +73,8 @@ pub fn offset(text: &str) -> Result<i16, String> {
     if minutes < 60 && (-720..=840).contains(&offset) { Ok(offset) } else { Err(wrong()) }
 }
 
-/// The moment that a person sets a clock to, in milliseconds since 1970: a date and a time of day at this offset, as
-/// `2026-11-21 09:05` with or without seconds; with `Z` at its end in UTC.
+/// The moment that a person sets a clock to, in milliseconds since 1970. The text is a date and a time of day at this offset, as
+/// `2026-11-21 09:05` with or without seconds. With `Z` at its end it is in UTC.
 ///
 /// # Errors
 /// The permitted forms, if the text is none of these.

@@ -60,7 +60,7 @@ pub struct Stored<K> {
     /// An append whose outcome is not known yet: what was appended, and the head that it leads to.
     unsettled: Option<(Event, Head)>,
     warning: Option<String>,
-    /// Why the chain was begun anew, as long as no record says it.
+    /// Why the chain was started over, as long as no record says it.
     damage: Option<String>,
 }
 
@@ -181,7 +181,7 @@ impl<K: Keyspace + Clone> Stored<K> {
                 loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
             }
             if let Err(Fault::Damaged(why)) = &loaded
-                && self.begin_anew(why).await?
+                && self.start_over(why).await?
             {
                 loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
             }
@@ -219,7 +219,7 @@ impl<K: Keyspace + Clone> Stored<K> {
     }
 
     /// Sets the tables aside, whose damage is known by this; the chain goes on in empty ones. False if that is not possible.
-    async fn begin_anew(&mut self, why: &str) -> Result<bool, Fault> {
+    async fn start_over(&mut self, why: &str) -> Result<bool, Fault> {
         if self.aside.is_some() {
             return Ok(false);
         }
@@ -299,7 +299,7 @@ impl<K: Keyspace + Clone> Stored<K> {
         let done = self.commit(time, event.clone(), Begins::After(file.head)).await;
         let Err(AppendError::Place(Fault::Damaged(why))) = &done else { return done };
         // What is damaged cannot be removed, and stays aside.
-        if !self.begin_anew(why).await.map_err(AppendError::Place)? {
+        if !self.start_over(why).await.map_err(AppendError::Place)? {
             return done;
         }
         self.damage = None;
@@ -326,7 +326,7 @@ impl<K: Keyspace + Clone> Stored<K> {
             done = self.append_aside(time, event.clone(), begins).await;
         }
         if let Err(AppendError::Place(Fault::Damaged(why))) = &done
-            && self.begin_anew(why).await.map_err(AppendError::Place)?
+            && self.start_over(why).await.map_err(AppendError::Place)?
         {
             done = self.append_aside(time, event.clone(), begins).await;
         }

@@ -159,7 +159,7 @@ impl<K: Keyspace + Clone> Walk<K> {
 /// The part that a first record says was set aside before it.
 fn before(line: &[u8]) -> Option<u32> {
     let record: Value = serde_json::from_slice(line).unwrap_or_default();
-    let is_anew = record.get("kind").and_then(Value::as_str) == Some(Kind::LogDamage.name());
+    let starts_over = record.get("kind").and_then(Value::as_str) == Some(Kind::LogDamage.name());
     let part = record.get("fields").and_then(|fields| fields.get("part")).and_then(Value::as_str)?;
-    part.parse().ok().filter(|_| is_anew)
+    part.parse().ok().filter(|_| starts_over)
 }

@@ -185,7 +185,7 @@ fn used(image: &MemoryBlocks) -> Vec<u64> {
 #[test]
 fn a_log_goes_on_whichever_block_is_damaged() {
     let (image, lines, head) = filled();
-    let (mut anew, mut named, mut closed, mut all) = (0, 0, 0, 0);
+    let (mut over, mut named, mut closed, mut all) = (0, 0, 0, 0);
     for block in used(&image) {
         let Some(space) = open(image.clone(), block) else {
             closed += 1;
@@ -205,12 +205,12 @@ fn a_log_goes_on_whichever_block_is_damaged() {
         }
         let reader = Reader::new(space.clone());
         let damages = done(reader.damage()).unwrap();
-        let is_anew = done(space.info()).unwrap().asides > 0;
-        assert_eq!(is_anew, !damages.is_empty(), "{block}");
-        anew += u64::from(is_anew);
-        if is_anew {
+        let starts_over = done(space.info()).unwrap().asides > 0;
+        assert_eq!(starts_over, !damages.is_empty(), "{block}");
+        over += u64::from(starts_over);
+        if starts_over {
             assert!(damages[0].contains(&format!("block {block} does not hold")), "{damages:?}");
-            assert!(journal.take_warning().unwrap().contains("begins anew"));
+            assert!(journal.take_warning().unwrap().contains("starts over"));
         }
         let file = exported(&space, &mut journal);
         let summary = check(&file, &[]).unwrap_or_else(|why| panic!("block {block}: {why}"));
@@ -239,13 +239,13 @@ fn a_log_goes_on_whichever_block_is_damaged() {
         let space = open_rotten(close(space)).unwrap();
         let mut journal = Journal::new(space.clone(), ROOM, life(10_000));
         done(journal.append_general(10_002, message(1))).unwrap();
-        assert_eq!(done(space.info()).unwrap().asides > 0, is_anew, "block {block}");
+        assert_eq!(done(space.info()).unwrap().asides > 0, starts_over, "block {block}");
         check(&exported(&space, &mut journal), &[]).unwrap();
     }
     println!(
-        "of {all} blocks with which the store opens, the log began anew with {anew}; {named} exports name lost records"
+        "of {all} blocks with which the store opens, the log started over with {over}; {named} exports name lost records"
     );
-    assert!(anew > 10 && named > 10 && closed < 20, "{anew} {named} {closed}");
+    assert!(over > 10 && named > 10 && closed < 20, "{over} {named} {closed}");
 }
 
 /// The first record says which part is set aside, why, and from where the chain goes on.

@@ -161,7 +161,7 @@ pub trait Keyspace {
     /// [`Fault`]
     fn sync(&self) -> impl Future<Output = Result<(), Fault>>;
 
-    /// Begins the keyspace anew, empty, and keeps what it held under [`aside`]. Returns the number of that part.
+    /// Starts the keyspace over, empty, and keeps what it held under [`aside`]. Returns the number of that part.
     ///
     /// # Errors
     /// [`Fault`]; `Invalid` if it cannot be set aside.

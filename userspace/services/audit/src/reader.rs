@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use capos_audit::{Filter, Lost, Verified};
 use capos_keyspace::{Fault, Layered};

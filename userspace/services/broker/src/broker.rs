@@ -209,7 +209,7 @@ impl Broker {
         crate::random(&self.entropy).await
     }
 
-    /// Lets what is kept of users and settings begin anew if a block of it is damaged. The session that opens says what that costs.
+    /// Lets what is kept of users and settings start over if a block of it is damaged. The session that opens says what that costs.
     async fn mend(&self) -> Result<(), CallError> {
         let Some(volume) = &self.volume else { return Ok(()) };
         if let Some(told) = volume.mend().await? {

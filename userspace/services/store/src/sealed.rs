@@ -206,6 +206,16 @@ impl Sealed {
         self.tables = None;
     }
 
+    /// Whether it is known which tables of a client are sealed. If the list cannot be read, that concerns the holder of the homes
+    /// alone: no other client has sealed tables.
+    fn knows<B: Blocks>(&mut self, store: &mut Store<B>, client: &str) -> Result<bool, Refusal> {
+        match self.read(store) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Fault(StoreFault::Damaged, _)) if client != capos_formats::FILES.namespace => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     fn read<B: Blocks>(&mut self, store: &mut Store<B>) -> Result<(), Refusal> {
         if self.tables.is_some() {
             return Ok(());
@@ -246,7 +256,9 @@ impl Sealed {
         client: &'a str,
         table: &'a str,
     ) -> Result<Option<Open<'a>>, Refusal> {
-        self.read(store)?;
+        if !self.knows(store, client)? {
+            return Ok(None);
+        }
         let Some(Table { home: id, owner, named }) = self.of(client, table) else { return Ok(None) };
         match self.homes.get(owner).filter(|home| home.id == *id) {
             Some(home) => Ok(Some(Open { home: home.clone(), named: *named, client, table })),
@@ -268,7 +280,9 @@ impl Sealed {
         client: &str,
         changes: &[Change],
     ) -> Result<Option<Vec<Change>>, Refusal> {
-        self.read(store)?;
+        if !self.knows(store, client)? {
+            return Ok(None);
+        }
         if changes.iter().all(|change| self.of(client, &change.table).is_none()) {
             return Ok(None);
         }

@@ -367,7 +367,7 @@ impl<D: DataDisk> Spaces<D> {
         Ok(self.next_version(namespace))
     }
 
-    /// Begins a client's namespace anew, and keeps what it held. Returns the number of that part.
+    /// Starts a client's namespace over, and keeps what it held. Returns the number of that part.
     ///
     /// # Errors
     /// [`Refusal`]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use capos_audit::Head;
+use capos_audit::{Head, Lost, lost_in};
 use capos_schema::authority::Decision;
 use capos_schema::models::Outcome;
 use capos_schema::reflection;

@@ -1,4 +1,4 @@
-//! What the broker keeps on a damaged block: users, settings and budgets begin anew with what can be read of them.
+//! What the broker keeps on a damaged block: users, settings and budgets start over with what can be read of them.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -42,7 +42,7 @@ async fn table(space: &impl Keyspace, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8
 }
 
 impl<K: Keyspace + Clone> DataVolume<K> {
-    /// Looks whether the tables can be read. If a block of them is damaged, they begin anew with what can be read, and the sentence
+    /// Looks whether the tables can be read. If a block of them is damaged, they start over with what can be read, and the sentence
     /// that is returned says so. Users whose entry is lost are guests; if there is no operator left with a key, the one whose key
     /// is the oldest becomes one.
     ///

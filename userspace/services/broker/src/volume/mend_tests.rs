@@ -132,8 +132,8 @@ fn a_user_whose_key_a_power_cut_has_left_out_is_added_again() {
     assert_eq!(machine.profiles().len(), 2);
 }
 
-/// Whichever block is damaged: if the store opens, a person with a key logs in; what is lost is named; and nobody is an operator
-/// who was none, as long as an operator is left.
+/// Whichever block is damaged, if the store opens, a person with a key logs in, and what is lost is named. Nobody becomes an
+/// operator as long as one is left.
 #[test]
 fn users_log_in_whichever_block_is_damaged() {
     let machine = Machine::of_ada();
@@ -192,14 +192,14 @@ fn users_log_in_whichever_block_is_damaged() {
         assert_eq!((run(again.volume.mend()).unwrap().unwrap(), again.profiles()), (None, after));
     }
     println!(
-        "{mended} blocks let the tables begin anew, {lost_users} of them with other users; {closed} close the store"
+        "{mended} blocks let the tables start over, {lost_users} of them with other users; {closed} close the store"
     );
     assert!(mended >= 2 && lost_users >= 1 && closed < 20, "{mended} {lost_users} {closed}");
 }
 
 /// The power is cut after the tables were set aside, before what was read of them is written.
 #[test]
-fn a_power_cut_while_the_tables_begin_anew_makes_nobody_an_operator() {
+fn a_power_cut_while_the_tables_start_over_makes_nobody_an_operator() {
     let machine = Machine::of_ada();
     run(machine.volume.add_user("bob", Profile::Guest, "", HORSE)).unwrap().unwrap();
     run(machine.volume.space.set_aside()).unwrap().unwrap();

@@ -90,6 +90,8 @@ interface AuditReader {
   verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text, archived :UInt64);
   # Checks the whole chain. `reason` says what is wrong and where; empty if nothing is. `archived` is how many records are in
   # archives; the first one here follows them.
+  damage @2 () -> (damages :List(Text));
+  # What the disk has lost of the records here, and where the log was begun anew for it: a sentence each.
 }
 
 struct AuditFile {

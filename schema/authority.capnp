@@ -118,6 +118,7 @@ struct SessionInfo {
   notice @8 :Text;           # What the session is opened without, and why.
   telemetry @9 :Bool;        # The events of its runs go to the system log.
   policy @10 :PolicyInfo;
+  offset @11 :Int16;         # Minutes by which the person's time is ahead of UTC.
 }
 
 struct NamedGrant {
@@ -318,6 +319,8 @@ interface AuthorityBroker {
   # How far the restore is.
   confirm @11 (state :Store.VolumeState) -> ();
   # Does what the plan of the volume says, if this is its state. It has a plan only after a key has opened it.
+  setClock @12 (time :Text) -> ();
+  # Sets a clock that is not set, to this time in UTC.
 }
 
 struct FoundBackup {
@@ -435,6 +438,11 @@ interface Settings {
   reset @2 (name :Text) -> ()
       $A.tool("reset_setting") $A.category(admin);
   # Gives a setting back the value that the image has for it.
+
+  setClock @3 (time :Text) -> (text :Text)
+      $A.tool("set_clock") $A.category(admin);
+  # Sets the machine's clock. The time is `2026-11-26 14:05`, with or without seconds, at the offset of `session.utc_offset`; with a
+  # `Z` at its end it is in UTC.
 }
 
 struct Approval {

@@ -270,6 +270,9 @@ interface Timer {
   sleepUntil @1 (nanoseconds :UInt64) -> ();
   # Answers when that time has come.
   wallClock @2 () -> (unixMilliseconds :UInt64) $import "annotations.capnp".inRegisters;
+  setWallClock @3 (unixMilliseconds :UInt64) -> ();
+  # Sets the wall clock, and the machine's battery-backed clock to whole seconds, from 2000 to 2099. Needs the
+  # manage right.
 }
 
 interface Entropy {

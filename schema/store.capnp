@@ -48,6 +48,7 @@ struct NamespaceInfo {
   version @2 :UInt64;   # Grows with each commit.
   lasting @3 :Bool;     # It is on a data disk. Otherwise it is in memory and ends with the machine.
   readOnly @4 :Bool;
+  asides @5 :UInt32;    # How often it was set aside.
 }
 
 interface Namespace {
@@ -78,6 +79,10 @@ interface Namespace {
   # behind a key, which is that key with a zero byte. Before the user has logged in, calls of these tables answer `locked`; whole tables can
   # be removed all the same. The same call again changes nothing. `sealed` is false if the owner has no such key, and nothing
   # else happens then: `why` tells the reason, where there is one.
+
+  setAside @8 () -> (fault :StoreFault, why :Text, number :UInt32);
+  # Begins the namespace anew, empty, and keeps what it held: for a holder whose tables a damaged block has made unusable. What is
+  # written from then on needs no block of before. The table `name` of the part that was set aside is read as `aside/NUMBER/name`.
 }
 
 enum VolumeState {

@@ -56,6 +56,43 @@ pub fn unix_seconds(registers: Registers) -> Option<u64> {
     days.checked_mul(86_400)?.checked_add(time)
 }
 
+/// The registers that hold this moment, in the form that status register B says; none of a year that the clock does not hold.
+#[must_use]
+pub fn registers_of(seconds: u64, status_b: u8) -> Option<Registers> {
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970u64;
+    while let Some(rest) = days.checked_sub(if is_leap(year) { 366 } else { 365 }) {
+        (days, year) = (rest, year.checked_add(1).filter(|year| *year < 2100)?);
+    }
+    let mut month = 1u8;
+    while let Some(rest) = days.checked_sub(days_in_month(year, month)) {
+        (days, month) = (rest, month.checked_add(1)?);
+    }
+    let since_2000 = u8::try_from(year.checked_sub(2000)?).ok()?;
+    let binary = status_b & 4 != 0;
+    let raw = |number: u64| {
+        let number = u8::try_from(number).ok()?;
+        Some(if binary { number } else { (number / 10) << 4 | number % 10 })
+    };
+    let hour = time / 3600;
+    let hour = if status_b & 2 != 0 {
+        raw(hour)?
+    } else {
+        let twelve = if hour % 12 == 0 { 12 } else { hour % 12 };
+        raw(twelve)? | if hour >= 12 { 0x80 } else { 0 }
+    };
+    Some(Registers {
+        second: raw(time % 60)?,
+        minute: raw(time / 60 % 60)?,
+        hour,
+        day: raw(days.checked_add(1)?)?,
+        month: raw(month.into())?,
+        year: raw(since_2000.into())?,
+        century: raw(20)?,
+        status_b,
+    })
+}
+
 fn from_bcd(raw: u8) -> Option<u8> {
     let (high, low) = (raw >> 4, raw & 15);
     if high > 9 || low > 9 { None } else { high.checked_mul(10)?.checked_add(low) }
@@ -104,6 +141,29 @@ mod tests {
         assert_eq!(unix_seconds(noon), Some(1_709_210_096));
         let midnight = Registers { hour: 0x12, status_b: 0, ..BCD };
         assert_eq!(unix_seconds(midnight), Some(1_709_210_096 - 12 * 3600));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let start =
+            unix_seconds(Registers { second: 0, minute: 0, hour: 0, day: 1, month: 1, year: 0, ..BCD }).unwrap();
+        for status_b in [0, 2, 4, 6] {
+            for day in 0..36_525 {
+                let seconds = start + day * 86_400 + day * 7919 % 86_400;
+                let registers = registers_of(seconds, status_b).unwrap();
+                assert_eq!(unix_seconds(registers), Some(seconds), "{registers:?}");
+            }
+            for hour in 0..24 {
+                assert_eq!(
+                    unix_seconds(registers_of(start + hour * 3600, status_b).unwrap()),
+                    Some(start + hour * 3600)
+                );
+            }
+            assert_eq!(registers_of(start - 1, status_b), None);
+            assert_eq!(registers_of(start + 36_525 * 86_400, status_b), None);
+            assert_eq!(registers_of(u64::MAX, status_b), None);
+        }
+        assert_eq!(registers_of(1_709_210_096, 2), Some(BCD));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use capos_audit::{Checker, Head, Summary};
+use capos_audit::{Checker, Head, Lost, Summary, lost_in};
 
 /// Work with exports of the audit log.
 #[derive(clap::Args)]
@@ -45,14 +45,39 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         parts.push((first, file.display().to_string(), lines));
     }
     parts.sort_by_key(|(first, ..)| *first);
-    match verify(parts.into_iter().map(|(_, name, lines)| (name, lines)), head)? {
-        Ok(Summary { records, head, effects, refused, open, archived, archive }) => {
+    let mut checked = verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), head, &[])?;
+    if checked.is_err() {
+        // Records that are missing may be those of which a later record says that a disk has lost them.
+        let mut lost = Vec::new();
+        for (_, name, lines) in &mut parts {
+            lines.rewind().with_context(|| name.clone())?;
+            lost.extend(told_lost(&mut *lines).with_context(|| name.clone())?);
+            lines.rewind().with_context(|| name.clone())?;
+        }
+        if !lost.is_empty() {
+            checked = verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), head, &lost)?;
+        }
+    }
+    match checked {
+        Ok(Summary { records, head, effects, refused, open, archived, archive, lost, damages }) => {
             println!(
                 "unbroken: {records} records; {effects} effects with their ends, {} without, {refused} calls that never ran",
                 open.len()
             );
             println!("head {head}");
-            if archived.sequence > 0 {
+            for (record, why) in damages {
+                println!("damaged: record {record} says that a disk has lost records: {why}");
+            }
+            for Lost { first, last } in lost {
+                println!("lost: records {first} to {last}");
+            }
+            if archived.sequence > 0 && archive.is_empty() {
+                println!(
+                    "not checked: records 1 to {}, which are in a part that was damaged; `/audit export` writes what can be \
+                     read of them",
+                    archived.sequence
+                );
+            } else if archived.sequence > 0 {
                 println!(
                     "not checked: records 1 to {}, which are in the archive {archive:?} and those before it; give them as well",
                     archived.sequence
@@ -76,15 +101,27 @@ fn first(lines: &mut (impl BufRead + Seek)) -> Result<u64> {
     Ok(record.get("sequence").and_then(serde_json::Value::as_u64).unwrap_or_default())
 }
 
-/// Checks the lines of exports, each with its name, one line at a time. An error is a sentence that names the file.
+/// The records of which records in these lines say that a disk has lost them.
+fn told_lost(lines: impl BufRead) -> Result<Vec<Lost>> {
+    let mut lost = Vec::new();
+    for line in lines.split(b'\n') {
+        lost.extend(lost_in(&line?));
+    }
+    Ok(lost)
+}
+
+/// Checks the lines of exports, each with its name, one line at a time. An error is a sentence that names the file. Those that are
+/// lost may be missing.
 ///
 /// # Errors
 /// One cannot be read.
 pub fn verify<L: BufRead>(
     files: impl IntoIterator<Item = (String, L)>,
     heads: &[Head],
+    lost: &[Lost],
 ) -> Result<Result<Summary, String>> {
     let mut checker = heads.iter().fold(Checker::default(), |checker, head| checker.through(*head));
+    lost.iter().for_each(|lost| checker.allow(*lost));
     let mut last = String::new();
     for (name, mut lines) in files {
         let mut line = Vec::new();
@@ -114,7 +151,7 @@ mod tests {
     }
 
     fn check(lines: &str, heads: &[Head]) -> Result<u64, String> {
-        let checked = verify([("log".to_string(), lines.as_bytes())], heads).unwrap();
+        let checked = verify([("log".to_string(), lines.as_bytes())], heads, &[]).unwrap();
         checked.map(|summary| summary.records)
     }
 
@@ -124,7 +161,7 @@ mod tests {
         let parts: Vec<String> = lines.lines().map(|line| format!("{line}\n")).collect();
         let check = |parts: &[&str]| {
             let files = parts.iter().enumerate().map(|(at, part)| (format!("part {at}"), part.as_bytes()));
-            verify(files, &heads).unwrap().map(|summary| summary.records)
+            verify(files, &heads, &[]).unwrap().map(|summary| summary.records)
         };
         let [one, two, three] = [parts[..2].concat(), parts[2..3].concat(), parts[3..].concat()];
         assert_eq!(check(&[&one, &two, &three]), Ok(5));
@@ -135,6 +172,29 @@ mod tests {
         let mut file = std::io::Cursor::new(three.as_bytes());
         assert_eq!((first(&mut file).unwrap(), file.position()), (4, 0));
         assert_eq!(first(&mut std::io::Cursor::new(b"")).unwrap(), 0);
+    }
+
+    #[test]
+    fn records_that_are_named_as_lost_may_be_missing() {
+        let mut chain = Chain::new(1 << 20);
+        let start = |time| Kind::SessionStart.event(&format!("s{time}"), "ada", &[]);
+        (0..6).for_each(|time| drop(chain.append_general(time, start(time)).unwrap()));
+        let told = Kind::LogDamage.event("", "", &[("lost", &"2-3"), ("why", &"block 812")]);
+        chain.append_general(9, told).unwrap();
+        let lines: Vec<String> = chain.records().iter().map(|record| record.line() + "\n").collect();
+        let run = |gap: &[usize]| {
+            let kept =
+                lines.iter().enumerate().filter(|(at, _)| !gap.contains(&(at + 1))).map(|(_, line)| line.as_str());
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), kept.collect::<String>()).unwrap();
+            let action = Action::Verify { files: vec![file.path().into()], head: Vec::new() };
+            super::run(&Args { action }).unwrap()
+        };
+        assert_eq!(run(&[]), ExitCode::SUCCESS);
+        assert_eq!(run(&[2, 3]), ExitCode::SUCCESS);
+        for gap in [&[2][..], &[2, 3, 4], &[5], &[1, 2, 3]] {
+            assert_eq!(run(gap), ExitCode::FAILURE, "{gap:?}");
+        }
     }
 
     #[test]

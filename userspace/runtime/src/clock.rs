@@ -34,6 +34,14 @@ impl Clock {
         wait_for(self.timer.wall_clock())
     }
 
+    /// Sets the wall clock, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The timer does not permit that, or the machine's clock does not hold the time.
+    pub async fn set_wall_clock(&self, milliseconds: u64) -> Result<(), CallError> {
+        self.timer.set_wall_clock(milliseconds).await
+    }
+
     /// Waits until this time. Ends at once if the timer was revoked.
     pub async fn sleep_until(&self, nanoseconds: u64) {
         drop(self.timer.sleep_until(nanoseconds).await);

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_machine::clock::Scale;
 use spin::Once;
 
-use crate::arch::apic;
+use crate::arch::{apic, clock};
 
 struct Clock {
     scale: Scale,
@@ -52,6 +52,15 @@ pub fn disarm() {
 /// Milliseconds since 1970-01-01T00:00:00Z by the machine's clock; since the start where it has none.
 pub fn wall_clock_ms() -> u64 {
     WALL_START.load(Ordering::Relaxed).saturating_add(now() / 1_000_000)
+}
+
+/// Sets the wall clock, and the machine's own to whole seconds. False if that does not hold the time.
+pub fn set_wall_clock(milliseconds: u64) -> bool {
+    let set = clock::write(milliseconds / 1000);
+    if set {
+        WALL_START.store(milliseconds.saturating_sub(now() / 1_000_000), Ordering::Relaxed);
+    }
+    set
 }
 
 /// Ticks per second of the time-stamp counter; 0 until it is known.

@@ -214,6 +214,7 @@ fn endowment(process: &Arc<Process>, module: &Module) -> Vec<(&'static str, Obje
         ("interrupts", Object::Interrupts, Rights::ALL),
         ("dma", Object::DmaDomain, Rights::ALL),
         ("timer", Object::Timer, Rights::ALL),
+        ("clock", Object::Timer, Rights::ALL),
         ("entropy", Object::Entropy, Rights::ALL),
         ("log", Object::Log, Rights::ALL),
         ("machine", Object::Machine, Rights::ALL),

@@ -161,6 +161,6 @@ fn main() {
         println!("query {what}: {:.2?}; {} records, {} KiB", start.elapsed(), page.lines.len(), bytes >> 10);
     }
     let start = Instant::now();
-    let (_, checked) = done(reader.verify()).unwrap();
+    let checked = done(reader.verify()).unwrap().checked;
     println!("verify: {:.2?}; {} records", start.elapsed(), checked.unwrap().records);
 }

@@ -10,10 +10,11 @@ use capos_policy::join;
 use capos_schema::authority::Label;
 use serde_json::Value;
 
-use crate::query::Filter;
+use crate::damage::{Lost, lost_in};
 use crate::reading::Reader;
 use crate::record::Head;
 use crate::verify::Checker;
+use crate::walk::{Came, Walk};
 
 /// Bytes of records that are written at once, unless one alone is longer.
 const AT_ONCE: usize = 128 << 10;
@@ -62,6 +63,8 @@ pub struct Written {
     pub head: Head,
     /// Of all records, joined.
     pub label: Label,
+    /// Records that could not be read, and are not in it.
+    pub lost: Vec<Lost>,
 }
 
 /// Why records were not copied. None was removed.
@@ -80,6 +83,8 @@ impl core::error::Error for NotCopied {}
 #[derive(Debug)]
 pub struct Copier<K, T> {
     reader: Reader<K>,
+    /// None before the first record.
+    walk: Option<Walk<K>>,
     target: T,
     written: Written,
     /// Bytes that were read back.
@@ -89,11 +94,11 @@ pub struct Copier<K, T> {
     checker: Checker,
 }
 
-impl<K: Keyspace, T: Target> Copier<K, T> {
+impl<K: Keyspace + Clone, T: Target> Copier<K, T> {
     /// A copy into an empty file.
     pub fn new(reader: Reader<K>, target: T) -> Self {
         let (written, checker) = (Written::default(), Checker::default());
-        Self { reader, target, written, checked: 0, line: Vec::new(), checker }
+        Self { reader, walk: None, target, written, checked: 0, line: Vec::new(), checker }
     }
 
     /// Writes what the file lacks up to a head, syncs it, reads it back and checks that it is the chain up to that head.
@@ -102,30 +107,26 @@ impl<K: Keyspace, T: Target> Copier<K, T> {
     /// [`NotCopied`]
     pub async fn copy_to(&mut self, head: Head) -> Result<(), NotCopied> {
         let unread = |fault: capos_keyspace::Fault| NotCopied(format!("the audit log cannot be read: {fault}"));
+        let end = head.sequence.saturating_add(1);
+        let mut walk = match self.walk.take() {
+            Some(walk) => walk,
+            None => self.reader.walk(end).await.map_err(unread)?,
+        };
+        walk.extend(end);
         if self.written.first == 0 {
-            self.written.first = self.reader.first().await.map_err(unread)?;
-            self.written.head.sequence = self.written.first.saturating_sub(1);
+            self.written.first = walk.from();
         }
-        while self.written.head.sequence < head.sequence {
-            let from = self.written.head.sequence.saturating_add(1);
-            let most = usize::try_from(head.sequence.saturating_sub(from).saturating_add(1)).unwrap_or(usize::MAX);
-            let filter = Filter { from, ..Filter::default() };
-            let page = self.reader.query(&filter, most, AT_ONCE).await.map_err(unread)?;
-            if page.lines.is_empty() {
-                return Err(NotCopied(format!("the audit log has no record {from}")));
+        loop {
+            match walk.next().await.map_err(unread)? {
+                Came::Lines(lines) => self.write(&lines).await?,
+                Came::Lost(lost, _) => {
+                    self.checker.allow(lost);
+                    self.written.lost.push(lost);
+                }
+                Came::End => break,
             }
-            let mut bytes = Vec::new();
-            for line in &page.lines {
-                self.written.label = join(&self.written.label, &label(line));
-                bytes.extend_from_slice(line.as_bytes());
-                bytes.push(b'\n');
-            }
-            self.target.write(self.written.bytes, &bytes).await.map_err(NotCopied)?;
-            let lines = page.lines.len() as u64;
-            self.written.bytes = self.written.bytes.saturating_add(bytes.len() as u64);
-            self.written.records = self.written.records.saturating_add(lines);
-            self.written.head.sequence = self.written.head.sequence.saturating_add(lines);
         }
+        self.walk = Some(walk);
         self.target.sync().await.map_err(NotCopied)?;
         self.read_back().await?;
         self.written.head = self.checker.head();
@@ -155,6 +156,22 @@ impl<K: Keyspace, T: Target> Copier<K, T> {
         Err(NotCopied(
             "the audit log grows faster than the volume takes it; try again later, or with another volume".into(),
         ))
+    }
+
+    async fn write(&mut self, lines: &[(u64, Vec<u8>)]) -> Result<(), NotCopied> {
+        let mut bytes = Vec::new();
+        for (at, (_, line)) in lines.iter().enumerate() {
+            self.written.label = join(&self.written.label, &label(line));
+            bytes.extend_from_slice(line);
+            bytes.push(b'\n');
+            if bytes.len() >= AT_ONCE || at.saturating_add(1) == lines.len() {
+                self.target.write(self.written.bytes, &bytes).await.map_err(NotCopied)?;
+                self.written.bytes = self.written.bytes.saturating_add(bytes.len() as u64);
+                bytes.clear();
+            }
+        }
+        self.written.records = self.written.records.saturating_add(lines.len() as u64);
+        Ok(())
     }
 
     async fn read_back(&mut self) -> Result<(), NotCopied> {
@@ -194,26 +211,46 @@ impl<K: Keyspace, T: Target> Copier<K, T> {
     }
 }
 
-/// The labels of all records up to a head, joined.
+/// What a look at all records shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Of all records, joined.
+    pub label: Label,
+    /// Records that cannot be read, and that no record names.
+    pub lost: Vec<Lost>,
+    /// Why they cannot be read.
+    pub why: String,
+}
+
+/// Looks at all records up to a head.
 ///
 /// # Errors
-/// The records cannot be read.
-pub async fn label_of<K: Keyspace>(reader: &Reader<K>, head: Head) -> Result<Label, capos_keyspace::Fault> {
-    let (mut from, mut all) = (reader.first().await?, Label::default());
-    while from <= head.sequence {
-        let page = reader.query(&Filter { from, ..Filter::default() }, usize::MAX, AT_ONCE).await?;
-        if page.lines.is_empty() {
-            break;
+/// The store fails otherwise than by damage.
+pub async fn survey<K: Keyspace + Clone>(reader: &Reader<K>, head: Head) -> Result<Survey, capos_keyspace::Fault> {
+    let (mut walk, mut found) = (reader.walk(head.sequence.saturating_add(1)).await?, Survey::default());
+    let mut told = Vec::new();
+    loop {
+        match walk.next().await? {
+            Came::Lines(lines) => {
+                for (_, line) in &lines {
+                    found.label = join(&found.label, &label(line));
+                    told.extend(lost_in(line));
+                }
+            }
+            Came::Lost(lost, why) => {
+                found.lost.push(lost);
+                found.why = why;
+            }
+            Came::End => break,
         }
-        from = from.saturating_add(page.lines.len() as u64);
-        all = page.lines.iter().fold(all, |all, line| join(&all, &label(line)));
     }
-    Ok(all)
+    found.lost.retain(|lost| !told.contains(lost));
+    Ok(found)
 }
 
 /// The label of a record.
-fn label(line: &str) -> Label {
-    let record: Value = serde_json::from_str(line).unwrap_or_default();
+fn label(line: &[u8]) -> Label {
+    let record: Value = serde_json::from_slice(line).unwrap_or_default();
     let classes = record.get("label").and_then(Value::as_array).into_iter().flatten();
     Label { classes: classes.filter_map(Value::as_str).map(ToString::to_string).collect() }
 }

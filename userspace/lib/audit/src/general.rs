@@ -19,6 +19,8 @@ pub enum Kind {
     LogDisk,
     /// The records before are in an archive.
     LogArchive,
+    /// The disk has lost records. As the first record: the chain was started over for it.
+    LogDamage,
     SessionStart,
     SessionEnd,
     BrokerDecision,
@@ -47,6 +49,7 @@ impl Kind {
             Self::LogMemory => "log.memory",
             Self::LogDisk => "log.disk",
             Self::LogArchive => "log.archive",
+            Self::LogDamage => "log.damage",
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
@@ -65,7 +68,7 @@ impl Kind {
     /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
     #[must_use]
     pub fn is_spared(kind: &str) -> bool {
-        let own = [Self::LogStart, Self::LogSpace, Self::LogMemory, Self::LogDisk, Self::LogArchive];
+        let own = [Self::LogStart, Self::LogSpace, Self::LogMemory, Self::LogDisk, Self::LogArchive, Self::LogDamage];
         [Self::SessionStart, Self::SessionEnd].iter().chain(&own).any(|spared| spared.name() == kind)
     }
 

@@ -10,6 +10,7 @@ use capos_keyspace::{Fault, Keyspace};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 
 use crate::archive::Written;
+use crate::damage::Lost;
 use crate::general::{Kind, general};
 use crate::record::{Event, Head};
 use crate::rules::AppendError;
@@ -114,6 +115,15 @@ impl<K: Keyspace + Clone> Journal<K> {
     pub async fn archive(&mut self, time: u64, name: &str, file: &Written) -> Result<Head, AppendError> {
         self.ready().await?;
         self.stored.archive(time, name, file).await
+    }
+
+    /// Records which records the disk has lost.
+    ///
+    /// # Errors
+    /// As [`Stored::append_lost`].
+    pub async fn append_lost(&mut self, time: u64, lost: &[Lost], why: &str) -> Result<Head, AppendError> {
+        self.ready().await?;
+        self.stored.append_lost(time, lost, why).await
     }
 
     /// Opens the chain, if it can be, and records what waits for that.

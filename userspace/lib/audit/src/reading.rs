@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use capos_keyspace::{Entries, Fault, Keyspace, Range};
 use serde_json::Value;
 
+use crate::damage::{DAMAGE, Lost};
 use crate::query::Filter;
 use crate::record::Head;
 use crate::tables::{self, HEAD_KEY, META, Meta, RECORDS, SESSION, TOOL};
 use crate::verify::{Broken, Checker, Summary};
+use crate::walk::{Came, Walk};
 
 /// Entries of an index, or records, that are read at once.
 const PAGE: u32 = 256;
@@ -31,6 +33,17 @@ pub struct Page {
     pub lines: Vec<String>,
     /// The sequence from which to go on; 0 at the end.
     pub next: u64,
+}
+
+/// What a check of the whole chain has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub head: Head,
+    pub checked: Result<Summary, Broken>,
+    /// Records that cannot be read, and that no record of the chain names.
+    pub lost: Vec<Lost>,
+    /// Why they cannot be read.
+    pub why: String,
 }
 
 impl<K: Keyspace> Reader<K> {
@@ -127,20 +140,50 @@ impl<K: Keyspace> Reader<K> {
     ///
     /// # Errors
     /// The tables cannot be read.
-    pub async fn verify(&self) -> Result<(Head, Result<Summary, Broken>), Fault> {
+    pub async fn verify(&self) -> Result<Verified, Fault>
+    where
+        K: Clone,
+    {
         let head = self.head().await?;
-        let mut checker = Checker::default();
-        let mut from = self.first().await?;
-        while from <= head.sequence {
-            let (found, next) = self.records(from, head.sequence.saturating_add(1), PAGE).await?;
-            for (_, line) in found {
-                if let Err(broken) = checker.line(&line) {
-                    return Ok((head, Err(broken)));
+        let mut verified = Verified { head, checked: Ok(Summary::default()), lost: Vec::new(), why: String::new() };
+        let (mut checker, mut walk) = (Checker::default(), self.walk(head.sequence.saturating_add(1)).await?);
+        loop {
+            match walk.next().await? {
+                Came::Lines(lines) => {
+                    if let Some(Err(broken)) = lines.iter().map(|(_, line)| checker.line(line)).find(Result::is_err) {
+                        verified.checked = Err(broken);
+                        return Ok(verified);
+                    }
                 }
+                Came::Lost(lost, why) => {
+                    checker.allow(lost);
+                    verified.lost.push(lost);
+                    verified.why = why;
+                }
+                Came::End => break,
             }
-            from = next;
         }
-        Ok((head, checker.end(Some(head))))
+        verified.checked = checker.end(Some(head));
+        if let Ok(summary) = &verified.checked {
+            verified.lost.retain(|lost| !summary.lost.contains(lost));
+        }
+        Ok(verified)
+    }
+
+    /// All records, those of parts that were set aside first.
+    pub(crate) async fn walk(&self, end: u64) -> Result<Walk<K>, Fault>
+    where
+        K: Clone,
+    {
+        Walk::begin(&self.space, end).await
+    }
+
+    /// What the chain says of records that its disk has lost, as sentences.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub async fn damage(&self) -> Result<Vec<String>, Fault> {
+        tables::all(&self.space, DAMAGE).await?.into_iter().map(|(_, sentence)| tables::line(sentence)).collect()
     }
 
     /// Records from a sequence on, and the sequence after them, or `to` after the last ones.

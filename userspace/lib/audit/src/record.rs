@@ -76,11 +76,15 @@ impl FromStr for Head {
 }
 
 impl Record {
-    pub(crate) fn new(after: Head, time: u64, event: Event) -> Self {
+    /// The record of an event after this head, and its line.
+    pub(crate) fn new(after: Head, time: u64, event: Event) -> (Self, String) {
         let sequence = after.sequence.saturating_add(1);
         let mut record = Self { sequence, time, previous: after.hash, hash: [0; 32], event };
-        record.hash = canonical::hash(&record.value());
-        record
+        let mut members = record.members();
+        record.hash = canonical::sha256(canonical::members(&members).as_bytes());
+        members.insert("hash".to_owned(), json!(hex::encode(record.hash)));
+        let line = canonical::members(&members);
+        (record, line)
     }
 
     /// A record that has no place in a chain.
@@ -102,6 +106,13 @@ impl Record {
     /// The record as JSON. Empty members of this record are left out.
     #[must_use]
     pub fn value(&self) -> Value {
+        let mut members = self.members();
+        members.insert("hash".to_owned(), json!(hex::encode(self.hash)));
+        Value::Object(members)
+    }
+
+    /// All members but the hash.
+    fn members(&self) -> Map<String, Value> {
         let mut members = match &self.event {
             Event::Tool(event) => tool(event),
             Event::General(event) => general(event),
@@ -110,10 +121,9 @@ impl Record {
             ("sequence", json!(self.sequence)),
             ("time", json!(self.time)),
             ("previous", json!(hex::encode(self.previous))),
-            ("hash", json!(hex::encode(self.hash))),
         ];
         members.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        Value::Object(members)
+        members
     }
 }
 

@@ -289,8 +289,7 @@ impl Rules {
     /// The step of an event, if the bytes that it needs fit.
     fn fit(&self, time: u64, event: Event, need: Need) -> Result<Step, AppendError> {
         // A clock that is set back must not make the order look wrong.
-        let record = Record::new(self.head, time.max(self.time), event);
-        let line = record.line();
+        let (record, line) = Record::new(self.head, time.max(self.time), event);
         let length = line.len().saturating_add(RECORD_OVERHEAD);
         let opens = need.opens.map(|call| Open { reserve: length.saturating_add(GROWTH), call });
         let kept = need.closes.map_or(0, |(_, reserve)| reserve);

@@ -12,6 +12,7 @@ use capos_schema::audit::{GeneralEvent, GeneralEventField, ToolEvent};
 
 use crate::archive::Written;
 use crate::calls::{self, Call, Key};
+use crate::damage::{self, DAMAGE, Earlier, Lost};
 use crate::general::{Kind, general};
 use crate::reading::Reader;
 use crate::record::{Event, Head};
@@ -59,6 +60,8 @@ pub struct Stored<K> {
     /// An append whose outcome is not known yet: what was appended, and the head that it leads to.
     unsettled: Option<(Event, Head)>,
     warning: Option<String>,
+    /// Why the chain was started over, as long as no record says it.
+    damage: Option<String>,
 }
 
 /// What bounds a chain.
@@ -97,6 +100,8 @@ struct State {
     aside: bool,
     /// The tables hold no chain yet.
     fresh: bool,
+    /// The chain is to begin with a record of what was damaged before.
+    earlier: Option<Box<Earlier>>,
 }
 
 /// What a record begins.
@@ -108,6 +113,8 @@ enum Begins {
     Memory,
     /// What stays of the chain, after an archive that ends with this record.
     After(Head),
+    /// The chain after damage, or its knowledge of it.
+    Damage,
 }
 
 /// What an opened chain is like.
@@ -129,7 +136,7 @@ impl<K: Keyspace + Clone> Stored<K> {
     /// The chain of this namespace.
     pub fn new(space: K, bounds: Room) -> Self {
         let space = Layered::new(space);
-        Self { space, bounds, aside: None, state: None, known: None, unsettled: None, warning: None }
+        Self { space, bounds, aside: None, state: None, known: None, unsettled: None, warning: None, damage: None }
     }
 
     /// Where the chain ends, once it is open.
@@ -173,7 +180,15 @@ impl<K: Keyspace + Clone> Stored<K> {
                 self.set_aside(why.clone(), &Rules::new(Bounds::new(0)));
                 loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
             }
-            let state = loaded?;
+            if let Err(Fault::Damaged(why)) = &loaded
+                && self.start_over(why).await?
+            {
+                loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+            }
+            let mut state = loaded?;
+            if let (Some(earlier), Some(why)) = (&mut state.earlier, &self.damage) {
+                earlier.why.clone_from(why);
+            }
             let head = state.rules.head;
             let unsettled = self.unsettled.as_ref().map(|(_, head)| *head);
             let continues = self.known.is_none_or(|known| known == head) || unsettled == Some(head);
@@ -201,6 +216,32 @@ impl<K: Keyspace + Clone> Stored<K> {
             open: state.rules.open.len(),
         });
         Ok(opened)
+    }
+
+    /// Sets the tables aside, whose damage is known by this; the chain goes on in empty ones. False if that is not possible.
+    async fn start_over(&mut self, why: &str) -> Result<bool, Fault> {
+        if self.aside.is_some() {
+            return Ok(false);
+        }
+        match self.space.set_aside().await {
+            Ok(_) => {}
+            Err(fault @ Fault::Lost(_)) => return Err(fault),
+            Err(_) => return Ok(false),
+        }
+        self.damage = Some(why.to_string());
+        (self.state, self.known, self.unsettled) = (None, None, None);
+        Ok(true)
+    }
+
+    /// Records which records the disk has lost.
+    ///
+    /// # Errors
+    /// As [`Self::append_general`].
+    pub async fn append_lost(&mut self, time: u64, lost: &[Lost], why: &str) -> Result<Head, AppendError> {
+        let ranges = damage::named(lost);
+        let event = general(Kind::LogDamage.name(), &[("lost", &ranges), ("why", &why)]);
+        self.damage = Some(format!("the audit log has lost the records {ranges} ({why})"));
+        self.append_at(time, Event::General(event), Begins::Damage).await
     }
 
     /// Begins a boot: `event` is its first record. Effects of earlier boots cannot end any more, and their sessions are
@@ -239,6 +280,7 @@ impl<K: Keyspace + Clone> Stored<K> {
             return Err(AppendError::Invalid(why.into()));
         }
         self.open().await.map_err(AppendError::Place)?;
+        let lost = damage::named(&file.lost);
         let open: Vec<String> = self.open_effects().map(|sequence| sequence.to_string()).collect();
         let open = open.join(",");
         let mut fields: Vec<(&str, &dyn core::fmt::Display)> = vec![
@@ -248,10 +290,23 @@ impl<K: Keyspace + Clone> Stored<K> {
             ("bytes", &file.bytes),
             ("head", &file.head),
         ];
-        if !open.is_empty() {
-            fields.push(("open", &open));
+        for (name, value) in [("open", &open), ("lost", &lost)] {
+            if !value.is_empty() {
+                fields.push((name, value));
+            }
         }
         let event = Event::General(Kind::LogArchive.event("", "", &fields));
+        let done = self.commit(time, event.clone(), Begins::After(file.head)).await;
+        let Err(AppendError::Place(Fault::Damaged(why))) = &done else { return done };
+        // What is damaged cannot be removed, and stays aside.
+        if !self.start_over(why).await.map_err(AppendError::Place)? {
+            return done;
+        }
+        self.damage = None;
+        self.open().await.map_err(AppendError::Place)?;
+        if let Some(state) = &mut self.state {
+            state.earlier = None;
+        }
         self.commit(time, event, Begins::After(file.head)).await
     }
 
@@ -268,6 +323,11 @@ impl<K: Keyspace + Clone> Stored<K> {
         let mut done = self.append_aside(time, event.clone(), begins).await;
         if let Err(AppendError::Place(Fault::Medium(_))) = done {
             // The first error of a disk does not say whether it can still be read.
+            done = self.append_aside(time, event.clone(), begins).await;
+        }
+        if let Err(AppendError::Place(Fault::Damaged(why))) = &done
+            && self.start_over(why).await.map_err(AppendError::Place)?
+        {
             done = self.append_aside(time, event.clone(), begins).await;
         }
         if let Err(AppendError::Place(Fault::ReadOnly(why))) = &done
@@ -310,6 +370,16 @@ impl<K: Keyspace + Clone> Stored<K> {
 
     /// Appends an event; if that is the first one in memory, it says so, or one before it.
     async fn append_aside(&mut self, time: u64, mut event: Event, begins: Begins) -> Result<Head, AppendError> {
+        self.open().await.map_err(AppendError::Place)?;
+        if let Some(earlier) = self.state.as_mut().and_then(|state| state.earlier.take()) {
+            let sentence = earlier.sentence();
+            let told = core::mem::replace(&mut self.damage, Some(sentence.clone()));
+            if let Err(error) = self.commit(time, Event::General(earlier.event()), Begins::Damage).await {
+                self.damage = told;
+                return Err(error);
+            }
+            self.warning = Some(sentence);
+        }
         let (head, why) = match &self.aside {
             Some(aside) if !aside.recorded => (aside.head, aside.why.clone()),
             _ => return self.commit(time, event, begins).await,
@@ -386,6 +456,14 @@ impl<K: Keyspace + Clone> Stored<K> {
                 let why = format!("the file ends with {last}, and the audit log with {head}");
                 return Err(AppendError::Invalid(why));
             }
+            Begins::Damage => {
+                let sentence = self.damage.as_deref().unwrap_or_default();
+                // What the part before knows of effects goes on here.
+                for (sequence, open) in state.rules.open.iter().filter(|_| state.fresh) {
+                    changes.put(OPEN, &tables::sequence_key(*sequence), &tables::open_bytes(open));
+                }
+                changes.put(DAMAGE, &tables::sequence_key(head.sequence.saturating_add(1)), sentence.as_bytes());
+            }
             Begins::After(_) => {
                 changes = self.without_records(&state.rules.open).await.map_err(AppendError::Place)?;
                 state.rules.archived();
@@ -404,6 +482,9 @@ impl<K: Keyspace + Clone> Stored<K> {
         match state.write(&self.space, &changes, &step, subject).await {
             Ok(()) => {
                 let head = state.rules.head;
+                if begins == Begins::Damage {
+                    self.damage = None;
+                }
                 (self.known, self.unsettled, self.state) = (Some(head), None, Some(state));
                 Ok(head)
             }
@@ -422,7 +503,7 @@ impl<K: Keyspace> Stored<K> {
     /// The changes that remove all records. Of the calls, those stay of which a decision or a beginning alone is recorded.
     async fn without_records(&self, open: &BTreeMap<u64, Open>) -> Result<Batch, Fault> {
         let mut changes = Batch::new();
-        for table in [RECORDS, SESSION, TOOL, TAKEN, CALLS] {
+        for table in [RECORDS, SESSION, TOOL, TAKEN, CALLS, DAMAGE] {
             changes.remove_range(table, &[], &[]);
         }
         for (key, value) in tables::all(&self.space, CALLS).await? {
@@ -488,8 +569,8 @@ impl State {
     }
 }
 
-async fn load<K: Keyspace>(space: &Layered<K>, bounds: Room, aside: Option<&Aside>) -> Result<State, Fault> {
-    let Info { limit, lasting, .. } = space.info().await?;
+async fn load<K: Keyspace + Clone>(space: &Layered<K>, bounds: Room, aside: Option<&Aside>) -> Result<State, Fault> {
+    let Info { limit, lasting, asides, .. } = space.info().await?;
     let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
     let bounds = match (bounds, aside) {
         // The tables are to take it later. Without tables nothing is known of them.
@@ -500,7 +581,16 @@ async fn load<K: Keyspace>(space: &Layered<K>, bounds: Room, aside: Option<&Asid
     };
     let (mut rules, aside) = (Rules::new(bounds), aside.is_some());
     let Some(version) = space.get(FORMAT, VERSION_KEY).await? else {
-        return Ok(State { rules, boots: 0, chunks: 0, lasting, aside, fresh: true });
+        let mut state = State { rules, boots: 0, chunks: 0, lasting, aside, fresh: true, earlier: None };
+        if asides > 0 {
+            let earlier = damage::look(space, asides, None).await?;
+            (state.rules.head, state.rules.time, state.boots) = (earlier.head, earlier.time, earlier.boots);
+            state.rules.open.clone_from(&earlier.open);
+            let reserved = earlier.open.values().map(|open| open.reserve);
+            state.rules.reserved = reserved.fold(0, usize::saturating_add);
+            state.earlier = Some(Box::new(earlier));
+        }
+        return Ok(state);
     };
     if version != VERSION.to_le_bytes() {
         let number = version.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -524,5 +614,5 @@ async fn load<K: Keyspace>(space: &Layered<K>, bounds: Room, aside: Option<&Asid
         let (taker, bytes) = tables::taken(&key, &value)?;
         rules.taken.insert(taker, bytes);
     }
-    Ok(State { rules, boots: meta.boots, chunks: meta.chunks, lasting, aside, fresh: false })
+    Ok(State { rules, boots: meta.boots, chunks: meta.chunks, lasting, aside, fresh: false, earlier: None })
 }

@@ -11,7 +11,7 @@ use capos_schema::authority::Decision;
 use capos_schema::models::Outcome;
 use serde_json::Value;
 
-use crate::moment::{clock, date};
+use crate::moment::{clock, date, offset_text, shifted};
 use crate::words;
 
 /// The tool that runs programs, which only read, or do not.
@@ -45,6 +45,8 @@ pub struct Deed {
     pub late: bool,
     /// The tools that the model saw when it made the call.
     pub advertised: Vec<String>,
+    /// Minutes by which the time that is shown is ahead of UTC.
+    pub offset: i16,
 }
 
 impl Deed {
@@ -52,15 +54,16 @@ impl Deed {
     /// tools to choose from.
     #[must_use]
     pub fn heading(&self) -> String {
-        let day = date(self.time);
+        let day = date(shifted(self.time, self.offset));
+        let zone = if self.offset == 0 { String::from("UTC") } else { offset_text(self.offset) };
         if self.model.is_empty() {
-            return alloc::format!("{day} UTC, by you, without a model");
+            return alloc::format!("{day} {zone}, by you, without a model");
         }
         let model = &self.model;
         let tools = count(self.advertised.len(), "tool");
         match self.advertised.join(", ") {
-            none if none.is_empty() => alloc::format!("{day} UTC, by {model}, which saw no tools"),
-            names => alloc::format!("{day} UTC, by {model}, which saw {tools}: {names}"),
+            none if none.is_empty() => alloc::format!("{day} {zone}, by {model}, which saw no tools"),
+            names => alloc::format!("{day} {zone}, by {model}, which saw {tools}: {names}"),
         }
     }
 }
@@ -174,7 +177,7 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
 /// `#12 09:05:00 turn 3: write_file {"path":"a"}: you agreed; done`, on one line however long the arguments are.
 impl fmt::Display for Deed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clock = clock(self.time);
+        let clock = clock(shifted(self.time, self.offset));
         write!(formatter, "#{} {clock} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
         let decided = self.decision.as_deref();
         let known = decided.and_then(Decision::from_name);

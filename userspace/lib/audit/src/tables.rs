@@ -11,6 +11,7 @@
 //! | `open` | sequence of a record before an effect | bytes reserved, hash of the call |
 //! | `taken` | whom records are charged to | bytes |
 //! | `reserve` | number | zeros: room for the ends of effects |
+//! | `damage` | sequence of the record that says it | what the disk has lost, as a sentence |
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -145,7 +146,7 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Open, Fault> {
     cut.end(Open { reserve: usize::try_from(reserve).unwrap_or(usize::MAX), call })
 }
 
-fn open_bytes(open: &Open) -> Vec<u8> {
+pub(crate) fn open_bytes(open: &Open) -> Vec<u8> {
     let mut bytes = Vec::from(number(open.reserve).to_le_bytes());
     bytes.extend(open.call);
     bytes

@@ -11,6 +11,7 @@ use core::fmt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::damage::{Lost, ranges};
 use crate::general::Kind;
 use crate::record::Head;
 use crate::scan::{self, Member};
@@ -30,6 +31,10 @@ pub struct Summary {
     pub archive: String,
     /// Records of beginnings without an end: effects in progress, or interrupted by a crash.
     pub open: Vec<u64>,
+    /// Records that the chain says its disk has lost.
+    pub lost: Vec<Lost>,
+    /// Why, as each record about damage says it, with that record's sequence.
+    pub damages: Vec<(u64, String)>,
 }
 
 /// Where a chain is broken, and why.
@@ -73,6 +78,8 @@ pub struct Checker {
     open: BTreeMap<u64, Option<Beginning>>,
     /// Heads that the chain must pass through, by their sequence.
     noted: BTreeMap<u64, [u8; 32]>,
+    /// Records that may be missing.
+    allowed: Vec<Lost>,
 }
 
 impl Checker {
@@ -83,6 +90,11 @@ impl Checker {
             self.noted.insert(noted.sequence, noted.hash);
         }
         self
+    }
+
+    /// Lets these records be missing: they are lost.
+    pub fn allow(&mut self, lost: Lost) {
+        self.allowed.push(lost);
     }
 
     /// Checks the next line.
@@ -114,7 +126,12 @@ impl Checker {
         let at = self.summary.head.sequence.saturating_add(1);
         if let Some((sequence, _)) = self.noted.pop_last() {
             let (records, archived) = (self.summary.head.sequence, self.summary.archived.sequence);
-            let why = if sequence < archived {
+            let why = if sequence < archived && self.summary.archive.is_empty() {
+                format!(
+                    "the noted head is record {sequence}, and the records 1 to {archived} are in a part that was damaged: \
+                     give an export of the log with what can be read of them"
+                )
+            } else if sequence < archived {
                 let name = &self.summary.archive;
                 format!(
                     "the noted head is record {sequence}, and records 1 to {archived} are in archives: give {name:?}"
@@ -122,7 +139,8 @@ impl Checker {
             } else {
                 format!(
                     "the noted head is record {sequence}, and the chain ends at record {records}: its end was cut off, \
-                     or it was put back to an older state"
+                     or it was put back to an older state{}",
+                    self.or_damaged()
                 )
             };
             return Err(Broken { at, why });
@@ -144,6 +162,7 @@ impl Checker {
         };
         let sequence = number(&record, "sequence");
         let at = match sequence {
+            Some(sequence) if self.may_miss(at, sequence) => self.skip(&record, at, sequence)?,
             Some(sequence) if self.summary.records == 0 && sequence > 1 => self.begin_after(&record, sequence)?,
             Some(sequence) if sequence > at => {
                 let last = sequence.saturating_sub(1);
@@ -168,21 +187,59 @@ impl Checker {
         self.time = time;
         if is(&record, "kind", "tool") {
             self.tool(&record, at)?;
+        } else if [Kind::LogDamage, Kind::LogArchive].iter().any(|kind| is(&record, "kind", kind.name())) {
+            let fields = Fields::of(&record);
+            self.summary.lost.extend(ranges(fields.get("lost")));
+            if is(&record, "kind", Kind::LogDamage.name()) {
+                self.summary.damages.push((at, fields.get("why").to_string()));
+            }
         }
         if self.noted.remove(&at).is_some_and(|noted| noted != hash) {
-            return Err("its hash is not that of the noted head: this is another chain".to_string());
+            let or = self.or_damaged();
+            return Err(format!("its hash is not that of the noted head: this is another chain{or}"));
         }
         self.summary.records = self.summary.records.saturating_add(1);
         self.summary.head = Head { sequence: at, hash };
         Ok(())
     }
 
-    /// Begins a chain whose first records are in an archive, with the record that says so. Returns its sequence.
+    /// That a noted head may have been lost with a part that was damaged.
+    fn or_damaged(&self) -> String {
+        let told = |(record, _): &(u64, String)| {
+            format!(", or the record was lost on a damaged disk, as record {record} says")
+        };
+        self.summary.damages.last().map(told).unwrap_or_default()
+    }
+
+    /// Whether all records from `at` up to this one may be missing.
+    fn may_miss(&self, at: u64, sequence: u64) -> bool {
+        sequence > at && self.allowed.contains(&Lost { first: at, last: sequence.saturating_sub(1) })
+    }
+
+    /// Goes on behind lost records. Of them only the hash of the last one is known. Returns the sequence of the record.
+    fn skip(&mut self, record: &[Member<'_>], at: u64, sequence: u64) -> Result<u64, String> {
+        let last = sequence.saturating_sub(1);
+        let digits = value(record, "previous").and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+        let mut hash = [0; 32];
+        hex::decode_to_slice(digits.unwrap_or_default(), &mut hash)
+            .map_err(|_| "it does not say which record is before it".to_string())?;
+        if self.noted.remove(&last).is_some_and(|noted| noted != hash) {
+            return Err("the record before it is not that of the noted head: this is another chain".to_string());
+        }
+        if let Some((noted, _)) = self.noted.range(at..sequence).next() {
+            return Err(format!("the noted head is record {noted}, and the records {at} to {last} are lost"));
+        }
+        self.summary.head = Head { sequence: last, hash };
+        Ok(sequence)
+    }
+
+    /// Begins a chain whose first records are in an archive or were lost, with the record that says so. Returns its sequence.
     fn begin_after(&mut self, record: &[Member<'_>], sequence: u64) -> Result<u64, String> {
-        let fields = value(record, "fields").and_then(|fields| serde_json::from_str::<Value>(fields).ok());
-        let field = |name: &str| fields.as_ref().and_then(|fields| fields.get(name)).and_then(Value::as_str);
-        let last = field("head").and_then(|head| head.parse::<Head>().ok());
-        let (Some(last), true) = (last, is(record, "kind", Kind::LogArchive.name())) else {
+        let fields = Fields::of(record);
+        let field = |name: &str| fields.get(name);
+        let last = field("head").parse::<Head>().ok();
+        let is_first = [Kind::LogArchive, Kind::LogDamage].iter().any(|kind| is(record, "kind", kind.name()));
+        let (Some(last), true) = (last, is_first) else {
             let before = sequence.saturating_sub(1);
             return Err(format!("the records 1 to {before} are missing, and no archive has them"));
         };
@@ -192,10 +249,10 @@ impl Checker {
         if self.noted.remove(&last.sequence).is_some_and(|noted| noted != last.hash) {
             return Err("the record before it is not that of the noted head: this is another chain".to_string());
         }
-        let open = field("open").unwrap_or_default().split(',').filter_map(|number| number.parse().ok());
+        let open = field("open").split(',').filter_map(|number| number.parse().ok());
         self.open.extend(open.map(|number| (number, None)));
         (self.summary.head, self.summary.archived) = (last, last);
-        self.summary.archive = field("archive").unwrap_or_default().to_string();
+        self.summary.archive = field("archive").to_string();
         Ok(sequence)
     }
 
@@ -210,6 +267,10 @@ impl Checker {
                 // Its beginning was lost with an earlier chain.
                 return Ok(());
             }
+            let is_lost = |lost: &Lost| (lost.first..=lost.last).contains(&before);
+            if !self.open.contains_key(&before) && self.allowed.iter().any(is_lost) {
+                return Ok(());
+            }
             let Some(began) = self.open.remove(&before) else {
                 return Err(format!("no effect that is still open began with record {before}"));
             };
@@ -222,6 +283,20 @@ impl Checker {
             return Err("its phase is unknown".to_string());
         }
         Ok(())
+    }
+}
+
+/// The fields of a record that is not about a call.
+struct Fields(Option<Value>);
+
+impl Fields {
+    fn of(record: &[Member<'_>]) -> Self {
+        Self(value(record, "fields").and_then(|fields| serde_json::from_str(fields).ok()))
+    }
+
+    /// A field; empty if there is none.
+    fn get(&self, name: &str) -> &str {
+        self.0.as_ref().and_then(|fields| fields.get(name)).and_then(Value::as_str).unwrap_or_default()
     }
 }
 

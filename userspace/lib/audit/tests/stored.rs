@@ -340,7 +340,7 @@ fn ends_have_room_on_a_disk_that_others_fill() {
     assert!(done(chain.append_tool(4, call(Phase::Before, "b", "1", "t"))).is_err());
     done(others.commit(Batch::new().remove_range("t", &[], &[]), Durability::Now)).unwrap();
     done(chain.append_tool(4, call(Phase::Before, "b", "1", "t"))).unwrap();
-    let (_, checked) = done(chain.reader().verify()).unwrap();
+    let checked = done(chain.reader().verify()).unwrap().checked;
     assert_eq!(checked.unwrap().effects, 12);
 }
 

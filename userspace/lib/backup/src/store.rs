@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::{IntoIter, Vec};
 
-use capos_store::{Blocks, Durability, Namespace, Snapshot, Store, StoreError, Usage};
+use capos_store::{ASIDE, Blocks, Durability, Namespace, Snapshot, Store, StoreError, Usage};
 
 use crate::record::Adder;
 use crate::{Error, Files, Record, Repository, Source, Sum, read};
@@ -42,6 +42,8 @@ impl StoreSource {
     pub fn new<B: Blocks>(store: &mut Store<B>) -> Result<Self, Error> {
         let snapshot = store.snapshot().map_err(failed)?;
         let mut namespaces = snapshot.namespaces().map_err(failed)?;
+        // What is damaged is in no backup.
+        namespaces.retain(|(_, usage)| !usage.name.starts_with(ASIDE));
         namespaces.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
         Ok(Self { snapshot, namespaces: namespaces.into_iter(), at: None })
     }

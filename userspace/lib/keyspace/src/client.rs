@@ -27,6 +27,7 @@ impl Keyspace for NamespaceClient {
             version: info.version,
             lasting: info.lasting,
             read_only: info.read_only,
+            asides: info.asides,
         })
     }
 
@@ -54,5 +55,11 @@ impl Keyspace for NamespaceClient {
     async fn sync(&self) -> Result<(), Fault> {
         let answer = NamespaceClient::sync(self).await.map_err(unanswered)?;
         Fault::of(answer.fault, answer.why)
+    }
+
+    async fn set_aside(&self) -> Result<u32, Fault> {
+        let answer = NamespaceClient::set_aside(self).await.map_err(unanswered)?;
+        Fault::of(answer.fault, answer.why)?;
+        Ok(answer.number)
     }
 }

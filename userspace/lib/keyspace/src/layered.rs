@@ -168,7 +168,7 @@ fn merged(
 impl<K: Keyspace> Keyspace for Layered<K> {
     /// Limit and use are those of the keyspace below.
     async fn info(&self) -> Result<Info, Fault> {
-        let none = Info { limit: 0, used: 0, version: 1, lasting: true, read_only: true };
+        let none = Info { limit: 0, used: 0, version: 1, lasting: true, read_only: true, asides: 0 };
         self.lenient(self.below.info().await, none)
     }
 
@@ -239,5 +239,12 @@ impl<K: Keyspace> Keyspace for Layered<K> {
 
     async fn sync(&self) -> Result<(), Fault> {
         if self.is_held() { Ok(()) } else { self.below.sync().await }
+    }
+
+    async fn set_aside(&self) -> Result<u32, Fault> {
+        if self.is_held() {
+            return Err(Fault::ReadOnly("what is held in memory cannot be set aside".into()));
+        }
+        self.below.set_aside().await
     }
 }

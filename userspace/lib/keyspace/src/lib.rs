@@ -18,6 +18,7 @@ mod layered;
 pub mod local;
 mod within;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use batch::Batch;
@@ -54,6 +55,8 @@ pub struct Info {
     /// It is on a data disk and not in memory.
     pub lasting: bool,
     pub read_only: bool,
+    /// How often it was set aside.
+    pub asides: u32,
 }
 
 /// Which entries of a table are read.
@@ -77,6 +80,22 @@ impl<'a> Range<'a> {
     pub fn all(table: &'a str) -> Self {
         Self { table, from: &[], to: &[], reverse: false, most: u32::MAX, keys_only: false }
     }
+}
+
+/// What the names of tables begin with that are in a part of the keyspace which was set aside.
+const ASIDE: &str = "aside/";
+
+/// The prefix under which the tables of a part that was set aside are read.
+#[must_use]
+pub fn aside(number: u32) -> String {
+    alloc::format!("{ASIDE}{number}/")
+}
+
+/// The number of the part that was set aside, and the table in it, of such a name.
+#[must_use]
+pub fn table_aside(name: &str) -> Option<(u32, &str)> {
+    let (number, table) = name.strip_prefix(ASIDE)?.split_once('/')?;
+    Some((number.parse().ok()?, table))
 }
 
 /// A key and its value.
@@ -141,6 +160,14 @@ pub trait Keyspace {
     /// # Errors
     /// [`Fault`]
     fn sync(&self) -> impl Future<Output = Result<(), Fault>>;
+
+    /// Starts the keyspace over, empty, and keeps what it held under [`aside`]. Returns the number of that part.
+    ///
+    /// # Errors
+    /// [`Fault`]; `Invalid` if it cannot be set aside.
+    fn set_aside(&self) -> impl Future<Output = Result<u32, Fault>> {
+        core::future::ready(Err(Fault::Invalid("this part of the store cannot be set aside".into())))
+    }
 }
 
 #[cfg(test)]

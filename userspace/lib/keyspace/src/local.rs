@@ -1,15 +1,15 @@
 //! A keyspace over a store in the same process. The store's service answers its holders with the same functions.
 
 use alloc::rc::Rc;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Bound;
 
 use capos_schema::store::{Change, ChangeKind};
-use capos_store::{BlockError, Blocks, Namespace, Query, Store, StoreError, Write};
+use capos_store::{ASIDE, BlockError, Blocks, Namespace, Query, Store, StoreError, Write};
 
-use crate::{Batch, Durability, Entries, Fault, Info, Keyspace, MAX_BATCH, MAX_KEY, MAX_VALUE, Range};
+use crate::{Batch, Durability, Entries, Fault, Info, Keyspace, MAX_BATCH, MAX_KEY, MAX_VALUE, Range, table_aside};
 
 /// Bytes of entries in one answer, each with 32 for its place in the message.
 const ANSWER: usize = 512 << 10;
@@ -39,6 +39,41 @@ fn end(to: &[u8]) -> Bound<&[u8]> {
     if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) }
 }
 
+fn name_aside(number: u32, name: &str) -> String {
+    alloc::format!("{ASIDE}{number} {name}")
+}
+
+/// How often the namespace of this name was set aside.
+#[must_use]
+pub fn asides<B: Blocks>(store: &Store<B>, name: &str) -> u32 {
+    (1_u32..).take_while(|number| store.namespace(&name_aside(*number, name)).is_some()).last().unwrap_or_default()
+}
+
+/// The namespace that is read by this name of a table, if it is one that was set aside, and the table there.
+///
+/// # Errors
+/// There is none of this number.
+pub fn read_aside<'a, B: Blocks>(
+    store: &Store<B>,
+    name: &str,
+    table: &'a str,
+) -> Result<Option<(Namespace, &'a str)>, Fault> {
+    let Some((number, table)) = table_aside(table) else { return Ok(None) };
+    let found = store.namespace(&name_aside(number, name));
+    let found = found.ok_or_else(|| Fault::Invalid(alloc::format!("there is no part {number} that was set aside")))?;
+    Ok(Some((found, table)))
+}
+
+/// Sets a namespace aside. Returns the one that has its name from then on, and the number of the part.
+///
+/// # Errors
+/// [`Fault`]
+pub fn set_aside<B: Blocks>(store: &mut Store<B>, namespace: Namespace, name: &str) -> Result<(Namespace, u32), Fault> {
+    let number = asides(store, name).saturating_add(1);
+    let new = store.set_aside(namespace, &name_aside(number, name))?;
+    Ok((new, number))
+}
+
 /// The value of a key.
 ///
 /// # Errors
@@ -49,7 +84,7 @@ pub fn get<B: Blocks>(
     table: &str,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Fault> {
-    Ok(store.snapshot()?.get(namespace, table, key)?)
+    Ok(store.read(|snapshot| snapshot.get(namespace, table, key))?)
 }
 
 /// Entries of a table.
@@ -65,7 +100,7 @@ pub fn range<B: Blocks>(store: &mut Store<B>, namespace: Namespace, range: Range
         most_bytes: ANSWER,
         keys_only: range.keys_only,
     };
-    let (entries, more) = store.snapshot()?.range(namespace, range.table, query)?;
+    let (entries, more) = store.read(|snapshot| snapshot.range(namespace, range.table, query))?;
     Ok(Entries { entries, more })
 }
 
@@ -99,6 +134,9 @@ pub fn check(changes: &[Change]) -> Result<(), Fault> {
     for change in changes {
         length("key", change.key.len(), MAX_KEY)?;
         length("value", change.value.len(), MAX_VALUE)?;
+        if table_aside(&change.table).is_some() {
+            return Err(Fault::Invalid("a part that was set aside can only be read".into()));
+        }
         bytes = [change.table.len(), change.key.len(), change.value.len(), 64]
             .into_iter()
             .fold(bytes, usize::saturating_add);
@@ -141,12 +179,12 @@ pub fn commit<B: Blocks>(
 #[derive(Debug)]
 pub struct LocalKeyspace<B: Blocks> {
     store: Rc<RefCell<Store<B>>>,
-    namespace: Namespace,
+    name: Rc<str>,
 }
 
 impl<B: Blocks> Clone for LocalKeyspace<B> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), namespace: self.namespace }
+        Self { store: self.store.clone(), name: self.name.clone() }
     }
 }
 
@@ -157,11 +195,21 @@ impl<B: Blocks> LocalKeyspace<B> {
     /// The blocks fail.
     pub fn new(store: Rc<RefCell<Store<B>>>, name: &str, limit: u64) -> Result<Self, StoreError> {
         let found = store.borrow().namespace(name);
-        let namespace = match found {
-            Some(namespace) => namespace,
-            None => store.borrow_mut().create_namespace(name, limit)?,
-        };
-        Ok(Self { store, namespace })
+        if found.is_none() {
+            store.borrow_mut().create_namespace(name, limit)?;
+        }
+        Ok(Self { store, name: name.into() })
+    }
+
+    fn namespace(&self) -> Result<Namespace, Fault> {
+        let found = self.store.borrow().namespace(&self.name);
+        found.ok_or_else(|| Fault::Invalid("the namespace was removed".into()))
+    }
+
+    /// The namespace and the table that are read by this name.
+    fn read<'a>(&self, table: &'a str) -> Result<(Namespace, &'a str), Fault> {
+        let aside = read_aside(&self.store.borrow(), &self.name, table)?;
+        aside.map_or_else(|| Ok((self.namespace()?, table)), Ok)
     }
 
     /// The store.
@@ -172,28 +220,35 @@ impl<B: Blocks> LocalKeyspace<B> {
 
 impl<B: Blocks> Keyspace for LocalKeyspace<B> {
     async fn info(&self) -> Result<Info, Fault> {
+        let namespace = self.namespace()?;
         let usage = self.store.borrow().usage();
-        let (_, usage) = usage
-            .into_iter()
-            .find(|(namespace, _)| *namespace == self.namespace)
-            .ok_or_else(|| Fault::Invalid("the namespace was removed".into()))?;
-        Ok(Info { limit: usage.limit, used: usage.used, version: 0, lasting: true, read_only: false })
+        let (_, usage) = usage.into_iter().find(|(known, _)| *known == namespace).ok_or(StoreError::Gone)?;
+        let asides = asides(&self.store.borrow(), &self.name);
+        Ok(Info { limit: usage.limit, used: usage.used, version: 0, lasting: true, read_only: false, asides })
     }
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        get(&mut self.store.borrow_mut(), self.namespace, table, key)
+        let (namespace, table) = self.read(table)?;
+        get(&mut self.store.borrow_mut(), namespace, table, key)
     }
 
     async fn range(&self, query: Range<'_>) -> Result<Entries, Fault> {
-        range(&mut self.store.borrow_mut(), self.namespace, query)
+        let (namespace, table) = self.read(query.table)?;
+        range(&mut self.store.borrow_mut(), namespace, Range { table, ..query })
     }
 
     async fn commit(&self, batch: &Batch, durability: Durability) -> Result<(), Fault> {
         check(batch.changes())?;
-        commit(&mut self.store.borrow_mut(), self.namespace, batch.changes(), durability)
+        let namespace = self.namespace()?;
+        commit(&mut self.store.borrow_mut(), namespace, batch.changes(), durability)
     }
 
     async fn sync(&self) -> Result<(), Fault> {
         Ok(self.store.borrow_mut().sync()?)
+    }
+
+    async fn set_aside(&self) -> Result<u32, Fault> {
+        let namespace = self.namespace()?;
+        Ok(set_aside(&mut self.store.borrow_mut(), namespace, &self.name)?.1)
     }
 }

@@ -12,8 +12,8 @@ use capos_schema::cap::{CallContext, CallError};
 use capos_schema::local::{Local, run};
 use capos_schema::store::{
     Change, KeyValue, NamespaceClient, NamespaceCommitResults, NamespaceGetResults, NamespaceInfo,
-    NamespaceInfoResults, NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSyncResults,
-    StoreFault,
+    NamespaceInfoResults, NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSetAsideResults,
+    NamespaceSyncResults, StoreFault,
 };
 use capos_store::{BlockError, MemoryBlocks, Store, StoreError};
 
@@ -68,8 +68,8 @@ impl NamespaceServer for Served {
         let none = NamespaceInfoResults::default();
         Ok(answer.map_or_else(
             |(fault, why)| NamespaceInfoResults { fault, why, ..none.clone() },
-            |Info { limit, used, version, lasting, read_only }| NamespaceInfoResults {
-                info: NamespaceInfo { limit, used, version, lasting, read_only },
+            |Info { limit, used, version, lasting, read_only, asides }| NamespaceInfoResults {
+                info: NamespaceInfo { limit, used, version, lasting, read_only, asides },
                 ..none.clone()
             },
         ))
@@ -129,6 +129,13 @@ impl NamespaceServer for Served {
         Ok(match self.answer(answer) {
             Ok(()) => NamespaceSyncResults::default(),
             Err((fault, why)) => NamespaceSyncResults { fault, why },
+        })
+    }
+
+    async fn set_aside(&self, _: &CallContext) -> Result<NamespaceSetAsideResults, CallError> {
+        Ok(match self.answer(self.space.set_aside().await) {
+            Ok(number) => NamespaceSetAsideResults { number, ..NamespaceSetAsideResults::default() },
+            Err((fault, why)) => NamespaceSetAsideResults { fault, why, ..NamespaceSetAsideResults::default() },
         })
     }
 

@@ -5,7 +5,9 @@ use capos_abi::Rights;
 /// Capabilities of the first process that are passed on as they are: name after `kernel.`, name of
 /// the interface, usual rights.
 pub const KERNEL: &[(&str, &str, Rights)] = &[
-    ("timer", "Timer", Rights::ALL),
+    ("timer", "Timer", Rights::CALL.union(Rights::GRANT)),
+    // The same, with the right to set the clock.
+    ("clock", "Timer", Rights::CALL.union(Rights::MANAGE)),
     ("entropy", "Entropy", Rights::ALL),
     ("dma", "DmaDomain", Rights::ALL),
     ("machine", "Machine", Rights::CALL),

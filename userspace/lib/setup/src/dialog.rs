@@ -1,5 +1,6 @@
 //! The dialog at the terminal: what is shown, what is asked, and what is called, after each event.
 
+mod clock;
 mod plan;
 mod restore;
 mod says;
@@ -19,7 +20,7 @@ use self::says::{Says, ask, secret, sentence};
 use crate::rules::{attempts, check_name, check_passphrase};
 
 /// Before this moment, the beginning of 2026 in milliseconds since 1970, the clock was never set.
-const CLOCK_IS_SET: u64 = 1_767_225_600_000;
+pub const CLOCK_IS_SET: u64 = 1_767_225_600_000;
 /// The word at the login that asks for the recovery code.
 const FORGOT: &str = "forgot";
 
@@ -64,6 +65,7 @@ pub enum Call {
     Renew { name: String, passphrase: String },
     Restore { backup: FoundBackup, name: String, secret: String, kind: KeyKind, passphrase: String },
     Confirm(VolumeState),
+    SetClock(String),
 }
 
 /// What comes next.
@@ -105,6 +107,9 @@ enum State {
     Silent {
         greet: bool,
     },
+    /// The person is asked for the time, and the clock is set.
+    Clock,
+    SettingClock,
     Name,
     First {
         name: String,
@@ -168,6 +173,8 @@ pub struct Dialog {
     profiles: Vec<Profile>,
     initial: Profile,
     backups: Vec<FoundBackup>,
+    /// The person was asked for the time at this start.
+    clock_asked: bool,
 }
 
 impl Default for Dialog {
@@ -178,6 +185,7 @@ impl Default for Dialog {
             profiles: Vec::new(),
             initial: Profile::Operator,
             backups: Vec::new(),
+            clock_asked: false,
         }
     }
 }
@@ -254,15 +262,10 @@ impl Dialog {
                 _ => self.who(Says::none()),
             };
         }
-        let says = if now < CLOCK_IS_SET {
-            let text = format!(
-                "the clock is not set: it says {}; records and files get this time; set the clock in the machine's firmware",
-                moment(now)
-            );
-            Says::none().add(Style::Warning, text)
-        } else {
-            Says::none()
-        };
+        if let Some(step) = self.clock(now) {
+            return step;
+        }
+        let says = self.clock_warning(now);
         let details = sentence(&self.volume.details);
         match self.volume.state {
             VolumeState::Blank => {
@@ -389,6 +392,7 @@ impl Dialog {
                 self.state = State::Look { greet };
                 Says::none().then(Next::Look)
             }
+            State::Clock => self.clock_line(line),
             State::Name => match line.trim() {
                 "" => self.decline(),
                 RESTORE if !self.backups.is_empty() => self.restore(),
@@ -518,6 +522,7 @@ impl Dialog {
         match self.state.clone() {
             State::Silent { .. } => Says::none().then(ask(AGAIN)),
             State::Name | State::First { .. } | State::Again { .. } | State::Plan { .. } => self.decline(),
+            State::Clock => self.clock_done(Says::none()),
             State::Passphrase { .. } => self.otherwise(),
             State::Restore(_) => self.blank(Says::none()),
             State::Whose => {
@@ -543,6 +548,7 @@ impl Dialog {
             State::Renewing { name } => {
                 self.user(name, Says::none().add(Style::Success, "The new passphrase opens the disk from now on."))
             }
+            State::SettingClock => self.clock_done(Says::none().add(Style::Success, "The clock is set.")),
             State::Restore(state) => self.restored(state, text),
             State::Recovering => self.key_was_right(None),
             State::Declining => {
@@ -572,6 +578,7 @@ impl Dialog {
             State::Recovering => self.rejected(None, why),
             State::Confirming { name } => self.plan(name, Says::error(why)),
             State::Renewing { name } => self.renew(name, Says::error(why)),
+            State::SettingClock => self.clock_failed(why),
             State::Restore(state) => self.not_restored(state, why),
             State::Login { asked: false } => self.look(Says::none()),
             State::Login { .. } => self.look(Says::error(&format!("login rejected: {why}"))),

@@ -126,6 +126,7 @@ fn text(next: &Next) -> String {
         Next::Ask { prompt, secret: false, .. } => format!("ask {prompt}"),
         Next::Ask { prompt, secret: true, .. } => format!("secret {prompt}"),
         Next::Call(Call::SetUp { name, passphrase }) => format!("set up {name}, {passphrase}"),
+        Next::Call(Call::SetClock(time)) => format!("clock {time}"),
         Next::Call(Call::Decline) => "decline".into(),
         Next::Call(Call::Confirm(state)) => format!("confirm {}", state.name()),
         Next::Call(Call::Unlock { name, secret, kind }) => format!("unlock {name}, {secret}, {}", kind.name()),
@@ -519,11 +520,29 @@ fn a_disk_of_a_newer_version_is_read_when_the_person_says_so() {
 }
 
 #[test]
-fn a_clock_that_was_never_set_is_told() {
+fn a_clock_that_was_never_set_is_asked_for_once() {
     let old = Machine { now: 946_684_800_000, ..ADA };
+    let ask = "ask Date and time in UTC, as 2026-11-26 14:05 (Enter: leave it): ";
+    let told = "the clock is not set: it says 2000-01-01 00:00:00 UTC";
     for (state, next) in [(Diskless, "login operator operator "), (Locked, OF_ADA), (Blank, NAME)] {
-        old.run(&[(At(state), next, "the clock is not set: it says 2000-01-01 00:00:00 UTC")]);
+        // It is left, and the machine says so.
+        old.run(&[(At(state), ask, told), (Line(" "), "look", ""), (At(state), next, told)]);
+        old.run(&[(At(state), ask, told), (Stop, "look", ""), (At(state), next, told)]);
+        // What the broker does not take is asked for again.
+        old.run(&[
+            (At(state), ask, told),
+            (Line("yesterday"), "clock yesterday", ""),
+            (Fail("it is no time"), ask, "it is no time"),
+            (Line("2026-11-26 14:05"), "clock 2026-11-26 14:05", ""),
+            (Done, "look", "The clock is set."),
+            // Even if it still says the same.
+            (At(state), next, told),
+        ]);
     }
+    // Where nobody may be there, nobody is asked.
+    old.run(&[(At(Open), "login operator  ", told)]);
+    let kiosk = Machine { initial: Profile::Guest, ..old };
+    kiosk.run(&[(At(Diskless), "login guest guest ", told)]);
     Machine { now: CLOCK_IS_SET - 1, ..ADA }.run(&[(At(Open), "login operator  ", "2025-12-31")]);
     Machine { now: CLOCK_IS_SET, ..ADA }.run(&[(At(Open), "login operator  ", "")]);
 }

@@ -13,5 +13,5 @@ pub mod disks;
 pub mod rules;
 pub mod unattended;
 
-pub use dialog::{Call, Dialog, Event, Facts, KEEP_THE_CODE, Next, Step, moment};
+pub use dialog::{CLOCK_IS_SET, Call, Dialog, Event, Facts, KEEP_THE_CODE, Next, Step, moment};
 pub use unattended::Unattended;

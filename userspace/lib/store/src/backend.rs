@@ -129,6 +129,11 @@ impl<B: Blocks> File<B> {
         Ok(())
     }
 
+    /// Whether the database met an error, and nobody was told.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// The error that the database met, if the blocks made one.
     pub fn take_error(&mut self) -> Option<BlockError> {
         self.failed.take()

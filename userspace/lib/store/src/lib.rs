@@ -32,12 +32,13 @@ mod namespace;
 mod on_volume;
 mod snapshot;
 mod store;
+mod tree;
 mod write;
 
 pub use blocks::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks};
 pub use error::StoreError;
 pub use key::{MAX_KEY, MAX_TABLE, MAX_VALUE};
-pub use namespace::{MAX_NAME, Namespace, Usage};
+pub use namespace::{ASIDE, MAX_NAME, Namespace, Usage};
 #[cfg(feature = "volume")]
 pub use on_volume::{OnVolume, Random};
 pub use snapshot::{Entry, Query, Snapshot};

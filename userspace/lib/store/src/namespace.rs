@@ -5,6 +5,9 @@ use alloc::string::String;
 /// Bytes of a namespace's name at most.
 pub const MAX_NAME: usize = 64;
 
+/// What the names of namespaces begin with that were set aside. No client has such a name.
+pub const ASIDE: &str = "\0aside ";
+
 /// What an entry takes in addition to its key and value, in bytes: its place in the tree.
 const ENTRY: u64 = 32;
 

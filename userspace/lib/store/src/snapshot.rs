@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
 
-use redb::{ReadTransaction, ReadableTable};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 
 use crate::error::database;
 use crate::namespace::cost;
-use crate::store::{ENTRIES, NAMESPACES};
+use crate::store::NAMESPACES;
+use crate::tree::Trees;
 use crate::{Namespace, StoreError, Usage, key};
 
 /// A key and its value.
@@ -41,7 +42,7 @@ impl<'a> Query<'a> {
 }
 
 /// The committed entries of one moment.
-pub struct Snapshot(ReadTransaction);
+pub struct Snapshot(ReadTransaction, Trees);
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,8 +51,13 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(transaction: ReadTransaction) -> Self {
-        Self(transaction)
+    pub(crate) fn new(transaction: ReadTransaction, trees: Trees) -> Self {
+        Self(transaction, trees)
+    }
+
+    /// The entries of the tree that has those of a namespace.
+    fn entries(&self, namespace: Namespace) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, StoreError> {
+        self.0.open_table(self.1.of(namespace.0).table()).map_err(database)
     }
 
     /// The value of a key, if it has one.
@@ -59,8 +65,8 @@ impl Snapshot {
     /// # Errors
     /// The blocks fail; a name or key is empty or too long.
     pub fn get(&self, namespace: Namespace, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let table = (self.0.open_table(ENTRIES).map_err(database)?, key::whole(namespace.0, table, key)?);
-        get(&table.0, &table.1)
+        let whole = key::whole(namespace.0, table, key)?;
+        get(&self.entries(namespace)?, &whole)
     }
 
     /// The namespaces with their names and quotas, as of this moment.
@@ -87,7 +93,7 @@ impl Snapshot {
         namespace: Namespace,
         before: Option<(&str, &[u8])>,
     ) -> Result<Option<(String, Entry)>, StoreError> {
-        let entries = self.0.open_table(ENTRIES).map_err(database)?;
+        let entries = self.entries(namespace)?;
         let all = namespace.0.to_be_bytes();
         let start = match before {
             Some((table, key)) => Bound::Excluded(key::whole(namespace.0, table, key)?),
@@ -106,7 +112,7 @@ impl Snapshot {
     /// # Errors
     /// The blocks fail; the table's name is empty or too long.
     pub fn range(&self, namespace: Namespace, table: &str, query: Query<'_>) -> Result<(Vec<Entry>, bool), StoreError> {
-        let entries = self.0.open_table(ENTRIES).map_err(database)?;
+        let entries = self.entries(namespace)?;
         range(&entries, namespace, table, query)
     }
 }

@@ -12,13 +12,17 @@ use spin::Mutex;
 use crate::backend::{Backend, File, Shared};
 use crate::error::{database, misused};
 use crate::key::fits;
+use crate::tree::{Tree, Trees};
 use crate::{Blocks, Durability, MAX_NAME, Namespace, Snapshot, StoreError, Usage, Write};
 
-/// The format that this version writes. An older one is migrated when it is opened; a newer one is rejected.
-pub const FORMAT: u64 = 1;
+/// The newest format that this version reads. A store has it from the first namespace on that was set aside, and 1 before. A
+/// newer one is rejected.
+pub const FORMAT: u64 = 2;
+/// The format of a store whose entries are all in one tree.
+const ONE_TREE: u64 = 1;
 
-/// All entries of all namespaces.
-pub(crate) const ENTRIES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("entries");
+/// The numbers from which on namespaces have their entries in a tree of their own, in [`FORMAT`] 2.
+const TREES: TableDefinition<'static, u64, ()> = TableDefinition::new("trees");
 /// Name, limit and use of each namespace, by its number.
 pub(crate) const NAMESPACES: TableDefinition<'static, u64, (&str, u64, u64)> = TableDefinition::new("namespaces");
 /// Numbers of the store itself.
@@ -40,6 +44,7 @@ pub struct Store<B: Blocks> {
     pub(crate) database: Option<Database>,
     pub(crate) file: Shared<B>,
     pub(crate) namespaces: BTreeMap<u64, Usage>,
+    pub(crate) trees: Trees,
     pub(crate) next: u64,
     losses: u64,
     /// Bytes of entries that changed in commits whose state the database has not written yet.
@@ -64,7 +69,15 @@ impl<B: Blocks> Store<B> {
             return Err(StoreError::Format("the first block is not that of a store".into()));
         };
         let file = Arc::new(Mutex::new(file));
-        let mut store = Self { database: None, file, namespaces: BTreeMap::new(), next: 0, losses: 0, unwritten: 0 };
+        let mut store = Self {
+            database: None,
+            file,
+            namespaces: BTreeMap::new(),
+            trees: Trees::default(),
+            next: 0,
+            losses: 0,
+            unwritten: 0,
+        };
         store.reopen()?;
         Ok(store)
     }
@@ -152,6 +165,26 @@ impl<B: Blocks> Store<B> {
         write.commit(Durability::Now)
     }
 
+    /// Sets a namespace aside under another name, and begins an empty one of its name and limit, durably.
+    ///
+    /// The new one and all later ones have their entries in a tree of their own, so that nothing which is damaged in the trees
+    /// before has to be read for them.
+    ///
+    /// # Errors
+    /// There is no such namespace, or there is one of the other name; the blocks fail.
+    pub fn set_aside(&mut self, namespace: Namespace, name: &str) -> Result<Namespace, StoreError> {
+        fits("namespace's name", name.len(), MAX_NAME)?;
+        if self.namespace(name).is_some() {
+            return Err(StoreError::Exists(name.into()));
+        }
+        let new = Namespace(self.next);
+        let mut write = self.begin()?;
+        write.set_aside(namespace, name, new)?;
+        write.commit(Durability::Now)?;
+        self.trees.0.push(new.0);
+        Ok(new)
+    }
+
     /// Begins a transaction. Nothing of it is there before it is committed.
     ///
     /// # Errors
@@ -172,9 +205,23 @@ impl<B: Blocks> Store<B> {
         use redb::ReadableDatabase;
         let begun = self.database()?.begin_read().map_err(database);
         match begun {
-            Ok(transaction) => Ok(Snapshot::new(transaction)),
+            Ok(transaction) => Ok(Snapshot::new(transaction, self.trees.clone())),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Reads what is committed now. After an error of the blocks the database is opened again, since it reads nothing any more.
+    ///
+    /// # Errors
+    /// Those of the reading. After one of the blocks, commits since the last sync are lost.
+    pub fn read<T>(&mut self, work: impl FnOnce(&Snapshot) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let snapshot = self.snapshot()?;
+        let done = work(&snapshot);
+        drop(snapshot);
+        done.map_err(|error| match error {
+            StoreError::Database(_) => self.failed(error),
+            other => other,
+        })
     }
 
     /// Makes all commits durable.
@@ -215,6 +262,10 @@ impl<B: Blocks> Store<B> {
 
     /// The open database; opened again after an error.
     fn database(&mut self) -> Result<&Database, StoreError> {
+        // Somebody's snapshot has met an error, after which the database reads nothing any more.
+        if self.file.lock().has_failed() {
+            self.end();
+        }
         if self.database.is_none() {
             self.reopen()?;
         }
@@ -268,33 +319,37 @@ impl<B: Blocks> Store<B> {
         let opened = builder.create_with_backend(Backend::new(&self.file)).map_err(database);
         let database = opened.map_err(|error| self.failed(error))?;
         let read = read(&database);
-        let (namespaces, next) = read.map_err(|error| self.failed(error))?;
-        (self.namespaces, self.next) = (namespaces, next);
+        (self.namespaces, self.next, self.trees) = read.map_err(|error| self.failed(error))?;
         self.database = Some(database);
         Ok(())
     }
 }
 
-/// The namespaces of a database and the number of the next one. A new database gets its tables.
-fn read(opened: &Database) -> Result<(BTreeMap<u64, Usage>, u64), StoreError> {
+/// The namespaces of a database, the number of the next one, and the trees. A new database gets its tables.
+fn read(opened: &Database) -> Result<(BTreeMap<u64, Usage>, u64, Trees), StoreError> {
     let mut write = opened.begin_write().map_err(database)?;
     write.set_quick_repair(true);
-    let (mut namespaces, next);
+    let (mut namespaces, mut trees) = (BTreeMap::new(), Trees::default());
+    let next;
     {
         let mut numbers = write.open_table(NUMBERS).map_err(database)?;
         let format = numbers.get(FORMAT_NUMBER).map_err(database)?.map(|found| found.value());
         match format {
-            Some(FORMAT) => {}
-            None => drop(numbers.insert(FORMAT_NUMBER, FORMAT).map_err(database)?),
+            Some(ONE_TREE) => {}
+            Some(FORMAT) => {
+                for entry in write.open_table(TREES).map_err(database)?.iter().map_err(database)? {
+                    trees.0.push(entry.map_err(database)?.0.value());
+                }
+            }
+            None => drop(numbers.insert(FORMAT_NUMBER, ONE_TREE).map_err(database)?),
             Some(other) => {
                 let told = alloc::format!("its format is {other}, and this version of capOS knows {FORMAT}");
                 return Err(StoreError::Format(told));
             }
         }
         next = numbers.get(NEXT).map_err(database)?.map_or(0, |found| found.value());
-        write.open_table(ENTRIES).map_err(database)?;
+        write.open_table(Tree::FIRST.table()).map_err(database)?;
         let table = write.open_table(NAMESPACES).map_err(database)?;
-        namespaces = BTreeMap::new();
         for entry in table.iter().map_err(database)? {
             let (number, usage) = entry.map_err(database)?;
             let (name, limit, used) = usage.value();
@@ -302,5 +357,13 @@ fn read(opened: &Database) -> Result<(BTreeMap<u64, Usage>, u64), StoreError> {
         }
     }
     write.commit().map_err(database)?;
-    Ok((namespaces, next))
+    Ok((namespaces, next, trees))
+}
+
+/// Notes in a transaction that namespaces from this number on have a tree of their own.
+pub(crate) fn begin_tree(write: &WriteTransaction, first: u64) -> Result<(), StoreError> {
+    write.open_table(NUMBERS).map_err(database)?.insert(FORMAT_NUMBER, FORMAT).map_err(database)?;
+    write.open_table(TREES).map_err(database)?.insert(first, ()).map_err(database)?;
+    write.open_table(Tree::from(first).table()).map_err(database)?;
+    Ok(())
 }

@@ -11,7 +11,8 @@ use crate::error::{database, misused};
 use crate::key::{self, MAX_VALUE};
 use crate::namespace::cost;
 use crate::snapshot::{self, Entry, Query};
-use crate::store::{ENTRIES, NAMESPACES, NEXT, NUMBERS, Store};
+use crate::store::{NAMESPACES, NEXT, NUMBERS, Store, begin_tree};
+use crate::tree::Tree;
 use crate::{Blocks, Namespace, StoreError, Usage};
 
 /// When a commit is durable.
@@ -57,14 +58,20 @@ impl<'s, B: Blocks> Write<'s, B> {
         changed.map_or_else(|| self.store.namespaces.get(&namespace.0), Option::as_ref).ok_or(StoreError::Gone)
     }
 
+    /// The tree of a namespace that is there.
+    fn tree(&self, namespace: Namespace) -> Result<Tree, StoreError> {
+        self.usage(namespace)?;
+        Ok(self.store.trees.of(namespace.0))
+    }
+
     /// The value of a key, as this transaction leaves it.
     ///
     /// # Errors
     /// As [`Snapshot::get`](crate::Snapshot::get); there is no such namespace.
     pub fn get(&mut self, namespace: Namespace, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.usage(namespace)?;
+        let tree = self.tree(namespace)?;
         let key = key::whole(namespace.0, table, key)?;
-        self.attempt(|transaction| snapshot::get(&transaction.open_table(ENTRIES).map_err(database)?, &key))
+        self.attempt(|transaction| snapshot::get(&transaction.open_table(tree.table()).map_err(database)?, &key))
     }
 
     /// Entries of a table as this transaction leaves them, and whether there are more.
@@ -77,10 +84,10 @@ impl<'s, B: Blocks> Write<'s, B> {
         table: &str,
         query: Query<'_>,
     ) -> Result<(Vec<Entry>, bool), StoreError> {
-        self.usage(namespace)?;
+        let tree = self.tree(namespace)?;
         key::prefix(namespace.0, table)?;
         self.attempt(|transaction| {
-            let entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let entries = transaction.open_table(tree.table()).map_err(database)?;
             snapshot::range(&entries, namespace, table, query)
         })
     }
@@ -95,15 +102,15 @@ impl<'s, B: Blocks> Write<'s, B> {
         if value.len() > MAX_VALUE {
             return Err(StoreError::Length { what: "value", bytes: value.len(), most: MAX_VALUE });
         }
-        self.usage(namespace)?;
+        let tree = self.tree(namespace)?;
         let old = self.attempt(|transaction| {
-            let entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let entries = transaction.open_table(tree.table()).map_err(database)?;
             let old = entries.get(whole.as_slice()).map_err(database)?;
             Ok(old.map_or(0, |old| cost(whole.len(), old.value().len())))
         })?;
         self.charge(namespace, old, cost(whole.len(), value.len()))?;
         self.attempt(|transaction| {
-            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             entries.insert(whole.as_slice(), value).map_err(database)?;
             Ok(())
         })
@@ -115,9 +122,9 @@ impl<'s, B: Blocks> Write<'s, B> {
     /// A name or key is too long or empty; there is no such namespace; the blocks fail.
     pub fn remove(&mut self, namespace: Namespace, table: &str, key: &[u8]) -> Result<bool, StoreError> {
         let whole = key::whole(namespace.0, table, key)?;
-        self.usage(namespace)?;
+        let tree = self.tree(namespace)?;
         let old = self.attempt(|transaction| {
-            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             let old = entries.remove(whole.as_slice()).map_err(database)?;
             Ok(old.map(|old| cost(whole.len(), old.value().len())))
         })?;
@@ -140,12 +147,12 @@ impl<'s, B: Blocks> Write<'s, B> {
     ) -> Result<(), StoreError> {
         let prefix = key::prefix(namespace.0, table)?;
         let (start, end) = key::bounds(&prefix, from, to);
-        self.usage(namespace)?;
+        let tree = self.tree(namespace)?;
         if key::is_empty(&start, &end) {
             return Ok(());
         }
         let freed = self.attempt(|transaction| {
-            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
             let mut freed = 0_u64;
             entries
@@ -214,11 +221,20 @@ impl<'s, B: Blocks> Write<'s, B> {
         Ok(())
     }
 
+    /// Gives a namespace another name, and a new one its name and a tree of its own.
+    pub(crate) fn set_aside(&mut self, namespace: Namespace, name: &str, new: Namespace) -> Result<(), StoreError> {
+        let usage = self.usage(namespace)?.clone();
+        self.attempt(|transaction| begin_tree(transaction, new.0))?;
+        self.namespaces.insert(namespace.0, Some(Usage { name: name.into(), ..usage.clone() }));
+        self.namespaces.insert(new.0, Some(Usage { used: 0, ..usage }));
+        Ok(())
+    }
+
     pub(crate) fn remove_namespace(&mut self, namespace: Namespace) -> Result<(), StoreError> {
-        let used = self.usage(namespace)?.used;
+        let (used, tree) = (self.usage(namespace)?.used, self.tree(namespace)?);
         let begin = namespace.0.to_be_bytes();
         self.attempt(|transaction| {
-            let mut entries = transaction.open_table(ENTRIES).map_err(database)?;
+            let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             let end = key::after(&begin);
             let range = (Bound::Included(begin.as_slice()), end.as_ref().map(Vec::as_slice));
             entries.retain_in(range, |_, _| false).map_err(database)

@@ -3,10 +3,10 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
-use capos_audit::{AppendError, Event, Head, Journal, Life, Reader, Room, Written};
+use capos_audit::{AppendError, Event, Head, Journal, Life, Lost, Reader, Room, Written};
 use capos_keyspace::{Fault, Layered};
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
@@ -24,6 +24,8 @@ use crate::{outside, reader};
 const MAX_SOURCE: usize = 64;
 /// How long a record waits for a store that has ended, in nanoseconds. Its supervisor starts it again.
 const PATIENCE: u64 = 10_000_000_000;
+/// By how much the wall clock differs after it was set, in nanoseconds.
+const SET: u64 = 1_000_000_000;
 /// How long until the store is asked again.
 const PAUSE: u64 = 50_000_000;
 
@@ -38,7 +40,7 @@ pub struct Log {
     place: NamespaceClient,
     clock: Clock,
     /// Nanoseconds from 1970 to boot.
-    boot: u64,
+    boot: Cell<u64>,
     exporter: Rc<dyn Export>,
 }
 
@@ -58,11 +60,20 @@ impl Log {
         let boot = now.saturating_sub(since);
         let journal = Journal::new(place.clone(), room, Life { earlier, boot, start: now });
         let (turn, reader, journal) = (Rc::default(), journal.stored().reader(), RefCell::new(journal));
-        Ok(Self { turn, outside: Rc::default(), journal, reader, place, clock, boot, exporter })
+        Ok(Self { turn, outside: Rc::default(), journal, reader, place, clock, boot: Cell::new(boot), exporter })
     }
 
+    /// The time, finer than the wall clock tells it. If that was set, this follows.
     fn now(&self) -> u64 {
-        self.boot.saturating_add(self.clock.now())
+        let now = self.clock.now();
+        let told = self.boot.get().saturating_add(now);
+        match self.clock.wall_clock().map(|milliseconds| milliseconds.saturating_mul(1_000_000)) {
+            Ok(wall) if wall.abs_diff(told) > SET => {
+                self.boot.set(wall.saturating_sub(now));
+                wall
+            }
+            _ => told,
+        }
     }
 
     /// Records what waits as soon as the volume is open.
@@ -135,6 +146,17 @@ impl Log {
                 done => return done.map_err(refused),
             }
         }
+    }
+
+    /// Records which records the disk has lost.
+    ///
+    /// # Errors
+    /// The log does not take it.
+    #[expect(clippy::await_holding_refcell_ref, reason = "the mutex admits one task at a time")]
+    pub async fn append_lost(&self, lost: &[Lost], why: &str) -> Result<Head, CallError> {
+        let _turn = self.turn.lock().await;
+        let time = self.now();
+        self.journal.borrow_mut().append_lost(time, lost, why).await.map_err(refused)
     }
 
     /// Appends an event after what waits, or nothing else. If the store ends meanwhile, this is done again when it is back.

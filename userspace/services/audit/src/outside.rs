@@ -85,13 +85,17 @@ fn answer(name: String, written: Written) -> AuditFile {
 pub async fn export(log: &Log, folder: DirectoryClient, name: String) -> Result<AuditFile, CallError> {
     let _one = log.outside().await;
     let reader = log.reader();
-    let head = reader.head().await.map_err(failed)?;
+    let mut head = reader.head().await.map_err(failed)?;
     // Nothing leaves before the labels are known.
-    let label = capos_audit::label_of(&reader, head).await.map_err(failed)?;
-    if let Err(class) = Egress::default().check_outbound(&label) {
+    let found = capos_audit::survey(&reader, head).await.map_err(failed)?;
+    if let Err(class) = Egress::default().check_outbound(&found.label) {
         return Err(CallError::invalid_argument(format!(
             "records with the label `{class}` may not leave this machine on a volume"
         )));
+    }
+    // The file is one chain: a record in it says what it lacks.
+    if !found.lost.is_empty() {
+        head = log.append_lost(&found.lost, &found.why).await?;
     }
     let mut copier = Copier::new(reader, NewFile::create(folder, name.clone()).await?);
     copier.copy_to(head).await.map_err(failed)?;

@@ -2,8 +2,9 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use capos_audit::Filter;
+use capos_audit::{Filter, Lost, Verified};
 use capos_keyspace::{Fault, Layered};
 use capos_schema::audit::{AuditReaderQueryResults, AuditReaderServer, AuditReaderVerifyResults, Query};
 use capos_schema::cap::{CallContext, CallError};
@@ -23,13 +24,26 @@ impl AuditReaderServer for Reader {
     }
 
     async fn verify(&self, _cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
-        let (head, checked) = self.0.verify().await.map_err(unread)?;
+        let Verified { head, checked, lost, why } = self.0.verify().await.map_err(unread)?;
         let archived = checked.as_ref().map_or(0, |summary| summary.archived.sequence);
         let (ok, reason) = match checked {
-            Ok(_) => (true, String::new()),
+            Ok(_) => match lost.first() {
+                None => (true, String::new()),
+                Some(Lost { first, last }) => {
+                    let told = format!(
+                        "the records {first} to {last} cannot be read ({why}); /audit export VOLUME writes the others, and \
+                         records that these are lost"
+                    );
+                    (false, told)
+                }
+            },
             Err(broken) => (false, broken.to_string()),
         };
         Ok(AuditReaderVerifyResults { ok, records: head.sequence, head: head.hash.to_vec(), reason, archived })
+    }
+
+    async fn damage(&self, _cx: &CallContext) -> Result<Vec<String>, CallError> {
+        self.0.damage().await.map_err(unread)
     }
 }
 

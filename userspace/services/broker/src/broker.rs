@@ -28,7 +28,7 @@ use capos_schema::authority::{
     UserSessionClient, UserSessionService,
 };
 use capos_schema::cap::{CallContext, CallError, Client, Export};
-use capos_schema::kernel::EntropyClient;
+use capos_schema::kernel::{EntropyClient, TimerClient};
 use capos_schema::manifest::SessionProfile;
 use capos_schema::store::{BackupState, KeyKind, NamespaceClient, VolumeInfo, VolumeState};
 
@@ -77,6 +77,8 @@ pub struct Broker {
     config: RefCell<(Rc<Config>, Settings)>,
     pub blocks: CapabilityPool,
     pub clock: Clock,
+    /// The right to set it.
+    time: TimerClient,
     /// When workers are waited for no longer, and which of them were replaced for it.
     pub deadlines: Rc<Deadlines>,
     pub replaced: Replaced,
@@ -109,7 +111,7 @@ impl Broker {
         blocks: CapabilityPool,
         (attempts, rates, budgets): (Attempts, Rates, Budgets),
         entropy: EntropyClient,
-        clock: Clock,
+        (clock, time): (Clock, TimerClient),
         (server, models): (Rc<Server>, Rc<Server>),
         (volume, space): (Option<DataVolume<NamespaceClient>>, Option<NamespaceClient>),
     ) -> Rc<Self> {
@@ -120,6 +122,7 @@ impl Broker {
             deadlines: Deadlines::new(clock.clone()),
             replaced: Replaced::default(),
             clock,
+            time,
             server: Exporter::new(server, QUESTIONS),
             models: Exporter::new(models, REQUESTS),
             open: Rc::default(),
@@ -226,6 +229,17 @@ impl Broker {
     /// The kernel does not answer.
     pub async fn random(&self) -> Result<[u8; 16], Error> {
         crate::random(&self.entropy).await
+    }
+
+    /// Lets what is kept of users and settings start over if a block of it is damaged. The session that opens says what that costs.
+    async fn mend(&self) -> Result<(), CallError> {
+        let Some(volume) = &self.volume else { return Ok(()) };
+        if let Some(told) = volume.mend().await? {
+            log::error!("{told}");
+            self.record_key("mend", "", Some(told.clone())).await;
+            self.blocks.tell(told);
+        }
+        Ok(())
     }
 
     /// Whether a login with this profile and name takes a key of the data volume.
@@ -387,6 +401,7 @@ impl AuthorityBrokerServer for BrokerObject {
         let id = hex::encode(broker.random().await?);
         // The home that the passphrase opens stays open until the session is there.
         let _in_use = InUse::new(broker, &principal);
+        broker.mend().await?;
         broker.apply_settings().await?;
         broker.load_budgets().await?;
         let login = if broker.needs_key(profile, &principal).await? {
@@ -395,7 +410,7 @@ impl AuthorityBrokerServer for BrokerObject {
             broker.without_key(profile, principal, &passphrase).await?
         };
         let Login { info, refused } = login;
-        let info = SessionInfo { id, ..info };
+        let info = SessionInfo { id, offset: broker.config().utc_offset, ..info };
         let subject = Subject { session: &info.id, principal: &info.principal };
         let outcome = refused.as_deref().unwrap_or("granted");
         let name = info.profile.name();
@@ -480,6 +495,13 @@ impl AuthorityBrokerServer for BrokerObject {
         Ok(AuthorityBrokerRestoreResults { recovery_code, why })
     }
 
+    async fn set_clock(&self, _cx: &CallContext, time: String) -> Result<(), CallError> {
+        if self.0.clock.wall_clock()? >= capos_setup::CLOCK_IS_SET {
+            return Err(CallError::invalid_argument("the clock is set; an operator changes it with set_clock"));
+        }
+        self.0.set_clock("", &time, 0).await.map(drop)
+    }
+
     async fn progress(&self, _cx: &CallContext) -> Result<BackupState, CallError> {
         self.0.volume()?.progress().await
     }
@@ -561,6 +583,28 @@ impl Broker {
         let done = self.volume()?.set_up(name, passphrase).await;
         self.record_key("setUp", name, done.as_ref().err().map(ToString::to_string)).await;
         done
+    }
+
+    /// Sets the clock to a time at this offset, and records that. Returns what it said before, and what it says now, in milliseconds
+    /// since 1970.
+    ///
+    /// # Errors
+    /// The text is no time that a clock can have, or the clock cannot be set.
+    pub async fn set_clock(&self, who: &str, time: &str, offset: i16) -> Result<(u64, u64), CallError> {
+        let to = capos_audit::at(time, offset).map_err(CallError::invalid_argument)?;
+        if to < capos_setup::CLOCK_IS_SET {
+            return Err(CallError::invalid_argument(format!(
+                "a clock is set to 2026 or later, and not to {}",
+                capos_setup::moment(to)
+            )));
+        }
+        let before = self.clock.wall_clock()?;
+        let subject = Subject { session: "", principal: who };
+        let (from, at) = (capos_setup::moment(before), capos_setup::moment(to));
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("clock", &at), ("before", &from)];
+        subject.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await?;
+        self.time.set_wall_clock(to).await?;
+        Ok((before, to))
     }
 
     /// Records what was done with a key of the data volume, and with what outcome. A full log keeps nobody from their

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::{AuditLogClient, AuditWriterClient};
@@ -46,6 +47,8 @@ pub struct CapabilityPool {
     pub keeper: StateKeeperClient,
     /// What sessions hold, by profile, as the manifest says.
     held: Vec<(Profile, Vec<Block>)>,
+    /// What the next session is to say.
+    told: RefCell<String>,
 }
 
 /// What each session of a profile gets of one capability.
@@ -71,6 +74,11 @@ pub struct Part {
 }
 
 impl CapabilityPool {
+    /// Has the next session say something.
+    pub fn tell(&self, text: String) {
+        *self.told.borrow_mut() = text;
+    }
+
     /// The blocks of this process, with those that the profiles name.
     ///
     /// # Errors
@@ -94,6 +102,7 @@ impl CapabilityPool {
             conversations: env.optional("conversations")?,
             homes: env.optional("homes")?,
             observer: env.optional::<SessionObserverClient>("observer")?,
+            told: RefCell::default(),
             table: env.cap("table")?,
             keeper: env.cap("keeper")?,
             held,
@@ -202,7 +211,7 @@ impl CapabilityPool {
 
     /// What a session of this profile is built of. What cannot be had now is left out; of a home the reason is returned.
     pub async fn parts(&self, profile: Profile, principal: &str, quota: &str) -> (Vec<Part>, String) {
-        let (mut parts, mut notice) = (Vec::new(), String::new());
+        let (mut parts, mut notice) = (Vec::new(), self.told.take());
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
             let patience = if grant.of_principal { HOME_PATIENCE } else { PATIENCE };
@@ -212,7 +221,8 @@ impl CapabilityPool {
                 Err(why) => {
                     log::warning!("a session opens without `{}`: {why}", grant.name);
                     if grant.of_principal {
-                        notice = format!("this session has no home: {why}");
+                        let before = if notice.is_empty() { "" } else { "; " };
+                        notice = format!("{notice}{before}this session has no home: {why}");
                     }
                     continue;
                 }

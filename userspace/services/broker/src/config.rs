@@ -36,6 +36,8 @@ pub struct Config {
     pub model: String,
     /// After how many idle minutes a user's terminal is locked; 0: never.
     pub lock_minutes: u32,
+    /// Minutes by which people's time is ahead of UTC.
+    pub utc_offset: i16,
     /// What the home of a user may take of whom nothing else is said.
     pub home_quota: Quota,
     /// Whether the events of runs go to the system log.
@@ -72,6 +74,7 @@ struct Session {
     model: Option<String>,
     passphrase: Option<String>,
     lock_minutes: Option<u32>,
+    utc_offset: Option<String>,
     home_quota: Option<String>,
     data_disk: Option<bool>,
 }
@@ -149,6 +152,7 @@ impl Config {
             principal: String::new(),
             model: String::new(),
             lock_minutes: LOCK_MINUTES,
+            utc_offset: 0,
             home_quota: Quota::DEFAULT,
             telemetry: false,
             data_disk: true,
@@ -190,6 +194,9 @@ impl Config {
             self.model = id;
         }
         put(&mut self.lock_minutes, &file.session.lock_minutes);
+        if let Some(offset) = &file.session.utc_offset {
+            self.utc_offset = capos_audit::offset(offset).map_err(|why| format!("session.utc_offset: {why}"))?;
+        }
         if let Some(quota) = &file.session.home_quota {
             self.home_quota = Quota::parse(quota).map_err(|why| format!("session.home_quota: {why}"))?;
         }

@@ -67,6 +67,10 @@ mod tests {
             Ok(())
         }
 
+        async fn set_wall_clock(&self, _: &CallContext, _: u64) -> Result<(), CallError> {
+            Err(CallError::unimplemented("this clock is not set"))
+        }
+
         async fn wall_clock(&self, _cx: &CallContext) -> Result<u64, CallError> {
             Ok(0)
         }

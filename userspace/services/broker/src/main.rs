@@ -139,7 +139,8 @@ async fn start(env: Env) -> Result<(), Error> {
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
     let volume = (volume(&env, &config)?, env.optional("namespace")?);
-    let broker = Broker::new((sources, config), blocks, counted, entropy, env.clock()?, servers, volume);
+    let broker =
+        Broker::new((sources, config), blocks, counted, entropy, (env.clock()?, env.cap("clock")?), servers, volume);
     let prepared = broker.clone();
     drop(capos_rt::spawn(async move { prepared.prepare(plan(&medium).await).await }));
     // Of those who have no session yet.

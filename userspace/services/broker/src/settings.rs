@@ -17,7 +17,7 @@ use toml::Value;
 use crate::config::Config;
 
 /// The table of the settings: the value as TOML, by the setting's name.
-const TABLE: &str = "settings";
+pub(crate) const TABLE: &str = "settings";
 /// What messages call the layer.
 pub const LAYER: &str = "settings";
 /// Where a value comes from that nobody has set.
@@ -121,7 +121,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         };
     }
     match *all.as_slice() {
-        ["session", "model" | "home_quota"] | ["profiles", _, "model"] => text(),
+        ["session", "model" | "home_quota" | "utc_offset"] | ["profiles", _, "model"] => text(),
         ["permissions", tool] if FIXED.contains(&tool) => {
             Err(format!("the permission of {tool} stays as the image has it, so that settings can be changed"))
         }
@@ -136,7 +136,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
             _ => Err(format!("{name} is true or false, not {given:?}")),
         },
         _ => Err(format!(
-            "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, \
+            "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, session.utc_offset, \
              telemetry.log, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
              permissions.TOOL, policy.NAME and profiles.NAME.NAME"
         )),
@@ -294,6 +294,7 @@ fn standard() -> Settings {
     }
     found.insert("policy.valid_seconds".to_string(), "as long as the session".to_string());
     found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
+    found.insert("session.utc_offset".to_string(), "+00:00".to_string());
     found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
     found.insert("telemetry.log".to_string(), "false".to_string());
     found.insert("session.model".to_string(), "the first".to_string());
@@ -339,12 +340,14 @@ mod tests {
             ("profiles.guest.limits.max_jobs", "1"),
             ("session.model", "1"),
             ("session.home_quota", "20MiB"),
+            ("session.utc_offset", "+01:00"),
         ]);
         let (config, bad) = configuration(&[FILE], &set, [1; 16]).unwrap();
         assert!(bad.is_empty());
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 7);
         assert_eq!(config.policy.profile(Profile::Guest).limits.max_jobs, 1);
         assert_eq!((config.model.as_str(), config.home_quota), ("1", capos_policy::Quota::Bytes(20 << 20)));
+        assert_eq!(config.utc_offset, 60);
         assert_eq!(config.policy.overrides.last().unwrap().mode, Some(PermissionMode::Auto));
         let (config, _) = configuration(&[FILE], &Settings::new(), [1; 16]).unwrap();
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
@@ -386,6 +389,7 @@ mod tests {
             ("policy.dreams", "2", "those of the policy are"),
             ("permissions.set_setting", "auto", "stays as the image has it"),
             ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
+            ("session.utc_offset", "Vienna", "session.utc_offset: \"Vienna\" is no offset from UTC"),
             ("session.passphrase", "x", "there is no setting \"session.passphrase\""),
             ("session.profile", "guest", "there is no setting"),
             ("profiles.root.model", "local", "there is no such profile"),

@@ -13,19 +13,20 @@ use capos_policy::Quota;
 use capos_schema::authority::{Profile, UserInfo};
 
 /// The table of the users, by name: the time of creation in seconds since 1970 in 8 bytes, then the profile's name.
-const USERS: &str = "users";
+pub(crate) const USERS: &str = "users";
 /// The table of the quotas that are not the default: the quota as text, by the user's name.
-const QUOTAS: &str = "quotas";
+pub(crate) const QUOTAS: &str = "quotas";
 /// The version of the tables.
-const FORMAT: (&str, &[u8], u32) = (capos_formats::TABLE, capos_formats::KEY, capos_formats::USERS.version());
+pub(crate) const FORMAT: (&str, &[u8], u32) =
+    (capos_formats::TABLE, capos_formats::KEY, capos_formats::USERS.version());
 
-fn encode(user: &UserInfo) -> Vec<u8> {
+pub(crate) fn encode(user: &UserInfo) -> Vec<u8> {
     let mut bytes = Vec::from(user.created_unix.to_le_bytes());
     bytes.extend_from_slice(user.profile.name().as_bytes());
     bytes
 }
 
-fn decode(name: &[u8], value: &[u8]) -> Option<UserInfo> {
+pub(crate) fn decode(name: &[u8], value: &[u8]) -> Option<UserInfo> {
     let (created, profile) = value.split_first_chunk()?;
     let profile = Profile::from_name(core::str::from_utf8(profile).ok()?)?;
     let created_unix = i64::from_le_bytes(*created);

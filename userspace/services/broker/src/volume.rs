@@ -1,6 +1,7 @@
 //! The data volume as the broker uses it: set-up, unlocking, and who its users are.
 
 pub mod backup;
+mod mend;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -11,7 +12,7 @@ use core::cell::RefCell;
 
 use capos_async_lock::AsyncMutex;
 use capos_keyspace::{Fault, Keyspace};
-use capos_rt::Clock;
+use capos_rt::{Clock, log};
 use capos_schema::authority::{Profile, UserInfo};
 use capos_schema::cap::CallError;
 use capos_schema::store::{KeyKind, VaultClient, VolumeInfo, VolumeState};
@@ -95,6 +96,8 @@ pub struct DataVolume<K> {
     known: RefCell<Option<Known>>,
     /// What was wrong with an unattended set-up; none while it is not done.
     notice: RefCell<Option<String>>,
+    /// The first user, by `setup.toml` or by the set-up of this start, until the store has it.
+    first: RefCell<Option<(String, Profile)>>,
     /// The users are read and changed by one task at a time.
     changing: Rc<AsyncMutex>,
 }
@@ -124,7 +127,15 @@ fn counted(why: &str, failed: u32) -> String {
 impl<K: Keyspace> DataVolume<K> {
     /// The volume of this vault. Before [`prepare`](Self::prepare) has returned, its state is `searching`.
     pub fn new(vault: VaultClient, space: K, clock: Clock) -> Self {
-        Self { vault, space, clock, known: RefCell::default(), notice: RefCell::default(), changing: Rc::default() }
+        Self {
+            vault,
+            space,
+            clock,
+            known: RefCell::default(),
+            notice: RefCell::default(),
+            first: RefCell::default(),
+            changing: Rc::default(),
+        }
     }
 
     /// Waits until the disks are known, and sets up or unlocks as `setup.toml` says, where there is one.
@@ -146,6 +157,7 @@ impl<K: Keyspace> DataVolume<K> {
             }
         };
         let (name, kind) = (plan.setup.name.clone(), plan.kind());
+        *self.first.borrow_mut() = Some((name.clone(), plan.setup.profile));
         let done = match (volume.state, kind) {
             (VolumeState::Blank, _) => {
                 let made = self.create(&volume, &name, &plan.secret, kind, plan.setup.profile).await;
@@ -232,10 +244,23 @@ impl<K: Keyspace> DataVolume<K> {
         }
         .map_err(rejected)?;
         let code = self.vault.create(&volume.disk, name, &key(secret, kind), kind).await?;
-        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), ..UserInfo::default() };
-        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))?;
+        *self.first.borrow_mut() = Some((name.to_owned(), profile));
         self.know(Who::User(name.to_owned()), FRESH, 0);
+        // The volume is there, and whoever made it is told its recovery code. If the store does not take the user, the login tries
+        // again, and says why.
+        if let Err(fault) = self.put_first(name).await {
+            log::warning!("the first user of the data volume is not written yet: {fault}");
+        }
         Ok(code)
+    }
+
+    /// Writes the first user: as the set-up says, or an operator.
+    async fn put_first(&self, name: &str) -> Result<UserInfo, Fault> {
+        let first = self.first.borrow().clone().filter(|(first, _)| first == name);
+        let profile = first.map_or(Profile::Operator, |(_, profile)| profile);
+        let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), ..UserInfo::default() };
+        users::put(&self.space, &user).await?;
+        Ok(user)
     }
 
     /// Does what the volume's plan says, if this is its state. The user who has unlocked it logs in afterwards.
@@ -452,9 +477,14 @@ impl<K: Keyspace> DataVolume<K> {
         if !users.is_empty() {
             return Err(format!("{name} has a key and is not a user; an operator can add the name again"));
         }
-        let user = UserInfo { name, profile: Profile::Operator, created_unix: self.now(), ..UserInfo::default() };
-        users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault).to_string())?;
-        Ok(Identity { user, failed })
+        match self.put_first(&name).await {
+            Ok(user) => Ok(Identity { user, failed }),
+            Err(fault) => {
+                // The next try needs no passphrase, as this one.
+                self.know(Who::User(name), FRESH, failed);
+                Err(format!("{}; free some room or attach another disk, and log in again", not_kept(&fault)))
+            }
+        }
     }
 
     /// Adds a user with this first passphrase.
@@ -466,7 +496,8 @@ impl<K: Keyspace> DataVolume<K> {
         check_name(name).map_err(rejected)?;
         let quota = users::quota(quota).map_err(rejected)?;
         capos_setup::unattended::user_profile(profile.name()).map_err(rejected)?;
-        if self.users().await?.iter().any(|user| user.name == name) {
+        // One without a key was being added when the power was cut, and is added now.
+        if self.users().await?.iter().any(|user| user.name == name) && self.has_key(name).await? {
             return Err(rejected(format!("there is a user {name:?} already")));
         }
         let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), quota, ..UserInfo::default() };

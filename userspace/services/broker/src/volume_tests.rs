@@ -12,9 +12,13 @@ use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
     BackupState, KeyInfo, RestoreRequest, VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults,
 };
-use capos_store::{MemoryBlocks, Store};
+use capos_store::Store;
 
 use super::*;
+
+#[path = "volume/mend_tests.rs"]
+mod mend;
+use mend::Disk;
 
 const SECOND: u64 = 1_000_000_000;
 const CODE: &str = "the code";
@@ -190,17 +194,21 @@ impl TimerServer for Hand {
         Ok(())
     }
 
+    async fn set_wall_clock(&self, _: &CallContext, _: u64) -> Result<(), CallError> {
+        Err(CallError::unimplemented("this clock is not set"))
+    }
+
     async fn wall_clock(&self, _: &CallContext) -> Result<u64, CallError> {
         Ok(1000)
     }
 }
 
-type Space = LocalKeyspace<MemoryBlocks>;
+type Space = LocalKeyspace<Disk>;
 
 /// A machine, and what its broker makes of it.
 struct Machine {
     vault: Rc<FakeVault>,
-    store: Rc<RefCell<Store<MemoryBlocks>>>,
+    store: Rc<RefCell<Store<Disk>>>,
     hand: Rc<Cell<u64>>,
     volume: DataVolume<Space>,
 }
@@ -209,11 +217,11 @@ impl Machine {
     fn new(state: VolumeState) -> Self {
         let vault = Rc::new(FakeVault::default());
         vault.state.set(state);
-        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let store = Rc::new(RefCell::new(Store::open(Disk::new()).unwrap()));
         Self::started(vault, store)
     }
 
-    fn started(vault: Rc<FakeVault>, store: Rc<RefCell<Store<MemoryBlocks>>>) -> Self {
+    fn started(vault: Rc<FakeVault>, store: Rc<RefCell<Store<Disk>>>) -> Self {
         let (local, hand) = (Local::default(), Rc::new(Cell::new(SECOND)));
         let clock = Clock::new(TimerClient::serve(&local, Rc::new(Hand(hand.clone()))).unwrap());
         let client = VaultClient::serve(&local, Rc::new(Served(vault.clone()))).unwrap();

@@ -25,6 +25,8 @@ const COMMANDS: &[&str] = &[
     "/cap drop ",
     "/cap offer ",
     "/cap take ",
+    "/clock",
+    "/clock set ",
     "/compare ",
     "/continue",
     "/conversations",

@@ -1,7 +1,7 @@
 //! Results of tools as a person reads them. The model is sent them as they are.
 
-use alloc::format;
 use alloc::string::{String, ToString};
+use core::sync::atomic::{AtomicI16, Ordering};
 
 use serde_json::{Map, Value};
 
@@ -50,7 +50,20 @@ fn date(seconds: u64) -> String {
 
 /// A time in nanoseconds since 1970 as a text.
 pub fn date_of(nanoseconds: u64) -> String {
-    format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
+    capos_audit::local(nanoseconds, offset())
+}
+
+/// Minutes by which the time of the person at this terminal is ahead of UTC, as the setting `session.utc_offset` says.
+static OFFSET: AtomicI16 = AtomicI16::new(0);
+
+/// Times are shown and read at this offset from now on.
+pub fn set_offset(minutes: i16) {
+    OFFSET.store(minutes, Ordering::Relaxed);
+}
+
+/// The offset at which times are shown and read.
+pub fn offset() -> i16 {
+    OFFSET.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::completions::completions;
 use crate::console::Console;
 use crate::escape::{name, plain};
 use crate::login::Login;
+use crate::readable::set_offset;
 use crate::run::jobs::Jobs;
 
 /// What a person can do where a model does not take the conversation.
@@ -69,9 +70,11 @@ impl Session {
             listed: Vec::new(),
             runs: Vec::new(),
         };
+        set_offset(session.runner.info.offset);
         session.programs = session.names_of_programs().await;
         let head = session.record(OPENED, &session.agent.conversation().id).await;
         session.welcome(head).await;
+        command::audit::tell_damage(&session).await;
         session.greet().await;
         command::tell_cut_off(&session).await;
         Ok(session)

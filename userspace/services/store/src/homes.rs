@@ -60,7 +60,7 @@ impl<D: DataDisk> Homes<'_, D> {
 
     fn get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let Some(namespace) = self.store.namespace(NAMESPACE) else { return Ok(None) };
-        self.store.snapshot().and_then(|snapshot| snapshot.get(namespace, table, key)).map_err(told)
+        self.store.read(|snapshot| snapshot.get(namespace, table, key)).map_err(told)
     }
 
     /// The record of a user.
@@ -75,7 +75,7 @@ impl<D: DataDisk> Homes<'_, D> {
     fn records(&mut self) -> Result<Vec<(String, Record)>, String> {
         let Some(namespace) = self.store.namespace(NAMESPACE) else { return Ok(Vec::new()) };
         let query = Query::from(Bound::Unbounded, usize::MAX);
-        let found = self.store.snapshot().and_then(|snapshot| snapshot.range(namespace, USERS, query)).map_err(told)?;
+        let found = self.store.read(|snapshot| snapshot.range(namespace, USERS, query)).map_err(told)?;
         let decoded = found.0.into_iter().map(|(name, bytes)| {
             let name = String::from_utf8(name).ok()?;
             Some((name, Record::decode(&bytes)?))

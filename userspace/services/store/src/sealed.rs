@@ -206,17 +206,26 @@ impl Sealed {
         self.tables = None;
     }
 
+    /// Whether it is known which tables of a client are sealed. If the list cannot be read, that concerns the holder of the homes
+    /// alone: no other client has sealed tables.
+    fn knows<B: Blocks>(&mut self, store: &mut Store<B>, client: &str) -> Result<bool, Refusal> {
+        match self.read(store) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Fault(StoreFault::Damaged, _)) if client != capos_formats::FILES.namespace => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     fn read<B: Blocks>(&mut self, store: &mut Store<B>) -> Result<(), Refusal> {
         if self.tables.is_some() {
             return Ok(());
         }
         let mut tables = BTreeMap::new();
         if let Some(namespace) = store.namespace(NAMESPACE) {
-            let snapshot = store.snapshot()?;
             let mut from = Vec::new();
             loop {
                 let query = Query { most_bytes: BYTES_AT_ONCE, ..Query::from(Bound::Excluded(&from), AT_ONCE) };
-                let (entries, more) = snapshot.range(namespace, PARTS, query)?;
+                let (entries, more) = store.read(|snapshot| snapshot.range(namespace, PARTS, query))?;
                 for (key, value) in entries {
                     decode(&key, &value, &mut tables).ok_or_else(|| {
                         let why = "the list of the sealed homes is malformed; restore a backup";
@@ -247,7 +256,9 @@ impl Sealed {
         client: &'a str,
         table: &'a str,
     ) -> Result<Option<Open<'a>>, Refusal> {
-        self.read(store)?;
+        if !self.knows(store, client)? {
+            return Ok(None);
+        }
         let Some(Table { home: id, owner, named }) = self.of(client, table) else { return Ok(None) };
         match self.homes.get(owner).filter(|home| home.id == *id) {
             Some(home) => Ok(Some(Open { home: home.clone(), named: *named, client, table })),
@@ -269,7 +280,9 @@ impl Sealed {
         client: &str,
         changes: &[Change],
     ) -> Result<Option<Vec<Change>>, Refusal> {
-        self.read(store)?;
+        if !self.knows(store, client)? {
+            return Ok(None);
+        }
         if changes.iter().all(|change| self.of(client, &change.table).is_none()) {
             return Ok(None);
         }

@@ -11,8 +11,9 @@ use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
     BackupState, Change, KeyKind, KeyValue, NamespaceCommitResults, NamespaceGetResults, NamespaceInfoResults,
-    NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSyncResults, RestoreRequest, StoreFault,
-    VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults, VolumeInfo, VolumeState,
+    NamespaceProtectResults, NamespaceRangeResults, NamespaceServer, NamespaceSetAsideResults, NamespaceSyncResults,
+    RestoreRequest, StoreFault, VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults, VolumeInfo,
+    VolumeState,
 };
 use capos_store_service::disks::{Seen, is_usable};
 use capos_store_service::sealed::Part;
@@ -136,6 +137,16 @@ impl NamespaceServer for NamespaceObject {
             Ok((sealed, why)) => NamespaceProtectResults { sealed, why, ..none },
             Err(Refusal::Fault(fault, why)) => NamespaceProtectResults { fault, why, ..none },
             Err(Refusal::Invalid(why)) => return Err(CallError::invalid_argument(why)),
+        })
+    }
+
+    async fn set_aside(&self, _cx: &CallContext) -> Result<NamespaceSetAsideResults, CallError> {
+        Ok(match self.with(|spaces, client| spaces.set_aside(client)).await? {
+            Ok(number) => {
+                log::warning!("a damaged part of what `{}` keeps was set aside, as part {number}", self.client);
+                NamespaceSetAsideResults { number, ..NamespaceSetAsideResults::default() }
+            }
+            Err((fault, why)) => NamespaceSetAsideResults { fault, why, ..NamespaceSetAsideResults::default() },
         })
     }
 

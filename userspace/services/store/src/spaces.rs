@@ -297,6 +297,7 @@ impl<D: DataDisk> Spaces<D> {
             version: self.version(namespace),
             lasting: self.is_lasting(),
             read_only: self.is_read_only(),
+            asides: local::asides(&self.store, client),
         })
     }
 
@@ -307,6 +308,9 @@ impl<D: DataDisk> Spaces<D> {
     pub fn get(&mut self, client: &str, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
         if let Some(others) = self.others(client) {
             return others.get(client, table, key);
+        }
+        if let Some((aside, table)) = local::read_aside(&self.store, client, table)? {
+            return self.with(|store| local::get(store, aside, table, key));
         }
         let namespace = self.namespace(client)?;
         let Some(open) = self.sealed.open(&mut self.store, client, table)? else {
@@ -324,6 +328,9 @@ impl<D: DataDisk> Spaces<D> {
     pub fn range(&mut self, client: &str, range: Range<'_>) -> Result<Entries, Refusal> {
         if let Some(others) = self.others(client) {
             return others.range(client, range);
+        }
+        if let Some((aside, table)) = local::read_aside(&self.store, client, range.table)? {
+            return self.with(|store| local::range(store, aside, Range { table, ..range }));
         }
         let namespace = self.namespace(client)?;
         match self.sealed.open(&mut self.store, client, range.table)? {
@@ -358,6 +365,24 @@ impl<D: DataDisk> Spaces<D> {
             self.unsynced.insert(namespace);
         }
         Ok(self.next_version(namespace))
+    }
+
+    /// Starts a client's namespace over, and keeps what it held. Returns the number of that part.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn set_aside(&mut self, client: &str) -> Result<u32, Refusal> {
+        if self.others(client).is_some() || !self.is_lasting() {
+            return Err(Refusal::Invalid("nothing is set aside of what is in memory".into()));
+        }
+        let namespace = self.begin(client)?;
+        let (new, number) = self.with(|store| local::set_aside(store, namespace, client))?;
+        // That was durable, and with it all before.
+        self.unsynced = Marks::default();
+        let version = self.version(namespace).saturating_add(1);
+        self.versions.insert(new, version);
+        self.known.insert(client.into(), new);
+        Ok(number)
     }
 
     fn next_version(&mut self, namespace: Namespace) -> u64 {

@@ -7,7 +7,7 @@ use core::ops::Bound;
 
 use capos_formats::{Entry, Format, KEY, Plan, TABLE, Tables};
 use capos_schema::store::VolumeState;
-use capos_store::{Blocks, Durability, Namespace, Query, Store, StoreError, Write};
+use capos_store::{BlockError, Blocks, Durability, Namespace, Query, Store, StoreError, Write};
 use capos_volume::Access;
 
 use crate::base::{Base, DataDisk};
@@ -61,10 +61,13 @@ pub fn look<D: DataDisk>(base: Base<D>, formats: &'static [Format]) -> Result<Lo
 
 /// What is to be done with a store.
 fn plan<D: DataDisk>(store: &mut Store<Base<D>>, formats: &'static [Format]) -> Result<Plan, StoreError> {
-    let snapshot = store.snapshot()?;
-    Plan::new(formats, |name| match store.namespace(name) {
-        Some(namespace) => snapshot.get(namespace, TABLE, KEY),
-        None => Ok(None),
+    Plan::new(formats, |name| {
+        let Some(namespace) = store.namespace(name) else { return Ok(None) };
+        match store.read(|snapshot| snapshot.get(namespace, TABLE, KEY)) {
+            // Its holder finds that, and the others go on.
+            Err(StoreError::Blocks(BlockError::Damaged { .. })) => Ok(None),
+            read => read,
+        }
     })
 }
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use capos_audit::Reader;
+use capos_audit::{Reader, Verified};
 use capos_broker::{settings, users};
 use capos_conversations::{Conversations, Quota};
 use capos_files::Files;
@@ -75,7 +75,7 @@ impl Keyspace for Space {
     async fn info(&self) -> Result<Info, Fault> {
         let info = self.with(|spaces, client| spaces.info(client))?;
         let (version, lasting, read_only) = (info.version, info.lasting, info.read_only);
-        Ok(Info { limit: info.limit, used: info.used, version, lasting, read_only })
+        Ok(Info { limit: info.limit, used: info.used, version, lasting, read_only, asides: info.asides })
     }
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
@@ -164,7 +164,7 @@ fn check(vault: Vault<Image>) {
         let (bytes, _) = done(files.read(id, 0, 1 << 20)).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), text, "{path}");
     }
-    let (head, summary) = done(Reader::new(space("audit")).verify()).unwrap();
+    let Verified { head, checked: summary, .. } = done(Reader::new(space("audit")).verify()).unwrap();
     let summary = summary.unwrap_or_else(|broken| panic!("{broken:?}"));
     assert!(head.sequence >= 10, "{head:?} {summary:?}");
     let conversations = Conversations::new(space("conversations"), Quota::default());

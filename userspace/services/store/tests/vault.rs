@@ -21,10 +21,14 @@ use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_volume::sim::{Seed, SimDisk};
 use capos_volume::{Disk, DiskError};
 
+#[path = "vault/damage.rs"]
+mod damage;
 #[path = "vault/declined.rs"]
 mod declined;
 #[path = "vault/homes.rs"]
 mod homes;
+#[path = "vault/hostile.rs"]
+mod hostile;
 #[path = "vault/migration.rs"]
 mod migration;
 
@@ -522,18 +526,6 @@ fn a_backup_of_another_version_is_restored_as_its_disk_would_open() {
     assert!(vault.status().read_only);
     let refused = vault.spaces().unwrap().commit("files", &put(b"x"), true, 0);
     assert!(matches!(refused, Err(Refusal::Fault(StoreFault::ReadOnly, _))), "{refused:?}");
-}
-
-/// A service of any name may keep something.
-#[test]
-fn no_client_is_taken_for_an_unfinished_restore() {
-    let machine = Machine::new();
-    let (mut vault, _) = machine.set_up();
-    vault.spaces().unwrap().commit("restore", &put(b"x"), true, 0).unwrap();
-    drop(vault);
-    let mut vault = machine.start(None, false);
-    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
-    assert!(vault.spaces().unwrap().get("restore", "t", b"x").unwrap().is_some());
 }
 
 #[test]

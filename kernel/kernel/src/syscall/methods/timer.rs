@@ -4,6 +4,8 @@ use capos_schema::kernel_capnp::timer as m;
 use capos_schema::kernel_dispatch::TimerKernel;
 use capos_schema::sync::{Completion, Exception};
 
+use capos_abi::Rights;
+
 use crate::arch::time;
 use crate::object::Answer;
 use crate::object::deadline::{self, Due};
@@ -36,6 +38,20 @@ impl TimerKernel<Invocation<'_>> for Timer {
             }
         });
         Ok(Completion::Pending)
+    }
+
+    fn set_wall_clock(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::set_wall_clock_params::Reader<'_>,
+        _results: m::set_wall_clock_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        let milliseconds = params.get_unix_milliseconds();
+        if !time::set_wall_clock(milliseconds) {
+            return Err(Exception::invalid_argument("the clock holds the years 2000 to 2099"));
+        }
+        Ok(Completion::Done)
     }
 
     fn wall_clock(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use capos_audit::Head;
+use capos_audit::{Head, Lost, lost_in};
 use capos_schema::authority::Decision;
 use capos_schema::models::Outcome;
 use capos_schema::reflection;
@@ -375,7 +375,8 @@ pub fn noted(lines: &[u8], transcript: &str, expressions: &[String], failures: &
         let heads = found.map(|found| found.as_str().parse::<Head>()).collect::<Result<Vec<Head>, String>>();
         let heads = heads.map_err(anyhow::Error::msg).with_context(|| format!("`{text}` matched no head"))?;
         ensure!(!heads.is_empty(), "`{text}` has matched no head in transcript.txt");
-        if let Err(broken) = crate::audit::verify([("audit.jsonl".to_owned(), lines)], &heads)? {
+        let lost: Vec<Lost> = lines.split(|byte| *byte == b'\n').flat_map(lost_in).collect();
+        if let Err(broken) = crate::audit::verify([("audit.jsonl".to_owned(), lines)], &heads, &lost)? {
             failures.push(format!("with the heads of `{text}`: {broken}"));
         }
     }

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use capos_audit::{AppendError, Filter, Head, Page, Record, Room, Stored};
+use capos_audit::{AppendError, Filter, Head, Page, Record, Room, Stored, Verified};
 use capos_keyspace::local::LocalKeyspace;
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_store::{MemoryBlocks, Store};
@@ -119,7 +119,7 @@ impl Chain {
 
     /// Checks it where it is stored.
     pub fn verify(&self) {
-        let (head, checked) = done(self.stored.reader().verify()).unwrap();
+        let Verified { head, checked, .. } = done(self.stored.reader().verify()).unwrap();
         assert_eq!((head, checked.unwrap().head), (self.memory.head(), self.memory.head()));
     }
 

@@ -129,7 +129,7 @@ impl Map {
 
 impl Keyspace for Map {
     async fn info(&self) -> Result<Info, Fault> {
-        Ok(Info { limit: u64::MAX, used: 0, version: 0, lasting: false, read_only: false })
+        Ok(Info { limit: u64::MAX, used: 0, version: 0, lasting: false, read_only: false, asides: 0 })
     }
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {

@@ -77,6 +77,15 @@ impl SettingsServer for SettingsObject {
         volume.set(&name, &checked.map_err(CallError::invalid_argument)?).await
     }
 
+    async fn set_clock(&self, _cx: &CallContext, time: String) -> Result<String, CallError> {
+        // Only an operator has it.
+        self.broker.volume_of(&self.operator).await?;
+        let offset = self.broker.config().utc_offset;
+        let (before, now) = self.broker.set_clock(&self.operator, &time, offset).await?;
+        let text = |milliseconds: u64| capos_audit::local(milliseconds.saturating_mul(1_000_000), offset);
+        Ok(alloc::format!("the clock is set to {}; it said {}", text(now), text(before)))
+    }
+
     async fn reset(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let volume = self.broker.volume_of(&self.operator).await?;
         if !volume.settings().await?.contains_key(&name) {

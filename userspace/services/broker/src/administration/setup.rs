@@ -35,7 +35,7 @@ impl MachineSetupServer for SetupObject {
             Err(why) => log::warning!("{why}"),
         }
         let now = self.broker.clock.wall_clock().unwrap_or_default();
-        text.push_str(&format!("Clock: {} (the machine's firmware sets it)\n", capos_setup::moment(now)));
+        text.push_str(&format!("Clock: {}\n", capos_setup::moment(now)));
         let next = match volume.state {
             VolumeState::Declined => format!(
                 "{} is not set up, and nothing is kept when the machine is turned off.\nNext: set_up_disk sets it up and adds \

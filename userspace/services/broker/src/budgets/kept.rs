@@ -27,7 +27,7 @@ pub enum Table {
 }
 
 impl Table {
-    fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Principals => "budget.principals",
             Self::Sessions => "budget.sessions",

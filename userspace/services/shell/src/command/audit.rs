@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use capos_audit::{Deed, Head};
 use capos_plural::count;
+use capos_rt::log;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::{ApprovalClientClient, BackupsClient, LogFile};
 use capos_schema::terminal::Style;
@@ -17,6 +18,7 @@ use super::own::attend;
 use super::{Done, rows};
 use crate::escape::{first_line, one_line, plain};
 use crate::history::read_all;
+use crate::readable::offset;
 use crate::session::Session;
 
 const USAGE: &str = "usage: /audit [all] [since TIME], /audit verify [RECORD:HASH], /audit export VOLUME[:FILE] or /audit archive \
@@ -62,6 +64,7 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
         };
         return verify(session, &reader, noted).await;
     }
+    tell_damage(session).await;
     let (of, from) = match rest {
         ["all", from @ ..] => (String::new(), from),
         from => (session.runner.info.id.clone(), from),
@@ -70,7 +73,7 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
         [] => 0,
         ["since", moment @ ..] if !moment.is_empty() => {
             let now = session.runner.clock.wall_clock().map_err(|why| format!("the clock cannot be read: {why}"))?;
-            capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000))?
+            capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000), offset())?
         }
         _ => {
             return Err(USAGE.to_string());
@@ -84,7 +87,7 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     }
     let mut said = String::new();
     for deed in &mut deeds {
-        deed.error = plain(&deed.error);
+        (deed.error, deed.offset) = (plain(&deed.error), offset());
         let heading = deed.heading();
         if heading != said {
             screen.wrapped(&[(Style::Dim, &heading)]).await;
@@ -104,6 +107,19 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
+/// Tells what the disk has lost of the log, if this session may read it.
+pub async fn tell_damage(session: &Session) {
+    let Ok(reader) = session.runner.grants.find::<AuditReaderClient>("read the audit log") else { return };
+    match session.runner.audited(reader.damage()).await {
+        Ok(damages) => {
+            for damage in damages {
+                session.runner.screen.wrapped(&[(Style::Warning, &plain(&damage))]).await;
+            }
+        }
+        Err(why) => log::warning!("whether the audit log is damaged is not known: {why}"),
+    }
+}
+
 /// What was done in one row: no part of it that others wrote can pass for another.
 fn row(deed: &Deed) -> String {
     count_spaces(&one_line(&deed.to_string()))
@@ -111,6 +127,7 @@ fn row(deed: &Deed) -> String {
 
 /// Checks the chain, and that it holds a head that was noted.
 async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Head>) -> Done {
+    tell_damage(session).await;
     let checked = session.runner.audited(reader.verify()).await?;
     if !checked.ok {
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
@@ -128,7 +145,7 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
     };
     if noted.sequence <= checked.archived {
         return Err(format!(
-            "record {} is in an archive; `capos audit verify ARCHIVE LOG --head {noted}` checks it on another machine",
+            "record {} is in an archive or in a part that was damaged; `capos audit verify ARCHIVE LOG --head {noted}` checks it on another machine",
             noted.sequence
         ));
     }

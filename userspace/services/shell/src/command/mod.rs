@@ -1,9 +1,10 @@
 //! The commands of the shell. None of them touches the model.
 
-mod audit;
+pub mod audit;
 mod backup;
 pub mod budget;
 mod capabilities;
+mod clock;
 mod conversations;
 mod cut_off;
 mod disks;
@@ -82,6 +83,7 @@ pub const HELP: &[(&str, &str)] = &[
         "/settings set NAME VALUE",
         "change a setting from the next login on; /settings reset NAME takes the image's value",
     ),
+    ("/clock", "show the date and the time; /clock set 2026-11-26 14:05 sets the machine's clock"),
     ("/volumes", "list the transfer volumes; /volumes NAME:PATH lists a folder of one"),
     ("/import VOLUME:PATH", "copy a file from a volume to the home directory; `to PATH` after it names the copy"),
     (
@@ -156,6 +158,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "passphrase" => users::passphrase(session).await,
         "policy" => policy::policy(session, text).await,
         "settings" => settings::settings(session, text).await,
+        "clock" => clock::clock(session, &rest).await,
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,

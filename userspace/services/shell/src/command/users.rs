@@ -13,6 +13,7 @@ use serde_json::json;
 use super::own::call;
 use super::{Done, refreshed, rows};
 use crate::escape::plain;
+use crate::readable::offset;
 use crate::session::Session;
 
 /// Those that a user can have.
@@ -52,7 +53,7 @@ async fn list(session: &Session, users: &UsersClient) -> Done {
         .map(|user| {
             let created = u64::try_from(user.created_unix).unwrap_or_default().saturating_mul(1_000_000_000);
             let own = if user.name == session.runner.info.principal { "; this session" } else { "" };
-            let (since, home) = (capos_audit::date(created), home(&user));
+            let (since, home) = (capos_audit::date(capos_audit::shifted(created, offset())), home(&user));
             let what = format!("{}, since {since}; {home}{own}", user.profile.name());
             (user.name, what)
         })

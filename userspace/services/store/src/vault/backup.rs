@@ -7,7 +7,7 @@ use capos_backup::store::{StoreSource, copy};
 use capos_backup::{Files, Repository};
 use capos_policy::Attempts;
 use capos_schema::store::{KeyKind, VolumeState};
-use capos_store::{Random, Store, StoreError};
+use capos_store::{ASIDE, Random, Store, StoreError};
 use capos_volume::{RecoveryCode, Secret, SlotKind, SlotSecret, Volume, wipe};
 use zeroize::Zeroizing;
 
@@ -104,7 +104,12 @@ impl<D: DataDisk> Vault<D> {
         let repository = self.with_volume(|volume| Ok(Repository::of(volume)))?;
         let spaces = self.spaces().ok_or("no volume is open")?;
         let (source, total) = spaces.with_store(|store| {
-            let total = store.usage().iter().map(|(_, usage)| usage.used).sum();
+            let total = store
+                .usage()
+                .iter()
+                .filter(|(_, usage)| !usage.name.starts_with(ASIDE))
+                .map(|(_, usage)| usage.used)
+                .sum();
             (StoreSource::new(store), total)
         });
         let source = source.map_err(|error| error.to_string())?;

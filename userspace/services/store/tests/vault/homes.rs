@@ -35,7 +35,14 @@ impl Space {
 impl Keyspace for Space {
     async fn info(&self) -> Result<Info, Fault> {
         let info = self.with(|spaces| spaces.info("files"))?;
-        Ok(Info { limit: info.limit, used: info.used, version: info.version, lasting: true, read_only: info.read_only })
+        Ok(Info {
+            limit: info.limit,
+            used: info.used,
+            version: info.version,
+            lasting: true,
+            read_only: info.read_only,
+            asides: info.asides,
+        })
     }
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {

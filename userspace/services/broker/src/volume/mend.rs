@@ -1,0 +1,130 @@
+//! What the broker keeps on a damaged block: users, settings and budgets start over with what can be read of them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range, Within, aside};
+use capos_schema::authority::{Profile, UserInfo};
+use capos_schema::cap::CallError;
+use capos_schema::store::{KeyKind, VolumeState};
+
+use super::{DataVolume, not_kept};
+use crate::users;
+
+/// The tables, each with what it holds.
+const TABLES: [(&str, &str); 5] = [
+    (users::USERS, "users"),
+    (users::QUOTAS, "quotas of users"),
+    (crate::settings::TABLE, "settings"),
+    (crate::budgets::Table::Principals.name(), "counts of used tokens"),
+    (crate::budgets::Table::Sessions.name(), "counts of open sessions"),
+];
+
+/// What was read of the tables before, and what was not.
+#[derive(Default)]
+struct Saved {
+    entries: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
+    lost: Vec<&'static str>,
+    why: String,
+}
+
+/// What can be read of one table.
+async fn table(space: &impl Keyspace, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
+    let (mut found, mut from) = (Vec::new(), Vec::new());
+    loop {
+        let page = space.range(Range { from: &from, ..Range::all(name) }).await?;
+        found.extend(page.entries);
+        let Some((last, _)) = found.last().filter(|_| page.more) else { return Ok(found) };
+        from.clone_from(last);
+        from.push(0);
+    }
+}
+
+impl<K: Keyspace + Clone> DataVolume<K> {
+    /// Looks whether the tables can be read. If a block of them is damaged, they start over with what can be read, and the sentence
+    /// that is returned says so. Users whose entry is lost are guests; if there is no operator left with a key, the one whose key
+    /// is the oldest becomes one.
+    ///
+    /// # Errors
+    /// The store does not answer, or the damage is not of these tables alone.
+    pub async fn mend(&self) -> Result<Option<String>, CallError> {
+        let _turn = self.changing.lock().await;
+        if self.info().await?.state != VolumeState::Open {
+            return Ok(None);
+        }
+        let asides = match self.space.info().await {
+            Ok(info) => info.asides,
+            Err(fault) => return Err(not_kept(&fault)),
+        };
+        let mut damaged = users::list(&self.space).await.map(|users| users.is_empty() && asides > 0);
+        for (name, _) in TABLES {
+            if let Ok(false) = damaged {
+                damaged = table(&self.space, name).await.map(|_| false);
+            }
+        }
+        let part = match damaged {
+            Ok(false) => return Ok(None),
+            // The power was cut behind the last step.
+            Ok(true) => asides,
+            Err(Fault::Damaged(_)) => self.space.set_aside().await.map_err(|fault| not_kept(&fault))?,
+            Err(fault) => return Err(not_kept(&fault)),
+        };
+        let saved = self.save(part).await.map_err(|fault| not_kept(&fault))?;
+        Ok(Some(format!(
+            "what the data disk keeps of users and settings was damaged ({}). What could be read is there; lost are: {}. Look \
+             at /users and /settings",
+            saved.why,
+            saved.lost.join(", ")
+        )))
+    }
+
+    /// Writes what can be read of a part that was set aside.
+    async fn save(&self, part: u32) -> Result<Saved, Fault> {
+        let old = Within::new(self.space.clone(), aside(part));
+        let status = self.vault.status().await.map_err(|error| Fault::Medium(error.to_string()))?;
+        let mut keys = status.keys;
+        keys.retain(|key| key.kind != KeyKind::RecoveryCode);
+        keys.sort_by_key(|key| key.slot);
+        let mut saved = Saved::default();
+        for (name, what) in TABLES {
+            let entries = match table(&old, name).await {
+                Ok(entries) => entries,
+                Err(Fault::Damaged(why)) => {
+                    saved.lost.push(what);
+                    saved.why = why;
+                    let mut entries = Vec::new();
+                    for key in keys.iter().map(|key| key.name.as_bytes()) {
+                        if let Ok(Some(value)) = old.get(name, key).await {
+                            entries.push((key.to_vec(), value));
+                        }
+                    }
+                    entries
+                }
+                Err(other) => return Err(other),
+            };
+            saved.entries.extend(entries.into_iter().map(|(key, value)| (name, key, value)));
+        }
+        let (table, key, version) = users::FORMAT;
+        let mut batch = Batch::new();
+        batch.put(table, key, &version.to_le_bytes());
+        for (table, key, value) in &saved.entries {
+            batch.put(table, key, value);
+        }
+        let users = saved.entries.iter().filter(|(table, ..)| *table == users::USERS);
+        let known: Vec<UserInfo> = users.filter_map(|(_, name, value)| users::decode(name, value)).collect();
+        let of = |name: &str| known.iter().find(|user| user.name == name);
+        let is_operator = |name: &str| of(name).is_some_and(|user| user.profile == Profile::Operator);
+        let has_operator = keys.iter().any(|key| is_operator(&key.name));
+        for (at, key) in keys.iter().enumerate() {
+            let profile = if at == 0 && !has_operator { Profile::Operator } else { Profile::Guest };
+            if of(&key.name).is_none() || profile == Profile::Operator {
+                let user =
+                    UserInfo { name: key.name.clone(), created_unix: self.now(), profile, ..UserInfo::default() };
+                batch.put(users::USERS, key.name.as_bytes(), &users::encode(&user));
+            }
+        }
+        self.space.commit(&batch, Durability::Now).await?;
+        Ok(saved)
+    }
+}

@@ -11,10 +11,8 @@ const MOST_LINES: usize = 1000;
 const FILES: usize = 25;
 
 /// The longer source files, each with its reason.
-const LONGER: [(&str, &str); 15] = [
+const LONGER: [(&str, &str); 13] = [
     ("kernel/kernel/src/memory/page_table.rs", "the walk of one table, whose unsafe code is read together"),
-    ("kernel/kernel/src/object/address_space.rs", "one object: the states of a mapping"),
-    ("kernel/kernel/src/object/thread.rs", "one object: the states of a thread"),
     ("kernel/kernel/src/tests_in_kernel/calls.rs", "a list of tests"),
     ("tools/capos/src/scenario/checks/audit.rs", "recomputes the chain without the code that it judges"),
     ("userspace/lib/agent/tests/agent/world.rs", "a world for tests: model, tools, person and records"),

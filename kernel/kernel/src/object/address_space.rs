@@ -1,12 +1,16 @@
 //! AddressSpace: what a process sees at which address.
 
+mod mapping;
+
+pub use mapping::{Backing, Mapping};
+
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::Status;
 use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_captable::NodeId;
-use capos_paging::{Keyed, LARGE_PAGE, PAGE, RangeError, Region, Regions};
+use capos_paging::{LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
 use crate::arch::percpu::PerCpu;
@@ -14,128 +18,8 @@ use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
 use crate::object::account::{Account, Resource};
 use crate::object::derivation::{self, Holder};
-use crate::object::device::dma::DmaRegion;
-use crate::object::device::mmio::Mmio;
 use crate::object::memory::MemoryObject;
 use crate::object::memory::cache;
-
-/// What can be mapped.
-#[derive(Clone, Debug)]
-pub enum Backing {
-    Memory(Arc<MemoryObject>),
-    Mmio(Mmio),
-    Dma(Arc<DmaRegion>),
-}
-
-impl Backing {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Memory(memory) => memory.bytes(),
-            Self::Mmio(mmio) => mmio.bytes,
-            Self::Dma(region) => region.bytes(),
-        }
-    }
-
-    /// Physical address of a page that is there for good.
-    fn physical(&self, offset: u64) -> Option<u64> {
-        match self {
-            Self::Memory(memory) => memory.stable_frame(offset / PAGE).map(Frame::address),
-            Self::Mmio(mmio) => mmio.address.checked_add(offset),
-            Self::Dma(region) => region.physical(offset),
-        }
-    }
-
-    /// Calls `visit` with the physical addresses of pages that are there for good, one after the other, until one is not.
-    ///
-    /// # Errors
-    /// Those of `visit`.
-    fn each_page<E>(&self, offset: u64, pages: u64, mut visit: impl FnMut(u64) -> Result<(), E>) -> Result<(), E> {
-        if let Self::Memory(memory) = self {
-            return memory.each_stable_frame(offset / PAGE, pages, |frame| visit(frame.address()));
-        }
-        for page in 0..pages {
-            match self.physical(offset.saturating_add(page.saturating_mul(PAGE))) {
-                Some(physical) => visit(physical)?,
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Physical address of a large page that is there for good.
-    fn block(&self, offset: u64) -> Option<u64> {
-        match self {
-            Self::Memory(memory) => memory.stable_block(offset / PAGE).map(Frame::address),
-            // A large page would have one kind of memory in all its parts, which the ranges of a device need not.
-            Self::Mmio(_) | Self::Dma(_) => None,
-        }
-    }
-
-    /// Whether other objects may have frames of this one.
-    fn may_be_shared(&self) -> bool {
-        matches!(self, Self::Memory(memory) if memory.may_be_shared())
-    }
-
-    fn is_paged(&self) -> bool {
-        matches!(self, Self::Memory(memory) if memory.paged_content().is_some())
-    }
-}
-
-/// The number that the next mapping gets.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// One mapping as it was made. Unmapping a part of it leaves pieces that share this.
-#[derive(Debug)]
-pub struct Mapping {
-    /// Tells it from every other one.
-    pub id: u64,
-    pub space: Weak<AddressSpace>,
-    pub backing: Backing,
-    pub access: Access,
-    start: u64,
-    length: u64,
-    offset: u64,
-    node: Mutex<Option<NodeId>>,
-}
-
-impl Mapping {
-    /// Whether large pages of the object would be shown where large pages can begin.
-    fn is_aligned(&self) -> bool {
-        self.length >= LARGE_PAGE && (self.start ^ self.offset).is_multiple_of(LARGE_PAGE)
-    }
-
-    /// The offset of the large page of the object around `offset`, where it would be shown as a whole, and where one can
-    /// begin.
-    pub fn large_around(&self, offset: u64) -> Option<u64> {
-        let first = offset & !(LARGE_PAGE - 1);
-        let last = self.length.saturating_sub(LARGE_PAGE);
-        let is_shown = || first.checked_sub(self.offset).is_some_and(|at| at <= last);
-        (self.is_aligned() && is_shown()).then_some(first)
-    }
-
-    /// Where the page of the object that begins at `offset` would be shown.
-    pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let distance = offset.checked_sub(self.offset)?;
-        (distance < self.length).then(|| self.start.saturating_add(distance))
-    }
-}
-
-impl Keyed for Mapping {
-    fn key(&self) -> u64 {
-        self.id
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        if let Backing::Memory(memory) = &self.backing {
-            memory.forget_mapping(self.id);
-        }
-        if let Some(node) = self.node.lock().take() {
-            derivation::forget(node);
-        }
-    }
-}
 
 /// Regions whose bookkeeping in the kernel's heap is paid for as one frame: each has its entries in two
 /// trees, and at most a mapping of its own, with a node of the derivation forest and a note at its object.
@@ -281,16 +165,7 @@ impl AddressSpace {
             return Err(MapFailure::OutsideObject);
         }
         let access = Access { device: matches!(backing, Backing::Mmio(_)), ..access };
-        let mapping = Arc::new(Mapping {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            space: self.itself.clone(),
-            backing,
-            access,
-            start,
-            length,
-            offset,
-            node: Mutex::new(None),
-        });
+        let mapping = Arc::new(Mapping::new(self.itself.clone(), backing, access, (start, length, offset)));
         if let Some(node) = node {
             let attached = derivation::attach(node, Holder::Mapping(Arc::downgrade(&mapping)))?;
             *mapping.node.lock() = Some(attached);

@@ -10,10 +10,10 @@ use capos_rt::log;
 use capos_schema::authority::{
     PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
 };
-use capos_schema::cap::CallError;
+use capos_schema::cap::{CallError, Client as _};
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::reflection;
-use capos_schema::storage::FileError;
+use capos_schema::storage::{DirectoryClient, FileError};
 
 use super::{Session, derive, revoke};
 use crate::broker::Broker;
@@ -103,9 +103,12 @@ impl Session {
     /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.
     pub(super) async fn at(&self, question: &ToolQuestion) -> At {
         let path = self.policy.borrow().measures(question);
-        let file_bytes = match (path, &self.home) {
-            (Some(path), Some(home)) => {
-                match capos_rt::timeout(LOOK, home.status(&path, true)).await {
+        // A guest's directory is no home of its own.
+        let held = self.given.iter().find(|part| part.interface == DirectoryClient::INTERFACE_ID);
+        let directory = held.map(|part| DirectoryClient::from_cap(part.cap.clone()));
+        let file_bytes = match (path, directory) {
+            (Some(path), Some(directory)) => {
+                match capos_rt::timeout(LOOK, directory.status(&path, true)).await {
                     Ok(Ok(Ok(found))) if found.error == FileError::None => Some(found.status.bytes),
                     // There is no such file, or the call itself says what is wrong with its path.
                     Ok(Ok(Ok(_))) => Some(0),

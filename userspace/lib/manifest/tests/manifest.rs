@@ -530,6 +530,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"seq\"", "virtio-blk.BlockDevice", ""),
         ("name = \"seq\"", "iso9660.DiskAccess", ""),
         ("name = \"seq\"", "store.Vault", ""),
+        ("name = \"seq\"", "kernel.clock", ""),
         ("name = \"store\"", "terminal.Terminal", ""),
         ("name = \"seq\"", "iso9660.TransferDisks", ""),
         ("name = \"seq\"", "transfer.TransferVolumes", ""),

@@ -178,7 +178,9 @@ mod tests {
     fn records_that_are_named_as_lost_may_be_missing() {
         let mut chain = Chain::new(1 << 20);
         let start = |time| Kind::SessionStart.event(&format!("s{time}"), "ada", &[]);
-        (0..6).for_each(|time| drop(chain.append_general(time, start(time)).unwrap()));
+        (0..6).for_each(|time| {
+            chain.append_general(time, start(time)).unwrap();
+        });
         let told = Kind::LogDamage.event("", "", &[("lost", &"2-3"), ("why", &"block 812")]);
         chain.append_general(9, told).unwrap();
         let lines: Vec<String> = chain.records().iter().map(|record| record.line() + "\n").collect();

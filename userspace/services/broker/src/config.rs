@@ -3,6 +3,8 @@
 //! A mistake is rejected with an error message that names its place; nothing is guessed. A section `[runner]` is
 //! the host's and is not read here.
 
+pub mod policy_section;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,8 +17,8 @@ use capos_schema::manifest::SessionProfile;
 use capos_schema::models::PermissionMode;
 use serde::Deserialize;
 
-use crate::policy_section::PolicySection;
 use crate::settings::LAYER;
+use policy_section::PolicySection;
 
 /// Iterations for a passphrase that a configuration gives in plain text.
 const ITERATIONS: u32 = 1000;

@@ -14,7 +14,6 @@ pub mod model;
 pub mod patience;
 pub mod permit;
 pub mod persisted;
-pub mod policy_section;
 pub mod request;
 pub mod settings;
 pub mod tally;

@@ -11,7 +11,6 @@ mod administration;
 mod broker;
 mod capability_pool;
 mod decision;
-mod gauges;
 mod in_use;
 mod metered;
 mod run;
@@ -21,7 +20,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 
-use broker::{Broker, BrokerObject, Sources};
+use broker::object::BrokerObject;
+use broker::{Broker, Sources};
 use capability_pool::CapabilityPool;
 use capos_broker::config::Config;
 use capos_broker::memory_budget::{Endpoint, QUESTIONS, REQUESTS};

@@ -1,5 +1,7 @@
 //! The run of a session, as its runner holds it.
 
+mod gauges;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -25,7 +27,7 @@ use capos_schema::system::ProgramMeterClient;
 
 use crate::broker::Broker;
 use crate::decision::Subject;
-use crate::gauges::Gauges;
+use gauges::Gauges;
 
 /// Calls of a run that can be in progress at one time.
 const CALLS: usize = 256;

@@ -157,6 +157,7 @@ fn check(world: &World, machine: &Machine, fates: &BTreeMap<String, Fate>, kills
     }
 }
 
+/// Requirements F10, F11, F15: what is killed has a checkpoint of its saved messages, and continues from it.
 #[test]
 fn f11_a_run_that_is_killed_anywhere_continues_from_its_checkpoint() {
     let all = std::env::var("KILL_ALL").is_ok();

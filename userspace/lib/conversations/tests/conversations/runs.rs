@@ -60,7 +60,7 @@ fn f10_a_point_comes_with_its_message_or_not_at_all() {
     }
 }
 
-/// Requirement F14: at a clean end the head goes, and what the run was stays; another run closes the one before.
+/// Requirements F14, I08: at a clean end the head goes, and what the run was stays; another run closes the one before.
 #[test]
 fn f14_one_run_of_a_conversation_is_open() {
     let (store, owner, id) = begun();

@@ -20,7 +20,7 @@ use crate::call::Context;
 use crate::conversation::plain::{is_plain, plain};
 use crate::conversation::sendable::sendable;
 use crate::conversation::{Conversation, Known, hex};
-use crate::course::{Course, run_id};
+use crate::course::Course;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::execute::execute;
@@ -220,12 +220,6 @@ impl<W: World> Agent<W> {
         course.advance(&*self.world, RunEvent::Start).await;
         let end = self.iterate(Some(message), snapshot).await;
         self.settle(end).await
-    }
-
-    /// The id of the run that the next request begins.
-    #[must_use]
-    pub fn next_run(&self) -> String {
-        run_id(&self.conversation.id, self.conversation.last_turn().saturating_add(1))
     }
 
     /// Whether there is something to go on with: a request without an answer, or a run that is paused.

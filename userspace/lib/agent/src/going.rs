@@ -10,6 +10,7 @@ use capos_schema::audit::GeneralEvent;
 
 use crate::agent::Agent;
 use crate::budget::Failures;
+use crate::course::run_id;
 use crate::turn_end::TurnEnd;
 use crate::until::Condition;
 use crate::world::{Show, World, field};
@@ -100,6 +101,12 @@ impl Going {
 }
 
 impl<W: World> Agent<W> {
+    /// The id of the run that the next request begins.
+    #[must_use]
+    pub fn next_run(&self) -> String {
+        run_id(&self.conversation().id, self.conversation().last_turn().saturating_add(1))
+    }
+
     /// The run at hand, with its conditions, for another agent that continues its conversation.
     #[must_use]
     pub fn going(&self) -> Option<(Going, &[Condition])> {

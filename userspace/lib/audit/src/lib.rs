@@ -25,6 +25,7 @@ mod reading;
 mod record;
 mod rules;
 mod scan;
+mod state;
 mod stored;
 mod story;
 mod tables;

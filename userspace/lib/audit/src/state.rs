@@ -92,7 +92,11 @@ impl State {
 }
 
 /// Reads it. With `aside`, the chain continues in memory.
-pub(crate) async fn load<K: Keyspace + Clone>(space: &Layered<K>, bounds: Room, aside: Option<&Aside>) -> Result<State, Fault> {
+pub(crate) async fn load<K: Keyspace + Clone>(
+    space: &Layered<K>,
+    bounds: Room,
+    aside: Option<&Aside>,
+) -> Result<State, Fault> {
     let Info { limit, lasting, asides, .. } = space.info().await?;
     let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
     let bounds = match (bounds, aside) {

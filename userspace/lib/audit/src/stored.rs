@@ -7,20 +7,18 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace, Layered};
+use capos_keyspace::{Batch, Fault, Keyspace, Layered};
 use capos_schema::audit::{GeneralEvent, GeneralEventField, ToolEvent};
 
 use crate::archive::Written;
-use crate::calls::{self, Call, Key};
-use crate::damage::{self, DAMAGE, Earlier, Lost};
+use crate::calls::{self, Call};
+use crate::damage::{self, DAMAGE, Lost};
 use crate::general::{Kind, general};
 use crate::reading::Reader;
 use crate::record::{Event, Head};
-use crate::rules::{AppendError, Open, Rules, Step};
+use crate::rules::{AppendError, Bounds, Open, Rules};
 use crate::state::{State, load};
-use crate::tables::{
-    self, CALLS, FORMAT, HEAD_KEY, META, Meta, OPEN, RECORDS, RESERVE, SESSION, TAKEN, TOOL, VERSION, VERSION_KEY,
-};
+use crate::tables::{self, CALLS, OPEN, RECORDS, SESSION, TAKEN, TOOL};
 
 /// How long until the disk is asked again whether it takes them, in nanoseconds.
 const ASK: u64 = 2_000_000_000;

@@ -14,7 +14,6 @@ use capos_broker::budgets::{Budgets, Moment, Store};
 use capos_broker::config::Config;
 use capos_broker::deadlines::Deadlines;
 use capos_broker::memory_budget::{Exporter, QUESTIONS, REQUESTS};
-use capos_broker::permit::Permit;
 use capos_broker::persisted;
 use capos_broker::settings::{self, Settings};
 use capos_broker::volume::{DataVolume, Identity, Plan};

@@ -101,7 +101,18 @@ impl Conversation {
     /// Appends a message. `model` is the id of the model in use; `tools` are the turn's, with its first message.
     pub fn push(&mut self, message: ChatMessage, (turn, at): (u32, u64), model: &str, tools: Vec<Mark>) {
         let (id, hash, tokens) = (self.name(self.entries.len()), hash(&message.content), about_tokens(&message));
-        self.entries.push(Entry { id, hash, message, turn, step: 0, tokens, outcome: None, at, model: model.to_string(), tools });
+        self.entries.push(Entry {
+            id,
+            hash,
+            message,
+            turn,
+            step: 0,
+            tokens,
+            outcome: None,
+            at,
+            model: model.to_string(),
+            tools,
+        });
     }
 
     fn name(&self, index: usize) -> String {

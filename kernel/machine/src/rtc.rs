@@ -72,7 +72,7 @@ pub fn registers_of(seconds: u64, status_b: u8) -> Option<Registers> {
     let binary = status_b & 4 != 0;
     let raw = |number: u64| {
         let number = u8::try_from(number).ok()?;
-        Some(if binary { number } else { (number / 10) << 4 | number % 10 })
+        Some(if binary { number } else { ((number / 10) << 4) | (number % 10) })
     };
     let hour = time / 3600;
     let hour = if status_b & 2 != 0 {

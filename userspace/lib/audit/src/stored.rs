@@ -347,7 +347,7 @@ impl<K: Keyspace + Clone> Stored<K> {
         self.open().await.map_err(AppendError::Place)?;
         if let Some(earlier) = self.state.as_mut().and_then(|state| state.earlier.take()) {
             let sentence = earlier.sentence();
-            let told = core::mem::replace(&mut self.damage, Some(sentence.clone()));
+            let told = self.damage.replace(sentence.clone());
             if let Err(error) = self.commit(time, Event::General(earlier.event()), Begins::Damage).await {
                 self.damage = told;
                 return Err(error);

@@ -1,5 +1,7 @@
 //! A backup's folder that somebody else has had in hand: it is rejected with a message, and the disk stays blank.
 
+use std::collections::BTreeMap;
+
 use capos_backup::{Error, Record, Repository, Source};
 use capos_volume::sim::Seed;
 
@@ -80,6 +82,9 @@ fn used(files: &MemoryFiles, time: u64) -> Vec<String> {
     all.into_iter().filter(needed).collect()
 }
 
+/// The files of a folder, by their paths.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// Every file truncated, removed, made longer and exchanged with each other one.
 #[test]
 fn a_folder_with_altered_files_is_rejected_and_nothing_is_written() {
@@ -87,7 +92,7 @@ fn a_folder_with_altered_files_is_rejected_and_nothing_is_written() {
     assert!(restored(&whole, 9).is_ok() && restored(&whole, 7).is_ok());
     let used = used(&whole, 9);
     assert!(used.len() > 3 && used.contains(&state(9)) && used.contains(&"head".into()), "{used:?}");
-    let rejected = |what: &str, change: &dyn Fn(&mut std::collections::BTreeMap<String, Vec<u8>>)| {
+    let rejected = |what: &str, change: &dyn Fn(&mut Files)| {
         let files = whole.clone();
         change(&mut files.files.borrow_mut());
         let why = restored(&files, 9).map(drop).expect_err(what);

@@ -362,6 +362,7 @@ mod tests {
         assert!(bad.len() == 1 && bad[0].0 == "limits.max_dreams" && bad[0].1.contains("max_dreams"), "{bad:?}");
     }
 
+    /// Requirement D31: a change of the policy that is rejected says by which rule.
     #[test]
     fn mistakes_are_told_before_they_are_kept() {
         for (name, given, words) in [

@@ -37,6 +37,11 @@ const ENDED: &[u8] = b"QEMU: Terminated";
 /// Bytes that a machine still sends after that at most, which is what its serial port holds.
 const STILL_SENT: usize = 64;
 
+/// What the kernel says first.
+const KERNEL: &str = "capOS kernel ";
+/// Bytes of the longest sequence of the terminal service.
+const LONGEST: usize = 16;
+
 /// Where the terminal's bytes end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
@@ -70,6 +75,10 @@ pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<Strin
                 if let (Some(left), Some(restarted)) = (deaths.checked_sub(1), restarted(rest)) {
                     deaths = left;
                     letters = restarted.chars();
+                    continue;
+                }
+                if let Some(booted) = booted(rest) {
+                    letters = booted.chars();
                     continue;
                 }
                 let sequence = sequence(rest);
@@ -116,6 +125,14 @@ fn restarted(text: &str) -> Option<&str> {
     within.then_some(next)
 }
 
+/// The output of the next start, after the power was cut within one of the terminal service's own sequences; `text` is the
+/// rest of that sequence.
+fn booted(text: &str) -> Option<&str> {
+    let near = text.get(..text.floor_char_boundary(LONGEST.saturating_add(KERNEL.len())))?;
+    let (cut, next) = text.split_at_checked(near.find(KERNEL)?)?;
+    (begins_own(cut) && !is_own(cut)).then_some(next)
+}
+
 fn is_own(sequence: &str) -> bool {
     OWN.iter().any(|own| match own.split_once('#') {
         None => *own == sequence,
@@ -151,6 +168,19 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         found_at(text, Tail::Whole)
+    }
+
+    #[test]
+    fn a_power_cut_within_a_sequence_is_no_failure() {
+        let start = std::str::from_utf8(START).unwrap();
+        let found = |text: &str| {
+            let mut failures = Vec::new();
+            check(format!("{start}{text}").as_bytes(), Tail::Whole, 0, &mut failures);
+            failures.len()
+        };
+        assert_eq!(found("\u{1b}[0capOS kernel 0.1.0"), 0);
+        assert_eq!(found("\u{1b}[0c of another program"), 1);
+        assert_eq!(found("\u{1b}]0;capOS kernel 0.1.0"), 1);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Which thread runs: preemptive, by priority and round robin within one, with one queue per processor.
 //!
-//! Processors that share the kernel's lock look at their own state alone, and leave the kernel where nothing else has to be
-//! looked at. Whatever concerns another processor's state or a queue is done by who has the lock alone: see [`scheduler::exclude`].
+//! Processors that share the kernel's lock look at their own state alone, and leave the kernel if nothing else has to be
+//! looked at. Another processor's state or a queue is touched by the exclusive holder of the lock alone: see
+//! [`scheduler::exclude`].
 //!
 //! A processor that has nothing to do, or something less urgent than what waits at another, takes the first thread that
 //! waits there. At the end of its slice a thread goes to the queue of the processor where fewest wait. Thus
 //! threads of one priority have about the same share, however many there are for each processor.
 //!
-//! A thread that another one makes ready while it works in the kernel runs next, without going
-//! through the queue, if that other one then waits: this is what makes a call cost two switches and
-//! nothing else. Only a thread with a higher priority goes before it.
+//! If a thread makes another one ready in the kernel and then waits, the other one runs next. It does not go through the
+//! queue, so a call costs two switches and nothing else. Only a thread with a higher priority goes before it.
 
 pub mod accounting;
 pub mod run_queue;

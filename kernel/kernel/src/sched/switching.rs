@@ -38,8 +38,8 @@ impl CpuState {
         }
     }
 
-    /// Where the current thread goes on, or, where it waits, the one that was made ready: where nobody who waits in any queue
-    /// goes before it, and nothing else is to be looked at.
+    /// The context of the current thread, or, if it waits, of the thread that was made ready. `None` if a thread in a queue
+    /// goes before it, or something else has to be looked at.
     #[inline(always)]
     pub(super) fn stay_or_switch<const WAITED: bool>(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
@@ -66,8 +66,8 @@ impl CpuState {
         }
     }
 
-    /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would: where nobody
-    /// who waits in any queue goes before it, and nothing else is to be looked at.
+    /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would. It does so only
+    /// if no thread in a queue goes before it and nothing else has to be looked at.
     ///
     /// # Errors
     /// The thread, with which nothing has happened.
@@ -140,8 +140,8 @@ impl CpuState {
     }
 }
 
-/// Whether a thread can be taken up without looking at anything else: the processor on which it began to wait has put it
-/// down, which it does before it gives the kernel's lock up.
+/// Whether a thread can be switched in without looking at anything else. The processor on which it began to wait has then
+/// switched it out, which it does before it releases the kernel's lock.
 #[inline(always)]
 pub fn may_begin(next: &Thread) -> bool {
     next.processor().is_none() && !next.has_resume()
@@ -166,9 +166,9 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     left.is_some()
 }
 
-/// Whether a thread that waits may run in the place of the current one, once that waits: where nobody who waits in any queue goes
-/// before it, and nothing else is to be looked at. It stays so as long as `next` is locked and waits: who asks holds its lock, since
-/// another processor may let it go on otherwise.
+/// Whether a thread that waits may run in the place of the current one, once that waits: no thread in a queue goes before it, and
+/// nothing else has to be looked at. It stays so as long as `next` is locked and waits. The caller holds its lock, since another
+/// processor may let it run otherwise.
 #[inline(always)]
 pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
     is_undisturbed()

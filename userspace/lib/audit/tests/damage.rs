@@ -5,71 +5,31 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use capos_audit::{Checker, Copier, Head, Journal, Life, Lost, Reader, Room, Target, Verified, lost_in, survey};
 use capos_keyspace::local::LocalKeyspace;
 use capos_keyspace::{Batch, Durability, Keyspace};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::models::ToolDescriptor;
-use capos_store::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks, Store};
+use capos_store::{BLOCK_BYTES, Blocks, FaultyBlocks, MemoryBlocks, Store, UNDAMAGED};
 
 mod support;
 use support::done;
 
-const NONE: u64 = u64::MAX;
 const ROOM: Room = Room::Shared(4 << 20);
 
-/// Blocks in memory, one of which is damaged.
-#[derive(Clone, Debug)]
-struct Rotten {
-    blocks: MemoryBlocks,
-    damaged: Arc<AtomicU64>,
-}
-
-impl Blocks for Rotten {
-    fn blocks(&self) -> u64 {
-        self.blocks.blocks()
-    }
-
-    fn numbers(&self) -> u64 {
-        self.blocks.numbers()
-    }
-
-    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        if block == self.damaged.load(Ordering::Relaxed) {
-            return Err(BlockError::Damaged { block });
-        }
-        self.blocks.read(block, out)
-    }
-
-    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        let _ = self.damaged.compare_exchange(block, NONE, Ordering::Relaxed, Ordering::Relaxed);
-        self.blocks.write(block, data)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.blocks.sync()
-    }
-
-    fn forget(&mut self) -> Result<(), BlockError> {
-        self.blocks.forget()
-    }
-}
-
-type Space = LocalKeyspace<Rotten>;
+type Space = LocalKeyspace<FaultyBlocks>;
 
 fn open(blocks: MemoryBlocks, damaged: u64) -> Option<Space> {
-    open_rotten(Rotten { blocks, damaged: Arc::new(AtomicU64::new(damaged)) })
+    open_rotten(FaultyBlocks::new(blocks, damaged))
 }
 
-fn open_rotten(blocks: Rotten) -> Option<Space> {
+fn open_rotten(blocks: FaultyBlocks) -> Option<Space> {
     let store = Store::open(blocks).ok()?;
     Some(LocalKeyspace::new(Rc::new(RefCell::new(store)), "audit", 6 << 20).unwrap())
 }
 
-fn close(space: Space) -> Rotten {
+fn close(space: Space) -> FaultyBlocks {
     let shared = space.store().clone();
     drop(space);
     Rc::into_inner(shared).unwrap().into_inner().close().unwrap()
@@ -96,7 +56,7 @@ fn life(boot: u64) -> Life {
 
 /// A chain with records among others', the lines of all records and the head.
 fn filled() -> (MemoryBlocks, BTreeMap<u64, String>, Head) {
-    let space = open(MemoryBlocks::new(4096), NONE).unwrap();
+    let space = open(MemoryBlocks::new(4096), UNDAMAGED).unwrap();
     let others = ["broker", "files"].map(|name| LocalKeyspace::new(space.store().clone(), name, 1 << 20).unwrap());
     let mut journal = Journal::new(space.clone(), ROOM, life(1000));
     for number in 0..120 {
@@ -288,7 +248,7 @@ fn the_first_record_names_the_damage_and_the_last_head() {
 #[test]
 fn only_records_that_are_named_as_lost_may_be_missing() {
     let (image, lines, _) = filled();
-    let space = open(image, NONE).unwrap();
+    let space = open(image, UNDAMAGED).unwrap();
     let mut journal = Journal::new(space.clone(), ROOM, life(5000));
     done(journal.ready()).unwrap();
     done(journal.append_lost(6000, &[Lost { first: 10, last: 12 }], "block 7")).unwrap();

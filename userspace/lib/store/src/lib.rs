@@ -26,6 +26,8 @@ extern crate alloc;
 mod backend;
 mod blocks;
 mod error;
+#[cfg(feature = "testing")]
+mod faulty;
 mod key;
 mod namespace;
 #[cfg(feature = "volume")]
@@ -37,6 +39,8 @@ mod write;
 
 pub use blocks::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks};
 pub use error::StoreError;
+#[cfg(feature = "testing")]
+pub use faulty::{FaultyBlocks, UNDAMAGED};
 pub use key::{MAX_KEY, MAX_TABLE, MAX_VALUE};
 pub use namespace::{ASIDE, MAX_NAME, Namespace, Usage};
 #[cfg(feature = "volume")]

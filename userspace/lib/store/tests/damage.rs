@@ -8,46 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use capos_store::*;
 
-const NONE: u64 = u64::MAX;
-
-/// Blocks in memory, one of which is damaged.
-#[derive(Clone, Debug)]
-struct Rotten {
-    blocks: MemoryBlocks,
-    damaged: Arc<AtomicU64>,
-}
-
-impl Blocks for Rotten {
-    fn blocks(&self) -> u64 {
-        self.blocks.blocks()
-    }
-
-    fn numbers(&self) -> u64 {
-        self.blocks.numbers()
-    }
-
-    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        if block == self.damaged.load(Ordering::Relaxed) {
-            return Err(BlockError::Damaged { block });
-        }
-        self.blocks.read(block, out)
-    }
-
-    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        // What is written whole is right again.
-        let _ = self.damaged.compare_exchange(block, NONE, Ordering::Relaxed, Ordering::Relaxed);
-        self.blocks.write(block, data)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.blocks.sync()
-    }
-
-    fn forget(&mut self) -> Result<(), BlockError> {
-        self.blocks.forget()
-    }
-}
-
 const CLIENTS: [&str; 4] = ["broker", "audit", "files", "other"];
 const ENTRIES: u64 = 200;
 
@@ -66,7 +26,7 @@ fn filled() -> MemoryBlocks {
 }
 
 /// Entries of a client that can be read one by one.
-fn readable(store: &mut Store<Rotten>, name: &str) -> u64 {
+fn readable(store: &mut Store<FaultyBlocks>, name: &str) -> u64 {
     let namespace = store.namespace(name).unwrap();
     let mut get = |entry: u64| store.read(|snapshot| snapshot.get(namespace, "records", &entry.to_be_bytes()));
     let mut readable = 0;
@@ -92,7 +52,7 @@ fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
     let (mut closed, mut set_aside, mut lost) = (0, 0, 0);
     for block in used.collect::<Vec<_>>() {
         let damaged = Arc::new(AtomicU64::new(block));
-        let rotten = Rotten { blocks: image.clone(), damaged: damaged.clone() };
+        let rotten = FaultyBlocks { damaged: damaged.clone(), ..FaultyBlocks::new(image.clone(), UNDAMAGED) };
         let mut store = match Store::open(rotten) {
             Ok(store) => store,
             Err(StoreError::Blocks(BlockError::Damaged { block: told })) => {
@@ -143,11 +103,11 @@ fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
 #[test]
 fn a_damaged_block_is_told_to_nobody_who_does_not_read_it() {
     let image = filled();
-    let damaged = Arc::new(AtomicU64::new(NONE));
+    let damaged = Arc::new(AtomicU64::new(UNDAMAGED));
     let mut told = 0;
     for block in 0..200 {
-        damaged.store(NONE, Ordering::Relaxed);
-        let rotten = Rotten { blocks: image.clone(), damaged: damaged.clone() };
+        damaged.store(UNDAMAGED, Ordering::Relaxed);
+        let rotten = FaultyBlocks { damaged: damaged.clone(), ..FaultyBlocks::new(image.clone(), UNDAMAGED) };
         let mut store = Store::open(rotten).unwrap();
         let [audit, other] = ["audit", "other"].map(|name| store.namespace(name).unwrap());
         damaged.store(block, Ordering::Relaxed);
@@ -156,7 +116,7 @@ fn a_damaged_block_is_told_to_nobody_who_does_not_read_it() {
         if all.is_ok() {
             continue;
         }
-        damaged.store(NONE, Ordering::Relaxed);
+        damaged.store(UNDAMAGED, Ordering::Relaxed);
         told += 1;
         assert!(store.snapshot().unwrap().get(other, "records", &0_u64.to_be_bytes()).unwrap().is_some(), "{block}");
         assert_eq!(store.losses(), 1);

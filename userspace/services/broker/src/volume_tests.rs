@@ -12,13 +12,12 @@ use capos_schema::storage::DirectoryClient;
 use capos_schema::store::{
     BackupState, KeyInfo, RestoreRequest, VaultOpenResults, VaultRestoreResults, VaultServer, VaultVerifyResults,
 };
-use capos_store::Store;
+use capos_store::{FaultyBlocks, MemoryBlocks, Store, UNDAMAGED};
 
 use super::*;
 
 #[path = "volume/mend_tests.rs"]
 mod mend;
-use mend::Disk;
 
 const SECOND: u64 = 1_000_000_000;
 const CODE: &str = "the code";
@@ -203,12 +202,12 @@ impl TimerServer for Hand {
     }
 }
 
-type Space = LocalKeyspace<Disk>;
+type Space = LocalKeyspace<FaultyBlocks>;
 
 /// A machine, and what its broker makes of it.
 struct Machine {
     vault: Rc<FakeVault>,
-    store: Rc<RefCell<Store<Disk>>>,
+    store: Rc<RefCell<Store<FaultyBlocks>>>,
     hand: Rc<Cell<u64>>,
     volume: DataVolume<Space>,
 }
@@ -217,11 +216,11 @@ impl Machine {
     fn new(state: VolumeState) -> Self {
         let vault = Rc::new(FakeVault::default());
         vault.state.set(state);
-        let store = Rc::new(RefCell::new(Store::open(Disk::new()).unwrap()));
+        let store = Rc::new(RefCell::new(Store::open(FaultyBlocks::new(MemoryBlocks::new(4096), UNDAMAGED)).unwrap()));
         Self::started(vault, store)
     }
 
-    fn started(vault: Rc<FakeVault>, store: Rc<RefCell<Store<Disk>>>) -> Self {
+    fn started(vault: Rc<FakeVault>, store: Rc<RefCell<Store<FaultyBlocks>>>) -> Self {
         let (local, hand) = (Local::default(), Rc::new(Cell::new(SECOND)));
         let clock = Clock::new(TimerClient::serve(&local, Rc::new(Hand(hand.clone()))).unwrap());
         let client = VaultClient::serve(&local, Rc::new(Served(vault.clone()))).unwrap();

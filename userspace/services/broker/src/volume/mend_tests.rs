@@ -1,62 +1,13 @@
 //! A store that fails at the wrong moment, and one with a damaged block.
 
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use capos_keyspace::{Batch, Durability};
-use capos_store::{BLOCK_BYTES, BlockError, Blocks, MemoryBlocks};
 
 use super::*;
 
-/// Blocks in memory, one of which may be damaged, and whose syncs may fail.
-#[derive(Clone, Debug)]
-pub(super) struct Disk {
-    blocks: MemoryBlocks,
-    damaged: Arc<AtomicU64>,
-    fails: Arc<AtomicBool>,
-}
-
-impl Disk {
-    pub fn new() -> Self {
-        Self { blocks: MemoryBlocks::new(4096), damaged: Arc::new(AtomicU64::new(u64::MAX)), fails: Arc::default() }
-    }
-}
-
-impl Blocks for Disk {
-    fn blocks(&self) -> u64 {
-        self.blocks.blocks()
-    }
-
-    fn numbers(&self) -> u64 {
-        self.blocks.numbers()
-    }
-
-    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        if block == self.damaged.load(Ordering::Relaxed) {
-            return Err(BlockError::Damaged { block });
-        }
-        self.blocks.read(block, out)
-    }
-
-    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        let _ = self.damaged.compare_exchange(block, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
-        self.blocks.write(block, data)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        if self.fails.load(Ordering::Relaxed) {
-            return Err(BlockError::Medium("the disk cannot be written".into()));
-        }
-        self.blocks.sync()
-    }
-
-    fn forget(&mut self) -> Result<(), BlockError> {
-        self.blocks.forget()
-    }
-}
-
 impl Machine {
-    fn disk<T>(&self, look: impl FnOnce(&Disk) -> T) -> T {
+    fn disk<T>(&self, look: impl FnOnce(&FaultyBlocks) -> T) -> T {
         self.store.borrow().with_blocks(look)
     }
 
@@ -67,7 +18,7 @@ impl Machine {
     /// The machine with a disk that is as this one's is now, and of which a block is damaged.
     fn damaged(&self, block: u64) -> Option<Self> {
         let blocks = self.disk(|disk| disk.blocks.after_crash());
-        let disk = Disk { blocks, damaged: Arc::new(AtomicU64::new(block)), ..Disk::new() };
+        let disk = FaultyBlocks::new(blocks, block);
         let vault = Rc::new(FakeVault { keys: self.vault.keys.clone(), ..FakeVault::default() });
         vault.state.set(VolumeState::Open);
         let store = Rc::new(RefCell::new(Store::open(disk).ok()?));

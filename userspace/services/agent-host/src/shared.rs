@@ -30,6 +30,8 @@ pub struct Shared {
     /// A line is being handed to the port.
     is_sending: Cell<bool>,
     chain: RefCell<Chain>,
+    /// The task that has the session. Its run may be paused for a question meanwhile.
+    running: RefCell<Option<String>>,
     state: RefCell<SessionState>,
     /// Questions that wait.
     pub questions: Questions,
@@ -57,6 +59,7 @@ impl Shared {
             moved: Waiters::default(),
             is_sending: Cell::new(false),
             chain: RefCell::default(),
+            running: RefCell::default(),
             state: RefCell::new(state),
             questions: Questions::default(),
             cancelled: Happenings::default(),
@@ -170,13 +173,13 @@ impl Shared {
 
     /// The task that runs, if one does.
     pub fn task(&self) -> Option<String> {
-        let state = self.state.borrow();
-        state.task.as_ref().filter(|task| is_active(task.status)).map(|task| task.task_id.clone())
+        self.running.borrow().clone()
     }
 
     /// A task begins: cancellations from now on are about it.
     pub fn begin_task(&self, task: &str, max_steps: u32) {
         self.known.set(self.cancelled.count());
+        *self.running.borrow_mut() = Some(task.to_string());
         self.chain.borrow_mut().task_id = task.to_string();
         let (task_id, status) = (task.to_string(), TaskStatus::TaskRunning);
         self.state.borrow_mut().task = Some(TaskState { task_id, status, step_count: 0, max_steps });
@@ -204,6 +207,11 @@ impl Shared {
         if let Some(task) = &mut self.state.borrow_mut().task {
             task.step_count = count;
         }
+    }
+
+    /// The task does not have the session any more.
+    pub fn end_task(&self) {
+        *self.running.borrow_mut() = None;
     }
 
     /// The task may have more steps.
@@ -242,10 +250,4 @@ impl Shared {
     pub async fn cancelled(&self) {
         self.cancelled.after(self.known.get()).await;
     }
-}
-
-/// Whether a task in this state goes on by itself.
-fn is_active(status: TaskStatus) -> bool {
-    use TaskStatus::{PausedForApproval, PausedForEvent, TaskCancelled, TaskCompleted, TaskFailed};
-    !matches!(status, PausedForApproval | PausedForEvent | TaskCompleted | TaskFailed | TaskCancelled)
 }

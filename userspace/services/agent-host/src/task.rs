@@ -32,6 +32,7 @@ pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &st
     session.follow_fork().await;
     shared.set_conversation(&session.agent.conversation().id);
     shared.set_task(status.unwrap_or(TaskStatus::TaskFailed));
+    shared.end_task();
     shared.set_status(host::status(session.course.session_state()));
     shared.tell(Event::TaskCompleted(TaskCompleted { cause, message: plain(&message) }));
     shared.leave_task();

@@ -31,7 +31,7 @@ pub fn run(editor: &Editor, folder: &Path, socket: &Path, out: &Path, deadline: 
     let mut child = Command::new(python)
         .arg(system.root().join(CLIENT))
         .arg(folder.join(&editor.steps))
-        .arg(std::env::current_exe().context("finding this program")?)
+        .arg(this_program()?)
         .args(["acp", "--socket"])
         .arg(socket)
         .env("CAPOS_USER", &editor.user)
@@ -60,6 +60,13 @@ pub fn run(editor: &Editor, folder: &Path, socket: &Path, out: &Path, deadline: 
         Some(_) => Err(format!("the editor failed: {last}")),
         None => Err(format!("the editor's steps did not end in time; its last line: {last}")),
     })
+}
+
+/// A path at which this program can be started, also after a build has replaced its file: the host tests of `make test`
+/// build it anew.
+fn this_program() -> Result<PathBuf> {
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if running.exists() { Ok(running) } else { std::env::current_exe().context("finding this program") }
 }
 
 /// A folder that is removed with this value.

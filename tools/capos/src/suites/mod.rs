@@ -71,6 +71,8 @@ struct Tally {
     left_out: BTreeSet<String>,
     /// The phases with their durations, in order.
     phases: Vec<(&'static str, Duration)>,
+    /// The machines with how long each ran.
+    machines: Vec<(String, Duration)>,
 }
 
 impl Tally {
@@ -235,6 +237,9 @@ fn test_line(line: &str) -> Option<Line<'_>> {
     (line.trim().is_empty() || line.starts_with("running ")).then_some(Line::Noise)
 }
 
+/// The file below `target/test` that says how long each machine ran.
+const TIMES: &str = "times";
+
 /// One run of a scenario.
 struct Run {
     name: String,
@@ -323,9 +328,15 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
             if took > WORTH_TELLING {
                 println!("        {} took {} s", run.name, took.as_secs());
             }
+            tally.machines.push((run.name, took));
             Ok(())
         })
     })?;
+    if !tally.machines.is_empty() {
+        let times = system.target().join("test").join(TIMES);
+        std::fs::write(&times, times_text(&mut tally.machines))
+            .with_context(|| format!("writing {}", times.display()))?;
+    }
     let results =
         tally.phase("upstream suites", |_| upstream::execute(system, &parts, &all, &upstream, &accelerator, false));
     match results {
@@ -333,6 +344,12 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
         Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
     }
     Ok(())
+}
+
+/// A line for each machine: seconds and name, the longest first.
+fn times_text(machines: &mut [(String, Duration)]) -> String {
+    machines.sort_by_key(|&(_, took)| std::cmp::Reverse(took));
+    machines.iter().map(|(name, took)| format!("{:7.1} {name}\n", took.as_secs_f64())).collect()
 }
 
 /// Counts the tests of upstream suites.
@@ -506,6 +523,13 @@ mod tests {
         assert_eq!(options("host"), "--workspace");
         assert_eq!(options(""), "--workspace");
         assert_eq!(options("qemu/engine"), "");
+    }
+
+    #[test]
+    fn the_machine_that_ran_longest_comes_first() {
+        let mut machines =
+            [("qemu/a", 1500), ("qemu/b", 12_340)].map(|(name, ms)| (name.to_owned(), Duration::from_millis(ms)));
+        assert_eq!(times_text(&mut machines), "   12.3 qemu/b\n    1.5 qemu/a\n");
     }
 
     #[test]

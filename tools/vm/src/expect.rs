@@ -167,8 +167,9 @@ impl Terminal {
         Ok(Self { line, began, output, reader: Some(reader), stripper, raw, pieces, text, seen: 0 })
     }
 
-    /// Continues on the line of a machine that was started again: everything that has appeared stays, and the last match
-    /// with it. The new output begins on a line of its own, whatever the earlier machine left unfinished.
+    /// Continues on the line of a machine that was started again. Everything that has appeared stays, and counts as seen: what
+    /// is expected from now on, a prompt say, is that of the new machine. The new output begins on a line of its own, whatever
+    /// the earlier machine left unfinished.
     pub fn reconnect(&mut self, line: impl Into<OwnedFd>) -> Result<()> {
         self.close();
         (self.line, self.output, self.reader) = {
@@ -179,6 +180,7 @@ impl Terminal {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
+        self.seen = self.text.len();
         Ok(())
     }
 
@@ -371,6 +373,8 @@ mod tests {
         assert_eq!(terminal.drain(far()), Miss::Closed);
         let (ours, mut machine) = UnixStream::pair().unwrap();
         terminal.reconnect(ours).unwrap();
+        // The earlier machine's output is not what the later one is waited for.
+        assert_eq!(terminal.unseen(), "");
         machine.write_all(b"two").unwrap();
         terminal.expect(&Pattern::Text("two".into()), far()).unwrap();
         assert_eq!(terminal.text(), "one \ntwo");

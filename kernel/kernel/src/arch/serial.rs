@@ -46,7 +46,10 @@ pub fn initialize() {
         write_byte(scratch, 0x5a);
         let first = read_byte(scratch) == 0x5a;
         write_byte(scratch, 0xa5);
-        if !(first && read_byte(scratch) == 0xa5) {
+        let second = read_byte(scratch) == 0xa5;
+        // As when the machine started: the port's driver keeps there whether an earlier instance of it used the port.
+        write_byte(scratch, 0);
+        if !(first && second) {
             continue;
         }
         for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0x07), (4, 0x03)] {

@@ -43,11 +43,13 @@ pub fn try_enter(own: &PerCpu) -> bool {
 #[inline(never)]
 fn wait_to_enter(own: &PerCpu) {
     let may_share = || {
-        // Who asks has the lock, and goes on once this one is in the line: who learns of the end looks later than this one lets
-        // go of what has ended.
-        let ends = processors::asked() == Request::Leave;
+        // The processor that asks holds the lock, and continues once this one is in the line. So whoever learns of the end
+        // looks after this processor has released what has ended.
+        let asked = processors::asked();
+        let ends = asked == Request::Leave;
         if !ends {
-            wait();
+            shootdown::answer_to(asked);
+            core::hint::spin_loop();
         }
         !ends
     };

@@ -113,13 +113,13 @@ fn external(vector: u8) -> ! {
         interrupts::REQUEST => {
             apic::end_of_interrupt();
             match processors::asked() {
-                Request::None | Request::Forget => {
-                    shootdown::answer();
+                asked @ (Request::None | Request::Forget) => {
+                    shootdown::answer_to(asked);
                     resume()
                 }
                 Request::Leave => {
-                    // It answers while it waits. So it is in the line before who asks goes on: who learns of the end looks
-                    // later than this one lets go of what has ended.
+                    // It answers while it waits, so it is in the line before the processor that asks continues. So whoever
+                    // learns of the end looks after this processor has released what has ended.
                     kernel_lock::take();
                     events::on_call()
                 }

@@ -32,9 +32,15 @@ pub fn leave(root: Frame) {
     processors::ask(Request::Leave, |processor| processor.root() == root.address());
 }
 
-/// Does what this processor was asked for.
+/// Does what this processor is asked for.
 pub fn answer() {
-    match processors::asked() {
+    answer_to(processors::asked());
+}
+
+/// Does what this processor was asked for, as the caller has read it. A caller that treats [`Request::Leave`] in another way
+/// must decide on the value that it passes: a second read may find a request that came meanwhile.
+pub fn answer_to(request: Request) {
+    match request {
         Request::None => return,
         Request::Forget => {
             let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));

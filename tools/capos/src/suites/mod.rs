@@ -7,12 +7,12 @@ pub mod damage_disc;
 pub mod dojo;
 pub mod fuzz;
 pub(crate) mod fuzz_kernel;
+mod host;
 pub mod upstream;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::build::iso::{Limine, limine_dir};
-use crate::build::system::System;
-use crate::build::toolchain;
+use crate::build::system::{Parts, System};
 use crate::measure::bench;
 use crate::measure::figures::{self, Outcome, Verdict};
 use crate::scenario::{Report, Scenario};
@@ -35,10 +34,10 @@ use capos_vm::accel;
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 /// Under which name the upstream suites that are a part of `make test` run; all of them are `make test-std`.
 const UPSTREAM: &str = "upstream";
-/// Workspaces below `tools/` with host tests of their own, whose dependencies must not be built with the others.
-const APART: [&str; 1] = ["gguf-check"];
 /// The scenario that is run on every kind of machine.
 const BOOT: &str = "boot";
+/// The phase in which what runs in QEMU is built.
+const BUILDING: &str = "building the system";
 /// The scenarios of the tests inside the kernel.
 const KERNEL: [&str; 2] = ["kernel-tests", "refusals"];
 /// The scenario that is run on every damaged medium.
@@ -101,8 +100,27 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let mut tally = Tally::default();
     let wanted = |name: &str| args.only.as_deref().is_none_or(|part| name.contains(part));
-    host_tests(&system, &wanted, &mut tally)?;
-    match guest_tests(args, &system, &wanted, &mut tally) {
+    let groups = host::build(&system, &wanted, &mut tally)?;
+    let guest = guest_runs(&system, &wanted, &mut tally)?;
+    // A host test seldom keeps two processors busy: meanwhile the system is built.
+    let built = std::thread::scope(|scope| {
+        let builder = guest.any().then(|| {
+            scope.spawn(|| {
+                let began = Instant::now();
+                (system.build(true), began.elapsed())
+            })
+        });
+        if !groups.is_empty() {
+            host::run(&system, &groups, &mut tally)?;
+        }
+        let built = builder.map(|builder| builder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        anyhow::Ok(built)
+    })?;
+    let tested = built.map_or(Ok(()), |(parts, took)| {
+        tally.phases.push((BUILDING, took));
+        guest_tests(args, &system, guest, &parts?, &mut tally)
+    });
+    match tested {
         Ok(()) => {}
         // An error that keeps all of them from running is one failure, and the count is still printed.
         Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
@@ -120,121 +138,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The output of `cargo metadata` for the workspace.
-#[derive(serde::Deserialize)]
-struct Workspace {
-    packages: Vec<Package>,
-}
-
-#[derive(serde::Deserialize)]
-struct Package {
-    name: String,
-}
-
-/// Which packages' host tests are wanted, as options of `cargo test`; nothing if none are. `host` means all of them,
-/// and `host/NAME` one.
-fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let of_all = wanted("host");
-    let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
-    let some: Vec<String> = some.flat_map(|package| ["--package".to_owned(), package.name.clone()]).collect();
-    if of_all { vec!["--workspace".to_owned()] } else { some }
-}
-
-/// The tests of the workspace that run on the host.
-fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
-    let json = toolchain::metadata(system.root(), &["--no-deps"])?;
-    let workspace: Workspace = serde_json::from_slice(&json).context("reading what cargo metadata says")?;
-    let mut groups = vec![host_options(&workspace.packages, wanted)];
-    for name in APART.iter().filter(|name| wanted("host") || wanted(&format!("host/{name}"))) {
-        let (manifest, target) = (format!("tools/{name}/Cargo.toml"), format!("target/{name}"));
-        groups.push(["--manifest-path", &manifest, "--target-dir", &target].map(ToOwned::to_owned).into());
-    }
-    groups.retain(|options| !options.is_empty());
-    let built = tally.phase("building host tests", |_| {
-        groups.iter().try_fold(true, |built, options| -> Result<bool> {
-            let mut command = toolchain::cargo();
-            command
-                .args(["test", "--no-run", "--quiet"])
-                .args(options)
-                .current_dir(system.root())
-                .stdout(Stdio::null());
-            Ok(command.status().context("starting cargo test")?.success() && built)
-        })
-    })?;
-    if !built {
-        tally.fail("host tests", "cargo test could not build them; see above");
-        return Ok(());
-    }
-    let before = (tally.passed, tally.failed);
-    tally
-        .phase("running them", |tally| groups.iter().try_for_each(|options| run_host_tests(system, options, tally)))?;
-    if !groups.is_empty() {
-        println!("host tests: {} passed, {} failed", tally.passed - before.0, tally.failed - before.1);
-    }
-    Ok(())
-}
-
-fn run_host_tests(system: &System, options: &[String], tally: &mut Tally) -> Result<()> {
-    let mut command = toolchain::cargo();
-    command.args(["test", "--no-fail-fast"]).args(options).current_dir(system.root()).stdout(Stdio::piped());
-    let mut child = command.spawn().context("starting cargo test")?;
-    let output = child.stdout.take().context("cargo test has no output")?;
-    let before = tally.failed;
-    for line in BufReader::new(output).lines() {
-        let line = line.context("reading what cargo test says")?;
-        match test_line(&line) {
-            Some(Line::Result(passed, failed)) => {
-                tally.passed += passed;
-                tally.failed += failed;
-            }
-            Some(Line::Failure(name)) => {
-                println!("{line}");
-                tally.failures.push(name.to_owned());
-            }
-            Some(Line::LeftOut(what)) => {
-                tally.left_out.insert(what.to_owned());
-            }
-            Some(Line::Noise) => {}
-            None => println!("{line}"),
-        }
-    }
-    let status = child.wait()?;
-    if !status.success() && tally.failed == before {
-        tally.fail("host tests", "cargo test could not run them; see above");
-    }
-    Ok(())
-}
-
-/// A line of cargo test's output that is not shown unchanged.
-#[derive(Debug, PartialEq, Eq)]
-enum Line<'a> {
-    Result(u64, u64),
-    Failure(&'a str),
-    /// A check that a test skipped here.
-    LeftOut(&'a str),
-    Noise,
-}
-
-fn test_line(line: &str) -> Option<Line<'_>> {
-    if let Some(counts) = line.strip_prefix("test result: ") {
-        let number = |word: &str| -> Option<u64> {
-            let (before, _) = counts.split_once(word)?;
-            before.trim_end().rsplit(' ').next()?.parse().ok()
-        };
-        return Some(Line::Result(number(" passed;")?, number(" failed;")?));
-    }
-    if let Some(what) = line.strip_prefix("not run: ") {
-        return Some(Line::LeftOut(what));
-    }
-    if let Some(test) = line.strip_prefix("test ") {
-        return match test.strip_suffix(" ... FAILED") {
-            Some(name) => Some(Line::Failure(name)),
-            None => Some(Line::Noise),
-        };
-    }
-    (line.trim().is_empty() || line.starts_with("running ")).then_some(Line::Noise)
 }
 
 /// The file below `target/test` that says how long each machine ran.
@@ -257,8 +160,9 @@ struct Executed {
     took: Duration,
 }
 
-/// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, as many as the host
-/// has processors, those with the longest limit first. Then each of the others runs alone.
+/// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, one more than the host
+/// has processors, since a machine often waits: for its disk, for a time, for what is typed. Those with the longest limit come
+/// first. Then each of the others runs alone.
 fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
@@ -268,7 +172,7 @@ fn in_lanes(
     // The last is taken first.
     beside.reverse();
     beside.sort_by_key(|run| run.scenario.settings.limit_seconds);
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(beside.len());
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1).min(beside.len());
     let waiting = Mutex::new(beside);
     std::thread::scope(|scope| {
         let (sender, ended) = channel();
@@ -290,18 +194,37 @@ fn in_lanes(
     alone.into_iter().map(execute).try_for_each(take)
 }
 
-/// All tests that run in QEMU.
-fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
+/// What is wanted of the tests that run in QEMU.
+struct Guest {
+    runs: Vec<Run>,
+    /// All upstream suites.
+    suites: Vec<Suite>,
+    /// The names of those that are wanted.
+    upstream: BTreeSet<String>,
+}
+
+impl Guest {
+    fn any(&self) -> bool {
+        !self.runs.is_empty() || !self.upstream.is_empty()
+    }
+}
+
+/// Finds the tests that run in QEMU.
+fn guest_runs(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Guest> {
     let mut runs = Vec::new();
-    let all = catalogue::read(system.root())?;
-    let upstream = |suite: &Suite| suite.ci && wanted(&format!("{UPSTREAM}/{}", suite.name));
     for folder in SCENARIOS {
         runs.extend(all_runs(&system.root().join(folder), &system.target(), wanted, tally)?);
     }
-    if runs.is_empty() && !all.iter().any(upstream) {
-        return Ok(());
-    }
-    let parts = tally.phase("building the system", |_| system.build(true))?;
+    let suites = catalogue::read(system.root())?;
+    let names = suites.iter().filter(|suite| suite.ci && wanted(&format!("{UPSTREAM}/{}", suite.name)));
+    let upstream = names.map(|suite| suite.name.clone()).collect();
+    Ok(Guest { runs, suites, upstream })
+}
+
+/// All tests that run in QEMU.
+fn guest_tests(args: &Args, system: &System, guest: Guest, parts: &Parts, tally: &mut Tally) -> Result<()> {
+    let Guest { mut runs, suites: all, upstream: names } = guest;
+    let upstream = |suite: &Suite| names.contains(&suite.name);
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
     runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
@@ -314,8 +237,8 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
         let out = system.target().join("test").join(run.name.replace('/', "-"));
         let began = Instant::now();
         let report = match run.damaged {
-            Some(case) => case.execute(&parts, &run.scenario, &accelerator, &out),
-            None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
+            Some(case) => case.execute(parts, &run.scenario, &accelerator, &out),
+            None => run_agent::execute(parts, &run.scenario, limine.clone(), &accelerator, &out),
         };
         Executed { run, out, report, took: began.elapsed() }
     };
@@ -338,7 +261,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
             .with_context(|| format!("writing {}", times.display()))?;
     }
     let results =
-        tally.phase("upstream suites", |_| upstream::execute(system, &parts, &all, &upstream, &accelerator, false));
+        tally.phase("upstream suites", |_| upstream::execute(system, parts, &all, &upstream, &accelerator, false));
     match results {
         Ok(results) => upstream_tests(results, tally),
         Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
@@ -514,32 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_names_packages_of_the_host_tests_too() {
-        let names = ["capos-terminal", "capos-svc-terminal", "capos-engine"];
-        let packages = names.map(|name| Package { name: name.to_owned() });
-        let options = |only: &str| host_options(&packages, &|name: &str| name.contains(only)).join(" ");
-        assert_eq!(options("terminal"), "--package capos-terminal --package capos-svc-terminal");
-        assert_eq!(options("host/capos-engine"), "--package capos-engine");
-        assert_eq!(options("host"), "--workspace");
-        assert_eq!(options(""), "--workspace");
-        assert_eq!(options("qemu/engine"), "");
-    }
-
-    #[test]
     fn the_machine_that_ran_longest_comes_first() {
         let mut machines =
             [("qemu/a", 1500), ("qemu/b", 12_340)].map(|(name, ms)| (name.to_owned(), Duration::from_millis(ms)));
         assert_eq!(times_text(&mut machines), "   12.3 qemu/b\n    1.5 qemu/a\n");
-    }
-
-    #[test]
-    fn lines_of_cargo_test_are_counted() {
-        let result = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s";
-        assert_eq!(test_line(result), Some(Line::Result(12, 3)));
-        assert_eq!(test_line("test a::b ... FAILED"), Some(Line::Failure("a::b")));
-        assert_eq!(test_line("test a::b ... ok"), Some(Line::Noise));
-        assert_eq!(test_line("not run: kernels amx, for a reason"), Some(Line::LeftOut("kernels amx, for a reason")));
-        assert_eq!(test_line("assertion failed: x"), None);
     }
 
     #[test]

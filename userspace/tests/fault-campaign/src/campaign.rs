@@ -19,7 +19,7 @@ use crate::patience::Patience;
 use crate::uses::{USES, Uses};
 
 /// Points of each use at which its service is killed.
-const INSTANTS: u64 = 10;
+const INSTANTS: u64 = 5;
 /// Points of each service.
 const POINTS: u64 = USES as u64 * INSTANTS;
 /// A service without clients is killed this often for each point: to restart it, and during its start.
@@ -27,7 +27,7 @@ const KILLS: u32 = 2;
 /// How often it is measured how long a use takes. The first time is longer: its pages are not in memory yet.
 const MEASURED: u32 = 3;
 /// The machine's figures are compared after this many points of each service, and at the end.
-const PART: u64 = POINTS.div_ceil(3);
+const PART: u64 = POINTS.div_ceil(2);
 /// Longer than any service's deaths count against it, in nanoseconds: the supervisor's bounds are those of the shipped
 /// system.
 const WINDOW: u64 = 61_000_000_000;

@@ -10,16 +10,17 @@ use capos_schema::cap::CallError;
 use capos_schema::store::{KeyKind, VolumeState};
 
 use super::{DataVolume, not_kept};
+use crate::budgets::Table;
 use crate::users;
 
-/// The tables, each with what it holds.
-const TABLES: [(&str, &str); 5] = [
-    (users::USERS, "users"),
-    (users::QUOTAS, "quotas of users"),
-    (crate::settings::TABLE, "settings"),
-    (crate::budgets::Table::Principals.name(), "counts of used tokens"),
-    (crate::budgets::Table::Sessions.name(), "counts of open sessions"),
-];
+/// The tables of users and settings, each with what it holds.
+const TABLES: [(&str, &str); 3] =
+    [(users::USERS, "users"), (users::QUOTAS, "quotas of users"), (crate::settings::TABLE, "settings")];
+
+/// All tables that a login reads, with what they hold.
+fn tables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLES.into_iter().chain(Table::ALL.map(|table| (table.name(), table.what())))
+}
 
 /// What was read of the tables before, and what was not.
 #[derive(Default)]
@@ -58,7 +59,7 @@ impl<K: Keyspace + Clone> DataVolume<K> {
             Err(fault) => return Err(not_kept(&fault)),
         };
         let mut damaged = users::list(&self.space).await.map(|users| users.is_empty() && asides > 0);
-        for (name, _) in TABLES {
+        for (name, _) in tables() {
             if let Ok(false) = damaged {
                 damaged = table(&self.space, name).await.map(|_| false);
             }
@@ -87,7 +88,7 @@ impl<K: Keyspace + Clone> DataVolume<K> {
         keys.retain(|key| key.kind != KeyKind::RecoveryCode);
         keys.sort_by_key(|key| key.slot);
         let mut saved = Saved::default();
-        for (name, what) in TABLES {
+        for (name, what) in tables() {
             let entries = match table(&old, name).await {
                 Ok(entries) => entries,
                 Err(Fault::Damaged(why)) => {

@@ -2,7 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use capos_keyspace::{Batch, Durability};
+use capos_budget::{Amounts, Dimension, Estimate, Plan};
+use capos_keyspace::{Batch, Durability, Range};
+
+use crate::budgets::{Budgets, Moment, Opening, Starting};
 
 use super::*;
 
@@ -25,6 +28,33 @@ impl Machine {
         let machine = Self::started(vault, store);
         run(machine.volume.prepare(None)).unwrap();
         Some(machine)
+    }
+
+    /// Begins so many runs of ada's, none of which has come to its end.
+    fn run_and_pause(&self, runs: u64) {
+        let (budgets, store) = self.budgets();
+        let opening =
+            Opening { id: "s1", principal: "ada", profile: Profile::Operator, plan: Plan::default(), principal_tokens: 9 };
+        budgets.borrow_mut().open_session(&opening, Moment::default()).unwrap();
+        for number in 0..runs {
+            let name = format!("{}-{number}", "c".repeat(40));
+            let used = Amounts::of(Dimension::Steps, 3);
+            let starting = Starting { name: &name, plan: Plan::default(), estimate: Estimate::default(), used };
+            budgets.borrow_mut().begin_run("s1", &starting, Moment::default()).unwrap();
+        }
+        run(store.keep(&budgets, Durability::Now)).unwrap().unwrap();
+    }
+
+    /// The budgets as a login reads them.
+    fn budgets(&self) -> (RefCell<Budgets>, crate::budgets::Store<Space>) {
+        let (budgets, store) = (RefCell::default(), crate::budgets::Store::new(Some(self.volume.space.clone())));
+        assert_eq!(run(store.load(&budgets)).unwrap(), Ok(0));
+        (budgets, store)
+    }
+
+    /// Rows of a table.
+    fn rows(&self, table: &str) -> usize {
+        run(self.volume.space.range(Range::all(table))).unwrap().unwrap().entries.len()
     }
 
     fn profiles(&self) -> Vec<(String, Profile)> {
@@ -101,7 +131,9 @@ fn users_log_in_whichever_block_is_damaged() {
         batch.put("t", &number.to_be_bytes(), &[7; 500]);
         run(files.commit(&batch, Durability::Now)).unwrap().unwrap();
     }
-    let before = machine.profiles();
+    machine.run_and_pause(60);
+    let (before, runs) = (machine.profiles(), machine.rows("budget.runs"));
+    let (mut lost_runs, mut kept_runs) = (0, 0);
     let (mut mended, mut lost_users, mut closed) = (0, 0, 0);
     for block in 0..200 {
         let Some(damaged) = machine.damaged(block) else {
@@ -135,6 +167,11 @@ fn users_log_in_whichever_block_is_damaged() {
             damaged.login(name, HORSE).unwrap_or_else(|why| panic!("block {block}, {name}: {why}"));
         }
         run(damaged.volume.settings()).unwrap().unwrap();
+        damaged.budgets();
+        // A block of one table costs the others nothing.
+        let what_is_left = damaged.rows("budget.runs");
+        lost_runs += u64::from(what_is_left < runs);
+        kept_runs += u64::from(told.is_some() && what_is_left == runs);
         assert_eq!(run(damaged.volume.mend()).unwrap().unwrap(), None, "once");
         // And it lasts.
         let image = damaged.disk(Clone::clone);
@@ -145,6 +182,7 @@ fn users_log_in_whichever_block_is_damaged() {
     println!(
         "{mended} blocks let the tables start over, {lost_users} of them with other users; {closed} close the store"
     );
+    assert!(lost_runs >= 1 && kept_runs >= 1, "{lost_runs} {kept_runs}");
     assert!(mended >= 2 && lost_users >= 1 && closed < 20, "{mended} {lost_users} {closed}");
 }
 

@@ -9,6 +9,7 @@ use capos_schema::authority::{Profile, UserInfo};
 use capos_schema::cap::CallError;
 use capos_schema::store::{KeyKind, VolumeState};
 
+use super::login::has_all_keys;
 use super::{DataVolume, not_kept};
 use crate::budgets::Table;
 use crate::users;
@@ -28,6 +29,8 @@ struct Saved {
     entries: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
     lost: Vec<&'static str>,
     why: String,
+    /// An operator is left who has a key.
+    operator: bool,
 }
 
 /// What can be read of one table.
@@ -44,8 +47,9 @@ async fn table(space: &impl Keyspace, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8
 
 impl<K: Keyspace + Clone> DataVolume<K> {
     /// Looks whether the tables can be read. If a block of them is damaged, they start over with what can be read, and the sentence
-    /// that is returned says so. Users whose entry is lost are guests; if there is no operator left with a key, the one whose key
-    /// is the oldest becomes one.
+    /// that is returned says so. Users whose entry is lost are guests, whatever they were: a guest is not to become an operator by
+    /// damage. Only somebody with all keys has the profile of the set-up. If no operator is left with a key, the recovery code
+    /// makes one.
     ///
     /// # Errors
     /// The store does not answer, or the damage is not of these tables alone.
@@ -72,9 +76,14 @@ impl<K: Keyspace + Clone> DataVolume<K> {
             Err(fault) => return Err(not_kept(&fault)),
         };
         let saved = self.save(part).await.map_err(|fault| not_kept(&fault))?;
+        let next = if saved.operator {
+            "Look at /users and /settings"
+        } else {
+            "No operator is known any more: restart, enter `forgot` at the login and then the recovery code, and the user whose \
+             passphrase you set becomes one"
+        };
         Ok(Some(format!(
-            "what the data disk keeps of users and settings was damaged ({}). What could be read is there; lost are: {}. Look \
-             at /users and /settings",
+            "what the data disk keeps of users and settings was damaged ({}). What could be read is there; lost are: {}. {next}",
             saved.why,
             saved.lost.join(", ")
         )))
@@ -86,7 +95,6 @@ impl<K: Keyspace + Clone> DataVolume<K> {
         let status = self.vault.status().await.map_err(|error| Fault::Medium(error.to_string()))?;
         let mut keys = status.keys;
         keys.retain(|key| key.kind != KeyKind::RecoveryCode);
-        keys.sort_by_key(|key| key.slot);
         let mut saved = Saved::default();
         for (name, what) in tables() {
             let entries = match table(&old, name).await {
@@ -116,14 +124,12 @@ impl<K: Keyspace + Clone> DataVolume<K> {
         let known: Vec<UserInfo> = users.filter_map(|(_, name, value)| users::decode(name, value)).collect();
         let of = |name: &str| known.iter().find(|user| user.name == name);
         let is_operator = |name: &str| of(name).is_some_and(|user| user.profile == Profile::Operator);
-        let has_operator = keys.iter().any(|key| is_operator(&key.name));
-        for (at, key) in keys.iter().enumerate() {
-            let profile = if at == 0 && !has_operator { Profile::Operator } else { Profile::Guest };
-            if of(&key.name).is_none() || profile == Profile::Operator {
-                let user =
-                    UserInfo { name: key.name.clone(), created_unix: self.now(), profile, ..UserInfo::default() };
-                batch.put(users::USERS, key.name.as_bytes(), &users::encode(&user));
-            }
+        saved.operator = keys.iter().any(|key| is_operator(&key.name));
+        for key in keys.iter().filter(|key| of(&key.name).is_none()) {
+            let profile = if has_all_keys(&keys, &key.name) { self.first_profile(&key.name) } else { Profile::Guest };
+            saved.operator |= profile == Profile::Operator;
+            let user = UserInfo { name: key.name.clone(), created_unix: self.now(), profile, ..UserInfo::default() };
+            batch.put(users::USERS, key.name.as_bytes(), &users::encode(&user));
         }
         self.space.commit(&batch, Durability::Now).await?;
         Ok(saved)

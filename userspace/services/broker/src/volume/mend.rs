@@ -1,5 +1,6 @@
 //! What the broker keeps on a damaged block: users, settings and budgets start over with what can be read of them.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -33,16 +34,42 @@ struct Saved {
     operator: bool,
 }
 
-/// What can be read of one table.
-async fn table(space: &impl Keyspace, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
-    let (mut found, mut from) = (Vec::new(), Vec::new());
-    loop {
-        let page = space.range(Range { from: &from, ..Range::all(name) }).await?;
-        found.extend(page.entries);
-        let Some((last, _)) = found.last().filter(|_| page.more) else { return Ok(found) };
-        from.clone_from(last);
-        from.push(0);
+/// What can be read of one table from both its ends, by key, and what stands in between, if something does.
+async fn table(space: &impl Keyspace, name: &str) -> Result<(BTreeMap<Vec<u8>, Vec<u8>>, Option<String>), Fault> {
+    let (mut found, mut why) = (BTreeMap::new(), None);
+    for reverse in [false, true] {
+        let (mut from, mut to, mut most) = (Vec::new(), Vec::new(), u32::MAX);
+        loop {
+            let page = match space.range(Range { from: &from, to: &to, reverse, most, ..Range::all(name) }).await {
+                Ok(page) => page,
+                Err(Fault::Damaged(told)) => {
+                    why.get_or_insert(told);
+                    // One by one up to the damage.
+                    if core::mem::replace(&mut most, 1) == 1 {
+                        break;
+                    }
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            let Some((last, _)) = page.entries.last() else { break };
+            if reverse {
+                to.clone_from(last);
+            } else {
+                from.clone_from(last);
+                from.push(0);
+            }
+            found.extend(page.entries);
+            // No key is empty; as an end it would stand for the table's.
+            if !page.more || (reverse && to.is_empty()) {
+                break;
+            }
+        }
+        if why.is_none() {
+            break;
+        }
     }
+    Ok((found, why))
 }
 
 impl<K: Keyspace + Clone> DataVolume<K> {
@@ -65,7 +92,11 @@ impl<K: Keyspace + Clone> DataVolume<K> {
         let mut damaged = users::list(&self.space).await.map(|users| users.is_empty() && asides > 0);
         for (name, _) in tables() {
             if let Ok(false) = damaged {
-                damaged = table(&self.space, name).await.map(|_| false);
+                damaged = match table(&self.space, name).await {
+                    Ok((_, None)) => Ok(false),
+                    Ok((_, Some(why))) => Err(Fault::Damaged(why)),
+                    Err(fault) => Err(fault),
+                };
             }
         }
         let part = match damaged {
@@ -83,7 +114,7 @@ impl<K: Keyspace + Clone> DataVolume<K> {
              passphrase you set becomes one"
         };
         Ok(Some(format!(
-            "what the data disk keeps of users and settings was damaged ({}). What could be read is there; lost are: {}. {next}",
+            "what the data disk keeps of users and settings was damaged ({}). What could be read is there; lost are, in part or all: {}. {next}",
             saved.why,
             saved.lost.join(", ")
         )))
@@ -97,21 +128,16 @@ impl<K: Keyspace + Clone> DataVolume<K> {
         keys.retain(|key| key.kind != KeyKind::RecoveryCode);
         let mut saved = Saved::default();
         for (name, what) in tables() {
-            let entries = match table(&old, name).await {
-                Ok(entries) => entries,
-                Err(Fault::Damaged(why)) => {
-                    saved.lost.push(what);
-                    saved.why = why;
-                    let mut entries = Vec::new();
-                    for key in keys.iter().map(|key| key.name.as_bytes()) {
-                        if let Ok(Some(value)) = old.get(name, key).await {
-                            entries.push((key.to_vec(), value));
-                        }
+            let (mut entries, why) = table(&old, name).await?;
+            if let Some(why) = why {
+                saved.lost.push(what);
+                saved.why = why;
+                for key in keys.iter().map(|key| key.name.as_bytes()) {
+                    if let Ok(Some(value)) = old.get(name, key).await {
+                        entries.insert(key.to_vec(), value);
                     }
-                    entries
                 }
-                Err(other) => return Err(other),
-            };
+            }
             saved.entries.extend(entries.into_iter().map(|(key, value)| (name, key, value)));
         }
         let (table, key, version) = users::FORMAT;

@@ -442,6 +442,18 @@ mod tests {
         assert_eq!(config.policy.scopes.len(), 1, "an empty list is no rule and lifts none");
     }
 
+    /// A list that a setting empties bounds nothing. A file that allows nothing permits no path, and says so.
+    #[test]
+    fn an_empty_list_of_the_settings_is_no_bound() {
+        for name in ["policy.paths.allow", "policy.tools.read_file.allow", "policy.commands.allow", "policy.domains.allow"] {
+            let (config, bad) = configuration(&[FILE], &settings(&[(name, "")]), [1; 16]).unwrap();
+            assert!(bad.is_empty() && config.policy.scopes.is_empty(), "{name}: {:?}", config.policy.scopes);
+        }
+        let file = ("etc/system.toml", "[policy.paths]\nallow = []\n");
+        let (config, _) = configuration(&[file], &settings(&[("policy.paths.allow", "")]), [1; 16]).unwrap();
+        assert_eq!(config.policy.scopes.len(), 1, "the file's stays");
+    }
+
     #[test]
     fn each_value_is_listed_with_its_origin() {
         let set = settings(&[

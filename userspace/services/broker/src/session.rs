@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
-use capos_broker::approvals::{ApprovalObject, Asked, number_text};
+use capos_broker::approvals::{ApprovalObject, Asked, number_text, recorded};
 use capos_broker::in_force::InForce;
 use capos_broker::lease::LeaseObject;
 use capos_broker::memory_budget::Share;
@@ -237,7 +237,9 @@ impl Session {
     ) -> Result<(), CallError> {
         let version = self.policy.borrow().bundle().0.to_string();
         let writer = &self.broker.blocks.writer;
-        self.subject().decided(writer, question, (mode, risk, &version), decision, reason).await?;
+        let subject = self.subject();
+        let record = subject.decided(writer, question, (mode, risk, &version), decision, reason);
+        recorded(&self.policy, self.asked.next_number(), record).await?;
         // A call that an earlier consent covers is no question of its own.
         if asked {
             self.asked.add(question, risk, (decision, reason), &self.policy.borrow());

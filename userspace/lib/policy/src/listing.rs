@@ -63,6 +63,7 @@ pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
     let index = |policy: &SessionPolicy| -> BTreeMap<String, PolicyRule> {
         listed(policy).into_iter().map(|rule| (rule.tool.clone(), rule)).collect()
     };
+    let raises = (before.raises(), after.raises());
     let times = (before.rules().policy_seconds, after.rules().policy_seconds);
     let (before, after) = (index(before), index(after));
     let mode = |rule: &PolicyRule| {
@@ -72,6 +73,10 @@ pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
     if times.0 != times.1 {
         lines.push(format!("the time of a policy: {} becomes {}", duration(times.0), duration(times.1)));
     }
+    let gone = raises.0.iter().filter(|line| !raises.1.contains(line));
+    lines.extend(gone.map(|line| format!("no longer {line}")));
+    let come = raises.1.iter().filter(|line| !raises.0.contains(line));
+    lines.extend(come.map(|line| format!("now {line}")));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     for name in names {
         match (before.get(name), after.get(name)) {

@@ -60,7 +60,7 @@ fn a_version_is_of_what_is_permitted_and_of_nothing_else() {
     let mut all = vec![
         version(&plain),
         version(&Policy { overrides: vec![forbidden], ..plain.clone() }),
-        version(&Policy { risks: areas, ..plain.clone() }),
+        version(&Policy { risks: vec![areas], ..plain.clone() }),
         version(&policy(vec![rule(Target::Paths, paths(&["/"], &["secret"]))])),
         version(&policy(vec![rule(Target::Paths, paths(&["/"], &["secret", "b"]))])),
         version(&policy(vec![rule(Target::Tool("read_file".into()), paths(&["/"], &["secret"]))])),
@@ -127,7 +127,10 @@ fn a_policy_that_is_edited_holds_from_the_next_bundle_on() {
     assert!(
         session
             .renew(
-                &Policy { risks: RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }, ..after.clone() },
+                &Policy {
+                    risks: vec![RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }],
+                    ..after.clone()
+                },
                 next.clone(),
                 ISSUED
             )
@@ -316,7 +319,7 @@ fn d17_programs_are_bounded_by_name_and_arguments() {
 /// Requirement D19.
 #[test]
 fn d19_the_risk_of_a_call_is_raised_by_its_path_or_program() {
-    let risks = RiskRules { areas: ["proj".to_string()].into(), programs: ["ls".to_string()].into() };
+    let risks = vec![raises(None, &["proj"], &["ls"])];
     let plain = session(&policy(Vec::new()));
     let raised = session(&Policy { risks, ..policy(Vec::new()) });
     let path = |tool: &str, path: &str| ask(tool, &serde_json::json!({ "path": path, "text": "" }).to_string());

@@ -447,7 +447,8 @@ mod tests {
         assert!(bad.is_empty(), "{bad:?}");
         let policy = &config.policy;
         assert_eq!(policy.profile(Profile::Operator).policy_seconds, 900);
-        assert!(policy.risks.areas.contains("project"));
+        let areas = |of: &capos_policy::RiskRules| (of.areas.contains("project"), of.profile, of.source.clone());
+        assert_eq!(policy.risks.iter().map(areas).collect::<Vec<_>>(), [(true, None, "settings".to_string())]);
         let sources: Vec<&str> = policy.scopes.iter().map(|rule| rule.source.as_str()).collect();
         assert_eq!(sources, ["/etc/system.toml", "settings", "settings", "settings", "settings"]);
         let blocked: Vec<&str> = policy

@@ -99,3 +99,8 @@ pub fn why(gate: Gate) -> String {
         other => format!("{other:?}"),
     }
 }
+
+pub fn raises(profile: Option<Profile>, areas: &[&str], programs: &[&str]) -> RiskRules {
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    RiskRules { profile, areas: set(areas), programs: set(programs), source: "settings".into() }
+}

@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 
 use capos_plural::count;
 use capos_policy::{
-    ArgumentRules, CommandRules, DomainRules, FORMAT, PathRules, Policy, Scope, ScopeRule, Target, host, normalise,
+    ArgumentRules, CommandRules, DomainRules, FORMAT, PathRules, Policy, RiskRules, Scope, ScopeRule, Target, host,
+    normalise,
 };
 use capos_schema::authority::Profile;
 use capos_schema::reflection;
@@ -153,8 +154,11 @@ impl PolicySection {
             }
         }
         paths_are_good("policy.areas", &self.areas)?;
-        policy.risks.areas.extend(self.areas);
-        policy.risks.programs.extend(self.commands.known);
+        let (areas, programs) = (self.areas.into_iter().collect(), self.commands.known.into_iter().collect());
+        let rules = RiskRules { profile, areas, programs, source: source.to_string() };
+        if !rules.is_empty() {
+            policy.risks.push(rules);
+        }
         Ok(())
     }
 }

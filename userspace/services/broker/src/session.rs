@@ -30,7 +30,7 @@ use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
-use crate::administration::{Operator, SetupObject, difference};
+use crate::administration::{Operator, SetupObject, consequence};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
@@ -401,7 +401,7 @@ impl UserSessionServer for Session {
         let approval = approved.map(number_text).unwrap_or_default();
         let is_setting = question.interface_id == SettingsClient::INTERFACE_ID && mode != PermissionMode::Forbidden;
         let note = if is_setting && note.is_empty() {
-            difference(&self.broker, &self.info.principal, &self.tools, &question).await
+            consequence(&self.broker, &self.info.principal, &self.tools, &question).await
         } else {
             note
         };

@@ -248,6 +248,25 @@ fn violated(
     }))
 }
 
+/// What a person is told before they set the clock from one time to another, in milliseconds since 1970. May be nothing.
+#[must_use]
+pub fn jump(from: u64, to: u64) -> String {
+    const DAY: u64 = 86_400_000;
+    let days = |from: u64, to: u64| to.saturating_sub(from).checked_div(DAY).unwrap_or_default();
+    match (days(from, to), days(to, from)) {
+        (0, 0) => String::new(),
+        (0, back) => format!(
+            "The clock goes back by {}. Until it has passed that time again, the audit log records the time before.",
+            count(back, "day")
+        ),
+        (on, _) => format!(
+            "The clock goes forward by {}. Conversations whose `/expire` is over then are deleted, and the audit log never goes \
+             back to an earlier time.",
+            count(on, "day")
+        ),
+    }
+}
+
 /// Every value of a text of configuration, by its dotted name. Rules, and what is the host's, are left out.
 fn flat(text: &str) -> Settings {
     fn add(found: &mut Settings, name: &str, value: &Value) {
@@ -497,10 +516,22 @@ mod tests {
         assert!(check("policy.valid_seconds", "7200").is_ok() && check("policy.valid_seconds", "4000").is_ok());
     }
 
+    #[test]
+    fn a_jump_of_the_clock_is_told() {
+        const DAY: u64 = 86_400_000;
+        assert_eq!((jump(5 * DAY, 6 * DAY - 1), jump(6 * DAY, 5 * DAY + 1)), (String::new(), String::new()));
+        assert!(
+            jump(0, 26_725 * DAY).starts_with("The clock goes forward by 26725 days. Conversations whose `/expire`")
+        );
+        assert!(jump(3 * DAY, 2 * DAY).starts_with("The clock goes back by 1 day. Until"));
+    }
+
     /// A list that a setting empties bounds nothing. A file that allows nothing permits no path, and says so.
     #[test]
     fn an_empty_list_of_the_settings_is_no_bound() {
-        for name in ["policy.paths.allow", "policy.tools.read_file.allow", "policy.commands.allow", "policy.domains.allow"] {
+        for name in
+            ["policy.paths.allow", "policy.tools.read_file.allow", "policy.commands.allow", "policy.domains.allow"]
+        {
             let (config, bad) = configuration(&[FILE], &settings(&[(name, "")]), [1; 16]).unwrap();
             assert!(bad.is_empty() && config.policy.scopes.is_empty(), "{name}: {:?}", config.policy.scopes);
         }

@@ -17,7 +17,7 @@ use capos_schema::cap::CallError;
 use capos_schema::store::NamespaceClient;
 
 use crate::broker::Broker;
-pub use settings::difference;
+pub use settings::consequence;
 pub use setup::SetupObject;
 
 /// The rights of an operator's session over the machine.

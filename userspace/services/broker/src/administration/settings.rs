@@ -23,9 +23,33 @@ struct Change {
     value: Option<String>,
 }
 
+/// The arguments of a call that sets the clock.
+#[derive(serde::Deserialize)]
+struct Time {
+    time: String,
+}
+
+/// How far a call sets the clock, for the question about it. May be nothing.
+fn jump(broker: &Broker, question: &ToolQuestion) -> String {
+    let Ok(Time { time }) = serde_json::from_str(&question.arguments) else { return String::new() };
+    match (broker.clock.wall_clock(), capos_audit::at(&time, broker.config().utc_offset)) {
+        (Ok(from), Ok(to)) => settings::jump(from, to),
+        _ => String::new(),
+    }
+}
+
+/// What a call that changes a setting or the clock means, for the question about it. `tools` are those of the session
+/// that asks. May be nothing.
+pub async fn consequence(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+    if question.tool == "set_clock" {
+        return jump(broker, question);
+    }
+    difference(broker, operator, tools, question).await
+}
+
 /// What a call that changes a setting changes of the policies of new sessions, for the person who is asked about it. `tools` are
 /// those of the session that asks; may be nothing.
-pub async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
     let Ok(Change { name, value }) = serde_json::from_str(&question.arguments) else { return String::new() };
     let known = match broker.volume_of(operator).await {
         Ok(volume) => volume.settings().await,

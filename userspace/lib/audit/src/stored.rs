@@ -284,8 +284,9 @@ impl<K: Keyspace + Clone> Stored<K> {
         let event = Event::General(Kind::LogArchive.event("", "", &fields));
         let done = self.commit(time, event.clone(), Begins::After(file.head)).await;
         let Err(AppendError::Place(Fault::Damaged(why))) = &done else { return done };
+        let why = why.clone();
         // What is damaged cannot be removed, and stays aside.
-        if !self.start_over(why).await.map_err(AppendError::Place)? {
+        if !self.start_over(&why).await.map_err(AppendError::Place)? {
             return done;
         }
         self.damage = None;
@@ -293,7 +294,12 @@ impl<K: Keyspace + Clone> Stored<K> {
         if let Some(state) = &mut self.state {
             state.earlier = None;
         }
-        self.commit(time, event, Begins::After(file.head)).await
+        let done = self.commit(time, event, Begins::After(file.head)).await;
+        if done.is_err() {
+            // The next record says what was damaged.
+            (self.state, self.damage) = (None, Some(why));
+        }
+        done
     }
 
     /// Records an event.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::general::{Kind, general};
 use crate::record::Head;
 use crate::rules::Open;
+use crate::stored::Past;
 use crate::tables::{self, HEAD_KEY, META, Meta, OPEN, RECORDS};
 
 /// The table of what the chain has lost: a sentence, by the sequence of the record that says it.
@@ -135,14 +136,21 @@ fn read<T>(answer: Result<T, Fault>, why: &mut Option<String>) -> Result<Option<
     }
 }
 
-/// Looks at a part that was set aside; `why` is what was damaged, if that is known.
+/// Looks at a part that was set aside. `acknowledged` is how far its chain was, if this process knows it: records up to there are
+/// lost if they cannot be read, and no other record gets their number.
 ///
 /// # Errors
 /// The store fails otherwise than by damage.
-pub(crate) async fn look<K: Keyspace + Clone>(space: &K, part: u32, why: Option<String>) -> Result<Earlier, Fault> {
-    let (old, mut why) = (Within::new(space.clone(), aside(part)), why);
+pub(crate) async fn look<K: Keyspace + Clone>(
+    space: &K,
+    part: u32,
+    acknowledged: Option<Past>,
+) -> Result<Earlier, Fault> {
+    let (old, mut why) = (Within::new(space.clone(), aside(part)), None);
     let meta = read(old.get(META, HEAD_KEY).await, &mut why)?.flatten();
     let meta = read(meta.map(|bytes| Meta::decode(&bytes)).transpose(), &mut why)?.flatten();
+    let told = meta.map(|Meta { head, time, boots, .. }| Past { head, time, boots });
+    let past = told.into_iter().chain(acknowledged).max_by_key(|past| past.head.sequence);
     let mut open = BTreeMap::new();
     for (key, value) in read(tables::all(&old, OPEN).await, &mut why)?.unwrap_or_default() {
         if let (Ok(sequence), Ok(value)) = (tables::sequence_of(&key), tables::open(&value)) {
@@ -157,13 +165,13 @@ pub(crate) async fn look<K: Keyspace + Clone>(space: &K, part: u32, why: Option<
         boots: 0,
         open,
         lost: None,
-        whole: meta.is_some(),
+        whole: past.is_some(),
     };
-    if let Some(meta) = meta {
-        (found.head, found.time, found.boots) = (meta.head, meta.time, meta.boots);
-        let last = last_readable(&old, meta.head.sequence, &mut why).await?;
-        if last < meta.head.sequence {
-            found.lost = Some(Lost { first: last.saturating_add(1), last: meta.head.sequence });
+    if let Some(Past { head, time, boots }) = past {
+        (found.head, found.time, found.boots) = (head, time, boots);
+        let last = last_readable(&old, head.sequence, &mut why).await?;
+        if last < head.sequence {
+            found.lost = Some(Lost { first: last.saturating_add(1), last: head.sequence });
         }
     } else if let Some(line) = last_line(&old, &mut why).await? {
         let record: Value = serde_json::from_slice(&line).unwrap_or_default();

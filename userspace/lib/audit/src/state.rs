@@ -9,7 +9,7 @@ use capos_keyspace::{Batch, Durability, Fault, Info, Keyspace, Layered};
 use crate::calls::Key;
 use crate::damage::{self, Earlier};
 use crate::rules::{Bounds, Rules, Step};
-use crate::stored::{Aside, Room};
+use crate::stored::{Aside, Past, Room};
 use crate::tables::{self, FORMAT, HEAD_KEY, META, Meta, OPEN, RESERVE, TAKEN, VERSION, VERSION_KEY};
 
 /// Bytes of an entry that keeps room for the ends of effects. With its head it fills a page of the store, whose size is a
@@ -43,6 +43,11 @@ impl State {
     pub fn meta(&self) -> Meta {
         let Rules { head, time, used, warned, .. } = self.rules;
         Meta { head, time, used: tables::number(used), boots: self.boots, chunks: self.chunks, warned }
+    }
+
+    /// Where the chain is.
+    pub fn past(&self) -> Past {
+        Past { head: self.rules.head, time: self.rules.time, boots: self.boots }
     }
 
     /// Commits a step, with room for the ends of all effects that have begun. A record that has room of its own takes
@@ -91,11 +96,12 @@ impl State {
     }
 }
 
-/// Reads it. With `aside`, the chain continues in memory.
+/// Reads it. With `aside`, the chain continues in memory; `acknowledged` is how far it was in a part that was set aside, if that
+/// is known.
 pub(crate) async fn load<K: Keyspace + Clone>(
     space: &Layered<K>,
     bounds: Room,
-    aside: Option<&Aside>,
+    (aside, acknowledged): (Option<&Aside>, Option<Past>),
 ) -> Result<State, Fault> {
     let Info { limit, lasting, asides, .. } = space.info().await?;
     let quota = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(APART);
@@ -110,7 +116,7 @@ pub(crate) async fn load<K: Keyspace + Clone>(
     let Some(version) = space.get(FORMAT, VERSION_KEY).await? else {
         let mut state = State { rules, boots: 0, chunks: 0, lasting, aside, fresh: true, earlier: None };
         if asides > 0 {
-            let earlier = damage::look(space, asides, None).await?;
+            let earlier = damage::look(space, asides, acknowledged).await?;
             (state.rules.head, state.rules.time, state.boots) = (earlier.head, earlier.time, earlier.boots);
             state.rules.open.clone_from(&earlier.open);
             let reserved = earlier.open.values().map(|open| open.reserve);

@@ -46,7 +46,9 @@ pub struct Stored<K> {
     /// None until it is opened, and after a fault.
     state: Option<State>,
     /// The last head that was acknowledged.
-    known: Option<Head>,
+    known: Option<Past>,
+    /// The same of a part that was set aside, as long as no record follows it.
+    acknowledged: Option<Past>,
     /// An append whose outcome is not known yet: what was appended, and the head that it leads to.
     unsettled: Option<(Event, Head)>,
     warning: Option<String>,
@@ -76,6 +78,14 @@ pub(crate) struct Aside {
     pub used: usize,
     /// When the tables are tried again.
     next: u64,
+}
+
+/// Where a chain was when it was acknowledged last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    pub head: Head,
+    pub time: u64,
+    pub boots: u64,
 }
 
 /// What a record begins.
@@ -110,7 +120,8 @@ impl<K: Keyspace + Clone> Stored<K> {
     /// The chain of this namespace.
     pub fn new(space: K, bounds: Room) -> Self {
         let space = Layered::new(space);
-        Self { space, bounds, aside: None, state: None, known: None, unsettled: None, warning: None, damage: None }
+        let (aside, state, known, acknowledged) = (None, None, None, None);
+        Self { space, bounds, aside, state, known, acknowledged, unsettled: None, warning: None, damage: None }
     }
 
     /// Where the chain ends, once it is open.
@@ -148,16 +159,16 @@ impl<K: Keyspace + Clone> Stored<K> {
             self.state = None;
         }
         if self.state.is_none() {
-            let mut loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+            let mut loaded = load(&self.space, self.bounds, (self.aside.as_ref(), self.acknowledged)).await;
             if let Err(Fault::ReadOnly(why)) = &loaded {
                 // The tables were never made.
                 self.set_aside(why.clone(), &Rules::new(Bounds::new(0)));
-                loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+                loaded = load(&self.space, self.bounds, (self.aside.as_ref(), self.acknowledged)).await;
             }
             if let Err(Fault::Damaged(why)) = &loaded
                 && self.start_over(why).await?
             {
-                loaded = load(&self.space, self.bounds, self.aside.as_ref()).await;
+                loaded = load(&self.space, self.bounds, (self.aside.as_ref(), self.acknowledged)).await;
             }
             let mut state = loaded?;
             if let (Some(earlier), Some(why)) = (&mut state.earlier, &self.damage) {
@@ -165,16 +176,16 @@ impl<K: Keyspace + Clone> Stored<K> {
             }
             let head = state.rules.head;
             let unsettled = self.unsettled.as_ref().map(|(_, head)| *head);
-            let continues = self.known.is_none_or(|known| known == head) || unsettled == Some(head);
+            let continues = self.known.is_none_or(|known| known.head == head) || unsettled == Some(head);
             if !continues && state.lasting {
-                let known = self.known.unwrap_or_default().sequence;
+                let known = self.known.unwrap_or_default().head.sequence;
                 return Err(Fault::Damaged(format!(
                     "the audit log on the disk ends at record {}, and record {known} was written to it: the disk holds \
                      an older state or that of another machine; attach the right disk and restart",
                     head.sequence
                 )));
             }
-            self.known = Some(head);
+            self.known = Some(state.past());
             self.state = Some(state);
             if !continues {
                 self.unsettled = None;
@@ -203,7 +214,8 @@ impl<K: Keyspace + Clone> Stored<K> {
             Err(_) => return Ok(false),
         }
         self.damage = Some(why.to_string());
-        (self.state, self.known, self.unsettled) = (None, None, None);
+        self.acknowledged = self.known.take().or(self.acknowledged);
+        (self.state, self.unsettled) = (None, None);
         Ok(true)
     }
 
@@ -272,8 +284,9 @@ impl<K: Keyspace + Clone> Stored<K> {
         let event = Event::General(Kind::LogArchive.event("", "", &fields));
         let done = self.commit(time, event.clone(), Begins::After(file.head)).await;
         let Err(AppendError::Place(Fault::Damaged(why))) = &done else { return done };
+        let why = why.clone();
         // What is damaged cannot be removed, and stays aside.
-        if !self.start_over(why).await.map_err(AppendError::Place)? {
+        if !self.start_over(&why).await.map_err(AppendError::Place)? {
             return done;
         }
         self.damage = None;
@@ -281,7 +294,12 @@ impl<K: Keyspace + Clone> Stored<K> {
         if let Some(state) = &mut self.state {
             state.earlier = None;
         }
-        self.commit(time, event, Begins::After(file.head)).await
+        let done = self.commit(time, event, Begins::After(file.head)).await;
+        if done.is_err() {
+            // The next record says what was damaged.
+            (self.state, self.damage) = (None, Some(why));
+        }
+        done
     }
 
     /// Records an event.
@@ -388,7 +406,7 @@ impl<K: Keyspace + Clone> Stored<K> {
             return Ok(());
         }
         (self.aside, self.state) = (None, None);
-        let records = self.known.unwrap_or_default().sequence.saturating_sub(aside.head.sequence);
+        let records = self.known.unwrap_or_default().head.sequence.saturating_sub(aside.head.sequence);
         self.warning = Some(format!("the disk can be written again, and has the {records} records of the audit log"));
         let told = general(Kind::LogDisk.name(), &[("records", &records)]);
         // If the disk fails again, the next record goes to memory.
@@ -459,7 +477,8 @@ impl<K: Keyspace + Clone> Stored<K> {
                 if begins == Begins::Damage {
                     self.damage = None;
                 }
-                (self.known, self.unsettled, self.state) = (Some(head), None, Some(state));
+                (self.known, self.acknowledged) = (Some(state.past()), None);
+                (self.unsettled, self.state) = (None, Some(state));
                 Ok(head)
             }
             Err(fault) => {

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use capos_audit::{Checker, Copier, Head, Journal, Life, Lost, Reader, Room, Target, Verified, lost_in, survey};
 use capos_keyspace::local::LocalKeyspace;
@@ -206,6 +207,42 @@ fn a_log_goes_on_whichever_block_is_damaged() {
         "of {all} blocks with which the store opens, the log started over with {over}; {named} exports name lost records"
     );
     assert!(over > 10 && named > 10 && closed < 20, "{over} {named} {closed}");
+}
+
+/// While the log runs it knows how far it was, also if the disk no longer says so: no record that was acknowledged shares its number
+/// with another one.
+#[test]
+fn no_number_of_an_acknowledged_record_is_used_again() {
+    let (image, _, _) = filled();
+    let (mut over, mut headless) = (0, 0);
+    for block in used(&image) {
+        let space = open(image.clone(), UNDAMAGED).unwrap();
+        let disk = |look: &dyn Fn(&FaultyBlocks)| space.store().borrow().with_blocks(|blocks| look(blocks));
+        let mut journal = Journal::new(space.clone(), ROOM, life(5000));
+        let mut acknowledged = Head::default();
+        for number in 0..10 {
+            acknowledged = done(journal.append_general(6000 + number, message(number))).unwrap();
+        }
+        // A write that fails has it read the tables again, and finds the block.
+        disk(&|blocks| blocks.fails.store(true, Ordering::Relaxed));
+        assert!(done(journal.append_general(7000, message(1))).is_err());
+        disk(&|blocks| blocks.fails.store(false, Ordering::Relaxed));
+        disk(&|blocks| blocks.damaged.store(block, Ordering::Relaxed));
+        let Ok(head) = done(journal.append_general(8000, message(2))) else { continue };
+        if done(space.info()).unwrap().asides == 0 {
+            continue;
+        }
+        over += 1;
+        let reader = Reader::new(space.clone());
+        let first = done(reader.first()).unwrap();
+        assert!(first > acknowledged.sequence && head.sequence > first, "block {block}: {first} {acknowledged}");
+        let line: serde_json::Value = serde_json::from_str(&done(reader.line(first)).unwrap().unwrap()).unwrap();
+        assert_eq!(line["fields"]["head"].as_str().unwrap(), acknowledged.to_string(), "block {block}");
+        headless += u64::from(!line["fields"]["lost"].is_null());
+        check(&exported(&space, &mut journal), &[]).unwrap_or_else(|why| panic!("block {block}: {why}"));
+    }
+    println!("{over} blocks let the log start over, with {headless} of them its last records are lost");
+    assert!(over > 3, "{over}");
 }
 
 /// The first record says which part is set aside, why, and from where the chain goes on.

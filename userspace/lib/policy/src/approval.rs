@@ -60,6 +60,8 @@ pub struct Standing {
     in_turn: bool,
     /// What the model had seen when the person agreed.
     labels: Label,
+    /// It is not recorded yet, and covers nothing before that.
+    withheld: bool,
 }
 
 /// The consents of one session that cover further calls. None replaces a step-up, and they end with the session.
@@ -142,7 +144,7 @@ impl Approvals {
             return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
         }
         let labels = question.labels.clone();
-        self.list.push(Standing { number, uses: 0, bound, pattern, in_turn, labels });
+        self.list.push(Standing { number, uses: 0, bound, pattern, in_turn, labels, withheld: false });
         Ok(format!("{what} {until}"))
     }
 
@@ -164,9 +166,25 @@ impl Approvals {
             };
             // What leaves the machine holds more than the person knew of, if the model has read on since.
             let known = of.category != Category::Outbound || label_below(&of.question.labels, &one.labels);
-            in_turn && selected && known
+            in_turn && selected && known && !one.withheld
         };
         self.list.iter().find(covers).map(|one| one.number)
+    }
+
+    /// Lets the consent of a question, if it covers further calls, cover none until it is recorded.
+    pub fn withhold(&mut self, number: u64) {
+        self.set_withheld(number, true);
+    }
+
+    /// Lets it cover calls: it is recorded.
+    pub fn recorded(&mut self, number: u64) {
+        self.set_withheld(number, false);
+    }
+
+    fn set_withheld(&mut self, number: u64, withheld: bool) {
+        if let Some(one) = self.list.iter_mut().find(|one| one.number == number) {
+            one.withheld = withheld;
+        }
     }
 
     /// Counts a call that this consent has covered.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::category::Category;
 use crate::map::Permission;
 use crate::profile::ModelAccess;
-use crate::risk::usual;
+use crate::risk::{RiskRules, usual};
 use crate::scope::Scope;
 use crate::session::{GrantedTool, Policy};
 
@@ -190,9 +190,10 @@ impl PolicyBundle {
     /// The digest of what it permits: 128 bits in hexadecimal.
     pub(crate) fn digest(&self, policy: &Policy) -> String {
         let mut lines: Vec<String> = self.capabilities.iter().map(Capability::line).collect();
+        lines.extend(RiskRules::of(&policy.risks, self.holder.profile).flat_map(RiskRules::lines));
         lines.sort();
         let profile = self.holder.profile.name();
-        lines.push(format!("{FORMAT} {profile} {:?} {:?}", self.model, policy.risks));
+        lines.push(format!("{FORMAT} {profile} {:?}", self.model));
         lines.push(format!("{:?} {:?}", policy.egress, policy.services));
         let digest = Sha256::digest(lines.join("\n").as_bytes());
         hex::encode(digest.get(..16).unwrap_or(&digest))

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_plural::count;
 use capos_schema::authority::{PolicyRule, Risk};
 use capos_schema::models::PermissionMode;
 
@@ -51,17 +52,31 @@ fn bounds(tool: &Capability) -> Vec<String> {
     tool.scopes.iter().flat_map(of).collect()
 }
 
+/// How long a policy is valid that is issued when its session begins.
+fn duration(seconds: u64) -> String {
+    if seconds == u64::MAX { "as long as the session".to_string() } else { count(seconds, "second").to_string() }
+}
+
 /// How `after` permits otherwise than `before`, one difference a line.
 #[must_use]
 pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
     let index = |policy: &SessionPolicy| -> BTreeMap<String, PolicyRule> {
         listed(policy).into_iter().map(|rule| (rule.tool.clone(), rule)).collect()
     };
+    let raises = (before.raises(), after.raises());
+    let times = (before.rules().policy_seconds, after.rules().policy_seconds);
     let (before, after) = (index(before), index(after));
     let mode = |rule: &PolicyRule| {
         if rule.hidden { format!("{}, hidden", rule.mode.name()) } else { rule.mode.name().to_string() }
     };
     let mut lines = Vec::new();
+    if times.0 != times.1 {
+        lines.push(format!("the time of a policy: {} becomes {}", duration(times.0), duration(times.1)));
+    }
+    let gone = raises.0.iter().filter(|line| !raises.1.contains(line));
+    lines.extend(gone.map(|line| format!("no longer {line}")));
+    let come = raises.1.iter().filter(|line| !raises.0.contains(line));
+    lines.extend(come.map(|line| format!("now {line}")));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     for name in names {
         match (before.get(name), after.get(name)) {

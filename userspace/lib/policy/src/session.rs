@@ -25,8 +25,8 @@ pub struct Policy {
     pub overrides: Vec<Override>,
     /// Bounds on arguments. All that name a tool must hold.
     pub scopes: Vec<ScopeRule>,
-    /// What raises the risk of a call.
-    pub risks: RiskRules,
+    /// What raises the risk of a call. Each layer raises, and none lowers.
+    pub risks: Vec<RiskRules>,
     pub egress: Egress,
     /// The consequences of ending a service.
     pub services: ServiceEnds,
@@ -213,7 +213,7 @@ impl SessionPolicy {
             issued: 0,
             expires: u64::MAX,
             rules: policy.profile(profile),
-            raises: policy.risks.compile(),
+            raises: Raises::of(&policy.risks, profile),
             policy: policy.clone(),
             tools: HashMap::new(),
             approvals: Approvals::default(),
@@ -325,6 +325,15 @@ impl SessionPolicy {
     /// Consents that are valid in this session.
     pub fn approvals(&mut self) -> &mut Approvals {
         &mut self.approvals
+    }
+
+    /// What raises the risk of its calls, one rule a line, each with its origin.
+    pub(crate) fn raises(&self) -> Vec<String> {
+        let of = |rules: &RiskRules| {
+            let with = |line: String| format!("{line} ({})", rules.source);
+            rules.lines().into_iter().map(with).collect::<Vec<_>>()
+        };
+        RiskRules::of(&self.policy.risks, self.holder.profile).flat_map(of).collect()
     }
 
     /// What is granted, in the order of names.

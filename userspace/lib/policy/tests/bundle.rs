@@ -5,101 +5,11 @@
 use capos_policy::*;
 use capos_schema::authority::{Profile, Risk, ToolQuestion};
 use capos_schema::models::PermissionMode::{Auto, Consent, Forbidden, StepUp};
-use capos_schema::storage::DirectoryClient;
-use capos_schema::system::LauncherClient;
 use capos_schema::{authority::ConsentReach, authority::Decision, authority::Span, reflection};
 use proptest::prelude::*;
 
-const FILES: u64 = DirectoryClient::INTERFACE_ID;
-const PROGRAMS: u64 = LauncherClient::INTERFACE_ID;
-/// When the bundles of these tests are issued and expire.
-const ISSUED: u64 = 1000;
-const EXPIRES: u64 = 2000;
-
-/// The tools of an interface, as the broker grants them.
-fn tools(interface: u64) -> Vec<GrantedTool> {
-    let found = reflection::interface(interface).unwrap();
-    let tools = found.methods.iter().filter_map(|method| {
-        Some(GrantedTool {
-            interface_id: interface,
-            method: method.name.into(),
-            name: method.tool?.into(),
-            category: method.category?,
-            pattern: method.pattern,
-            paths: method.paths,
-        })
-    });
-    tools.collect()
-}
-
-fn all_tools() -> Vec<GrantedTool> {
-    [tools(FILES), tools(PROGRAMS)].concat()
-}
-
-fn modes() -> Modes {
-    let mode = |category| match category {
-        Category::ReadOnly => Auto,
-        Category::Mutating | Category::Outbound => Consent,
-        Category::Destructive | Category::Admin => StepUp,
-    };
-    Modes::new(|category| Some(mode(category))).unwrap()
-}
-
-fn policy(scopes: Vec<ScopeRule>) -> Policy {
-    let modes = [Profile::Operator, Profile::Guest].map(|profile| (profile, modes())).into();
-    Policy { scopes, modes, ..Policy::default() }
-}
-
-fn rule(target: Target, scope: Scope) -> ScopeRule {
-    ScopeRule { profile: None, target, scope, source: "settings".into() }
-}
-
-fn paths(allow: &[&str], block: &[&str]) -> Scope {
-    let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    Scope { paths: Some(PathRules { allow: list(allow), block: list(block) }), ..Scope::default() }
-}
-
-fn holder() -> Holder {
-    Holder { session: "s1".into(), principal: "ada".into(), profile: Profile::Operator }
-}
-
-fn bundle(policy: &Policy) -> PolicyBundle {
-    PolicyBundle::issue(policy, holder(), (ISSUED, EXPIRES), all_tools())
-}
-
-fn session(policy: &Policy) -> SessionPolicy {
-    SessionPolicy::load(policy, bundle(policy), &holder(), ISSUED).unwrap()
-}
-
-fn ask(tool: &str, arguments: &str) -> ToolQuestion {
-    let found = all_tools().into_iter().find(|found| found.name == tool).unwrap();
-    ToolQuestion {
-        interface_id: found.interface_id,
-        method_name: found.method,
-        tool: tool.into(),
-        category: found.category.name().into(),
-        arguments: arguments.into(),
-        conversation: "c1".into(),
-        turn: 1,
-        call_id: "call-1".into(),
-        ..ToolQuestion::default()
-    }
-}
-
-fn at(path: &str) -> ToolQuestion {
-    ask("write_file", &serde_json::json!({ "path": path, "text": "x" }).to_string())
-}
-
-fn now() -> At {
-    At::now(ISSUED)
-}
-
-fn why(gate: Gate) -> String {
-    match gate {
-        Gate::Shut { reason } => reason,
-        other => format!("{other:?}"),
-    }
-}
+mod support;
+use support::*;
 
 /// Requirement C18: each bundle that is not for this session is rejected with what, where and what to do.
 #[test]
@@ -150,16 +60,17 @@ fn a_version_is_of_what_is_permitted_and_of_nothing_else() {
     let mut all = vec![
         version(&plain),
         version(&Policy { overrides: vec![forbidden], ..plain.clone() }),
-        version(&Policy { risks: areas, ..plain.clone() }),
+        version(&Policy { risks: vec![areas], ..plain.clone() }),
         version(&policy(vec![rule(Target::Paths, paths(&["/"], &["secret"]))])),
         version(&policy(vec![rule(Target::Paths, paths(&["/"], &["secret", "b"]))])),
         version(&policy(vec![rule(Target::Tool("read_file".into()), paths(&["/"], &["secret"]))])),
+        version(&policy(vec![rule(Target::Paths, paths(&[], &[]))])),
         PolicyBundle::issue(&plain, holder(), (ISSUED, EXPIRES), tools(FILES)).version,
         PolicyBundle::issue(&plain, Holder { profile: Profile::Guest, ..holder() }, (1, 2), all_tools()).version,
     ];
     all.sort();
     all.dedup();
-    assert_eq!(all.len(), 8);
+    assert_eq!(all.len(), 9);
 }
 
 /// Requirement D20: nothing runs once the bundle has expired, whatever was agreed to before; a renewed one permits again, and
@@ -216,7 +127,10 @@ fn a_policy_that_is_edited_holds_from_the_next_bundle_on() {
     assert!(
         session
             .renew(
-                &Policy { risks: RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }, ..after.clone() },
+                &Policy {
+                    risks: vec![RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }],
+                    ..after.clone()
+                },
                 next.clone(),
                 ISSUED
             )
@@ -405,7 +319,7 @@ fn d17_programs_are_bounded_by_name_and_arguments() {
 /// Requirement D19.
 #[test]
 fn d19_the_risk_of_a_call_is_raised_by_its_path_or_program() {
-    let risks = RiskRules { areas: ["proj".to_string()].into(), programs: ["ls".to_string()].into() };
+    let risks = vec![raises(None, &["proj"], &["ls"])];
     let plain = session(&policy(Vec::new()));
     let raised = session(&Policy { risks, ..policy(Vec::new()) });
     let path = |tool: &str, path: &str| ask(tool, &serde_json::json!({ "path": path, "text": "" }).to_string());

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use capos_agent::{Conversation, Fate};
 use capos_audit::{Deed, story};
-use capos_schema::audit::{AuditReaderClient, Query};
+use capos_schema::audit::{AuditReaderClient, AuditReaderQueryResults, Query};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient, MessagePart};
 use capos_schema::models::ToolCall;
 
@@ -89,14 +89,28 @@ pub async fn load<S: Surface>(
 pub async fn read_all<S: Surface>(
     runner: &Runner<S>,
     reader: &AuditReaderClient,
-    mut query: Query,
+    query: Query,
 ) -> Result<Vec<String>, String> {
+    match pages(query, async |query: &Query| runner.audited(reader.query(query)).await).await {
+        (lines, None) => Ok(lines),
+        (_, Some(why)) => Err(why),
+    }
+}
+
+/// The records that a query selects, as far as they can be read, and why no more of them.
+async fn pages(
+    mut query: Query,
+    read: impl AsyncFn(&Query) -> Result<AuditReaderQueryResults, String>,
+) -> (Vec<String>, Option<String>) {
     let mut lines = Vec::new();
     loop {
-        let page = runner.audited(reader.query(&query)).await?;
+        let page = match read(&query).await {
+            Ok(page) => page,
+            Err(why) => return (lines, Some(why)),
+        };
         lines.extend(page.records);
         if page.next == 0 || page.next <= query.from {
-            return Ok(lines);
+            return (lines, None);
         }
         query.from = page.next;
     }
@@ -112,10 +126,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Reads it. A conversation that was answered to its end needs none.
+    /// Reads it. A conversation that was answered to its end needs none. Of a call that the readable records do not have, nothing is
+    /// known if the log cannot be read to its end.
     ///
     /// # Errors
-    /// The session may not read the audit log, or the log does not answer.
+    /// The session may not read the audit log.
     pub async fn of<S: Surface>(
         runner: &Runner<S>,
         conversation: &Conversation,
@@ -125,20 +140,25 @@ impl Evidence {
             return Ok(Self::default());
         }
         let reader = runner.grants.find::<AuditReaderClient>("find out which calls have run")?;
-        let first = runner.audited(reader.query(&Query { max: 1, ..Query::default() })).await?;
+        let first = runner.audited(reader.query(&Query { max: 1, ..Query::default() })).await.ok();
         let time = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok()?.get("time")?.as_u64();
-        let covers = first.records.first().and_then(time).is_some_and(|time| time / 1_000_000 <= info.created);
+        let first = first.as_ref().and_then(|first| first.records.first());
+        let reaches_back = first.and_then(time).is_some_and(|time| time / 1_000_000 <= info.created);
         let query = Query {
             kind: "tool".to_string(),
             turn: conversation.last_turn().into(),
             since_nanoseconds: info.created.saturating_sub(CLOCKS).saturating_mul(1_000_000),
             ..Query::default()
         };
-        let lines = read_all(runner, &reader, query).await?;
+        let (lines, unread) = pages(query, async |query: &Query| runner.audited(reader.query(query)).await).await;
+        let covers = reaches_back && unread.is_none();
         // A session that continued a fork recorded its calls below the other's id until the turn ended.
         let here =
             |deed: &Deed| deed.conversation == info.id || (!info.parent.is_empty() && deed.conversation == info.parent);
-        let deeds = story(lines.iter().map(String::as_str)).into_iter().filter(here).collect();
+        // What did not run, as far as the log could be read, may have run by what could not.
+        let is_known = |deed: &Deed| deed.ran || unread.is_none();
+        let deeds = story(lines.iter().map(String::as_str));
+        let deeds = deeds.into_iter().filter(|deed| here(deed) && is_known(deed)).collect();
         Ok(Self { conversation: info.id.clone(), deeds, covers })
     }
 
@@ -155,5 +175,28 @@ impl Evidence {
             let here = deed.conversation == self.conversation && deed.ran && !deed.model.is_empty();
             here && !calls().any(|call| call.id == deed.call_id)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_schema::local::run;
+
+    /// What can be read is kept, although a record behind it cannot be; and what is missing is not taken for something that did not
+    /// happen.
+    #[test]
+    fn a_log_that_is_read_in_part_leaves_the_rest_unknown() {
+        let read = async |query: &Query| match query.from {
+            0 => Ok(AuditReaderQueryResults { records: Vec::from(["a".to_string()]), next: 7 }),
+            7 => Ok(AuditReaderQueryResults { records: Vec::from(["b".to_string()]), next: 9 }),
+            _ => Err("block 5 does not hold what was written there last".to_string()),
+        };
+        let (lines, unread) = run(pages(Query::default(), read)).unwrap();
+        assert_eq!(lines, ["a", "b"]);
+        assert!(unread.is_some_and(|why| why.contains("block 5")));
+        let call = ToolCall { id: "call-1".to_string(), ..ToolCall::default() };
+        let evidence = |covers| Evidence { conversation: "c1".to_string(), deeds: Vec::new(), covers };
+        assert_ne!(evidence(true).fate(&call), evidence(false).fate(&call));
     }
 }

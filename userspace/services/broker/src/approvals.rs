@@ -42,6 +42,26 @@ pub fn number_text(number: u64) -> String {
     format!("#{number}")
 }
 
+/// Records the decision on the question with this number. A consent for further calls that came of it covers none before it is
+/// recorded, and ends if it cannot be.
+///
+/// # Errors
+/// As those of `record`.
+pub async fn recorded<E>(
+    policy: &RefCell<SessionPolicy>,
+    number: u64,
+    record: impl Future<Output = Result<(), E>>,
+) -> Result<(), E> {
+    policy.borrow_mut().approvals().withhold(number);
+    let done = record.await;
+    let mut policy = policy.borrow_mut();
+    match &done {
+        Ok(()) => policy.approvals().recorded(number),
+        Err(_) => drop(policy.approvals().revoke(Some(number))),
+    }
+    done
+}
+
 impl Asked {
     /// The number that the next question gets.
     pub fn next_number(&self) -> u64 {
@@ -138,7 +158,7 @@ impl ApprovalClientServer for ApprovalObject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capos_policy::{Answer, At, GrantedTool, Modes, Policy, unagreed};
+    use capos_policy::{Answer, At, Gate, GrantedTool, Modes, Policy, unagreed};
     use capos_schema::authority::ApprovalClientClient;
     use capos_schema::authority::{ConsentReach, Profile, Reply, Span};
     use capos_schema::local::{Local, run};
@@ -146,6 +166,65 @@ mod tests {
 
     fn policy() -> SessionPolicy {
         SessionPolicy::new(&Policy::default(), Profile::Operator)
+    }
+
+    /// A policy that asks before the tool `write` runs.
+    fn asking() -> SessionPolicy {
+        let modes = Modes::new(|_| Some(PermissionMode::Consent)).unwrap();
+        let policy = Policy { modes: Vec::from([(Profile::Operator, modes)]), ..Policy::default() };
+        let mut policy = SessionPolicy::new(&policy, Profile::Operator);
+        policy.grant(GrantedTool {
+            interface_id: 7,
+            method: "method".to_string(),
+            name: "write".to_string(),
+            category: capos_policy::Category::Mutating,
+            pattern: None,
+            paths: &[],
+        });
+        policy
+    }
+
+    fn question(text: &str) -> ToolQuestion {
+        ToolQuestion {
+            interface_id: 7,
+            method_name: "method".to_string(),
+            tool: "write".to_string(),
+            category: "mutating".to_string(),
+            arguments: text.to_string(),
+            ..ToolQuestion::default()
+        }
+    }
+
+    /// A consent for further calls covers none before its record is there, and ends if there is none: what a later call names as
+    /// agreed to is in the log.
+    #[test]
+    fn a_consent_without_a_record_covers_nothing() {
+        let policy = RefCell::new(asking());
+        let reach = ConsentReach { span: Span::Session, pattern: String::new() };
+        let agree = |number| {
+            let answer = Answer::Yes(reach.clone());
+            policy.borrow_mut().decide(&question("{}"), (PermissionMode::Consent, &At::default()), &answer, number).0
+        };
+        let gate = || policy.borrow().gate(&question("{}"), &At::default());
+        let settle = |number, outcome| {
+            run(recorded(&policy, number, async {
+                assert_eq!(gate(), Gate::AskPerson, "not yet");
+                outcome
+            }))
+            .unwrap()
+        };
+        assert_eq!(agree(1), Decision::Consented);
+        assert_eq!(settle(1, Err("the log is full")), Err("the log is full"));
+        assert_eq!((gate(), policy.borrow().standing(1).is_none()), (Gate::AskPerson, true));
+        assert_eq!(agree(2), Decision::Consented);
+        assert_eq!(settle(2, Ok(())), Ok(()));
+        assert_eq!(gate(), Gate::Approved(2));
+        // A question that comes to nothing takes no other consent away.
+        assert_eq!((settle_later(&policy, 3), gate()), (Err(()), Gate::Approved(2)));
+    }
+
+    fn settle_later(policy: &RefCell<SessionPolicy>, number: u64) -> Result<(), ()> {
+        run(recorded(policy, number, async { Err(()) })).unwrap()
     }
 
     /// However long what is asked is, what is remembered of it fits into the results of a call.
@@ -201,29 +280,7 @@ mod tests {
     /// Requirement D10: a consent that covers further calls is listed with them, however many questions come after it, until it is revoked.
     #[test]
     fn a_standing_consent_is_listed_until_it_is_revoked() {
-        let mut policy = SessionPolicy::new(
-            &Policy {
-                modes: Vec::from([(Profile::Operator, Modes::new(|_| Some(PermissionMode::Consent)).unwrap())]),
-                ..Policy::default()
-            },
-            Profile::Operator,
-        );
-        policy.grant(GrantedTool {
-            interface_id: 7,
-            method: "method".to_string(),
-            name: "write".to_string(),
-            category: capos_policy::Category::Mutating,
-            pattern: None,
-            paths: &[],
-        });
-        let question = |text: &str| ToolQuestion {
-            interface_id: 7,
-            method_name: "method".to_string(),
-            tool: "write".to_string(),
-            category: "mutating".to_string(),
-            arguments: text.to_string(),
-            ..ToolQuestion::default()
-        };
+        let mut policy = asking();
         let asked = Rc::new(Asked::default());
         let reach = ConsentReach { span: Span::Session, pattern: String::new() };
         let mut ask = |text: &str, reach: ConsentReach| {

@@ -427,7 +427,7 @@ impl Broker {
         done
     }
 
-    /// Sets the clock to a time at this offset, and records that. Returns what it said before, and what it says now, in milliseconds
+    /// Sets the clock to a time at this offset, and records that before; if the machine rejects the time, also that. Returns what it said before, and what it says now, in milliseconds
     /// since 1970.
     ///
     /// # Errors
@@ -445,7 +445,14 @@ impl Broker {
         let (from, at) = (capos_setup::moment(before), capos_setup::moment(to));
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("clock", &at), ("before", &from)];
         subject.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await?;
-        self.time.set_wall_clock(to).await?;
+        if let Err(why) = self.time.set_wall_clock(to).await {
+            let outcome = format!("the clock is not set: {why}");
+            let fields: [(&str, &dyn core::fmt::Display); 2] = [("clock", &at), ("outcome", &outcome)];
+            if let Err(unrecorded) = subject.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await {
+                log::warning!("{unrecorded}");
+            }
+            return Err(why);
+        }
         Ok((before, to))
     }
 

@@ -217,7 +217,7 @@ impl Config {
             if let Some(requests) = file.limits.max_requests_per_minute {
                 rules.principal_requests = rules.principal_requests.max(requests);
             }
-            put(&mut rules.policy_seconds, &file.policy.valid_seconds);
+            shorten(&mut rules.policy_seconds, file.policy.valid_seconds);
             if let Some(section) = file.profiles.get(wanted.name()) {
                 section.put(wanted, &mut rules)?;
                 let bounds = section.policy.clone().put(Some(wanted), &source, &mut self.policy);
@@ -321,6 +321,11 @@ fn put<T: Copy>(to: &mut T, value: &Option<T>) {
     }
 }
 
+/// The shortest time counts, whichever layer has it, for all sessions or for those of one profile.
+fn shorten(to: &mut u64, seconds: Option<u64>) {
+    *to = seconds.map_or(*to, |seconds| seconds.min(*to));
+}
+
 impl ProfileSection {
     fn put(&self, name: Profile, rules: &mut ProfileRules) -> Result<(), String> {
         self.limits.put(rules);
@@ -328,7 +333,7 @@ impl ProfileSection {
         put(&mut rules.principal_tokens, &self.principal_tokens);
         put(&mut rules.principal_requests, &self.principal_requests);
         put(&mut rules.hide_forbidden, &self.hide_forbidden);
-        put(&mut rules.policy_seconds, &self.policy.valid_seconds);
+        shorten(&mut rules.policy_seconds, self.policy.valid_seconds);
         if let Some(model) = &self.model {
             rules.model = match model.as_str() {
                 "none" => ModelAccess::None,

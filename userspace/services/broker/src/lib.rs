@@ -8,6 +8,7 @@ pub mod approvals;
 pub mod budgets;
 pub mod config;
 pub mod deadlines;
+pub mod in_force;
 pub mod lease;
 pub mod memory_budget;
 pub mod model;

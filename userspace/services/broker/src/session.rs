@@ -7,14 +7,15 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
-use capos_broker::approvals::{ApprovalObject, Asked, number_text};
+use capos_broker::approvals::{ApprovalObject, Asked, number_text, recorded};
+use capos_broker::in_force::InForce;
 use capos_broker::lease::LeaseObject;
 use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
 use capos_keyspace::Durability;
 use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
-use capos_rt::log;
+use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
     Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
@@ -29,7 +30,7 @@ use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
-use crate::administration::{BackupsObject, SettingsObject, SetupObject, UsersObject, difference};
+use crate::administration::{Operator, SetupObject, consequence};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
@@ -79,6 +80,8 @@ pub struct Session {
     _open: Permit,
     /// The session itself, for what outlasts a call.
     own: RefCell<Weak<Self>>,
+    /// Waits for the end of the policy.
+    watcher: RefCell<TaskGroup>,
     /// Until it has ended, and its end was observed.
     in_use: RefCell<Option<InUse>>,
 }
@@ -128,32 +131,33 @@ impl Session {
         let telemetry = broker.config().telemetry;
         let info = SessionInfo { limits, model_allowed, lock_seconds, notice, telemetry, ..info };
         // Without a data volume there are no users.
-        let administration = if info.user && profile == Profile::Operator {
+        let is_operator = info.user && profile == Profile::Operator;
+        if is_operator {
             grant_tools(&mut tools, UsersClient::INTERFACE_ID, false);
             grant_tools(&mut tools, SettingsClient::INTERFACE_ID, false);
             grant_tools(&mut tools, BackupsClient::INTERFACE_ID, false);
-            let server = broker.server.of(&share);
-            let users = Rc::new(UsersObject { broker: broker.clone(), operator: info.principal.clone() });
-            let settings = Rc::new(SettingsObject { broker: broker.clone(), operator: info.principal.clone() });
-            let backups = Rc::new(BackupsObject { broker: broker.clone(), operator: info.principal.clone() });
-            Some((
-                UsersClient::serve(&server, users)?,
-                SettingsClient::serve(&server, settings)?,
-                BackupsClient::serve(&server, backups)?,
-            ))
+        }
+        let sets_up = profile == Profile::Operator && !info.user && broker.waits_for_setup().await;
+        if sets_up {
+            grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
+        }
+        let policy = issue(&broker, &info, ends, &tools)?;
+        let info = SessionInfo { policy: policy_info(&policy), ..info };
+        let policy = Rc::new(RefCell::new(policy));
+        let in_force = InForce::new(policy.clone(), broker.clock.clone());
+        let administration = if is_operator {
+            let operator =
+                Operator { broker: broker.clone(), name: info.principal.clone(), in_force: in_force.clone() };
+            Some(operator.objects(&broker.server.of(&share))?)
         } else {
             None
         };
-        let setup = if profile == Profile::Operator && !info.user && broker.waits_for_setup().await {
-            grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
-            let setup = SetupObject { broker: broker.clone(), principal: info.principal.clone() };
+        let setup = if sets_up {
+            let setup = SetupObject { broker: broker.clone(), principal: info.principal.clone(), in_force };
             Some(MachineSetupClient::serve(&broker.server.of(&share), Rc::new(setup))?)
         } else {
             None
         };
-        let policy = issue(&broker, &info, ends, &tools)?;
-        let info = SessionInfo { policy: policy_info(&policy), ..info };
-        let policy = Rc::new(RefCell::new(policy));
         let object = ApprovalObject { asked: asked.clone(), policy: policy.clone() };
         let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(object))?;
         let ended: Rc<Cell<bool>> = Rc::default();
@@ -178,6 +182,7 @@ impl Session {
             share,
             _open: open,
             own: RefCell::default(),
+            watcher: RefCell::default(),
             in_use: RefCell::new(Some(in_use)),
         });
         session.own.replace(Rc::downgrade(&session));
@@ -232,7 +237,9 @@ impl Session {
     ) -> Result<(), CallError> {
         let version = self.policy.borrow().bundle().0.to_string();
         let writer = &self.broker.blocks.writer;
-        self.subject().decided(writer, question, (mode, risk, &version), decision, reason).await?;
+        let subject = self.subject();
+        let record = subject.decided(writer, question, (mode, risk, &version), decision, reason);
+        recorded(&self.policy, self.asked.next_number(), record).await?;
         // A call that an earlier consent covers is no question of its own.
         if asked {
             self.asked.add(question, risk, (decision, reason), &self.policy.borrow());
@@ -256,6 +263,7 @@ impl Session {
             return false;
         }
         self.policy.borrow_mut().end();
+        drop(self.watcher.take());
         self.broker.rates.borrow_mut().end_session(&self.info.id);
         if is_lost {
             self.broker.budgets.borrow_mut().lose_session(&self.info.id);
@@ -393,7 +401,7 @@ impl UserSessionServer for Session {
         let approval = approved.map(number_text).unwrap_or_default();
         let is_setting = question.interface_id == SettingsClient::INTERFACE_ID && mode != PermissionMode::Forbidden;
         let note = if is_setting && note.is_empty() {
-            difference(&self.broker, &self.info.principal, &self.tools, &question).await
+            consequence(&self.broker, &self.info.principal, &self.tools, &question).await
         } else {
             note
         };

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use capos_budget::{Dimension, UNLIMITED};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
+use capos_plural::count;
 use capos_schema::authority::{Profile, Setting};
 use capos_schema::models::PermissionMode;
 use toml::Value;
@@ -204,12 +205,33 @@ pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &st
     }
 }
 
-/// The rule that keeps a tool's permission from being what a setting says.
+/// The profiles whose sessions a setting of this name of the policy is for.
+fn profiles_of(parts: &[&str]) -> Vec<Profile> {
+    let all = [Profile::Operator, Profile::Guest, Profile::Anonymous];
+    match parts {
+        ["profiles", name, ..] => all.into_iter().filter(|profile| profile.name() == *name).collect(),
+        _ => all.into(),
+    }
+}
+
+/// The rule that keeps a policy's time or a tool's permission from being what a setting says.
 fn violated(
     files: &[(&str, &str)],
     settings: &Settings,
     (name, given, value): (&str, &str, &str),
 ) -> Result<Option<String>, String> {
+    if let [.., "policy", "valid_seconds"] = parts(name).as_slice() {
+        let mut all = settings.clone();
+        all.insert(name.to_string(), value.to_string());
+        let (config, _) = configuration(files, &all, [0; 16])?;
+        let of = |profile| config.policy.profile(profile).policy_seconds;
+        let times: Vec<u64> = profiles_of(&parts(name)).into_iter().map(of).collect();
+        let longest = times.iter().max().copied().unwrap_or_default();
+        let is_longer = given.parse().is_ok_and(|given: u64| given > longest);
+        return Ok(is_longer.then(|| {
+            format!("the time of a policy stays {} by another rule; the shortest one counts", count(longest, "second"))
+        }));
+    }
     let &["permissions", tool] = parts(name).as_slice() else { return Ok(None) };
     let Some(wanted) = PermissionMode::from_name(given) else { return Ok(None) };
     let methods = capos_schema::INTERFACES.iter().flat_map(|interface| interface.methods);
@@ -224,6 +246,25 @@ fn violated(
         let (mode, category) = (permission.mode.name(), category.name());
         format!("{tool}, which is {category}, stays {mode} by another rule: {source}; the strictest rule counts")
     }))
+}
+
+/// What a person is told before they set the clock from one time to another, in milliseconds since 1970. May be nothing.
+#[must_use]
+pub fn jump(from: u64, to: u64) -> String {
+    const DAY: u64 = 86_400_000;
+    let days = |from: u64, to: u64| to.saturating_sub(from).checked_div(DAY).unwrap_or_default();
+    match (days(from, to), days(to, from)) {
+        (0, 0) => String::new(),
+        (0, back) => format!(
+            "The clock goes back by {}. Until it has passed that time again, the audit log records the time before.",
+            count(back, "day")
+        ),
+        (on, _) => format!(
+            "The clock goes forward by {}. Conversations whose `/expire` is over then are deleted, and the audit log never goes \
+             back to an earlier time.",
+            count(on, "day")
+        ),
+    }
 }
 
 /// Every value of a text of configuration, by its dotted name. Rules, and what is the host's, are left out.
@@ -425,7 +466,8 @@ mod tests {
         assert!(bad.is_empty(), "{bad:?}");
         let policy = &config.policy;
         assert_eq!(policy.profile(Profile::Operator).policy_seconds, 900);
-        assert!(policy.risks.areas.contains("project"));
+        let areas = |of: &capos_policy::RiskRules| (of.areas.contains("project"), of.profile, of.source.clone());
+        assert_eq!(policy.risks.iter().map(areas).collect::<Vec<_>>(), [(true, None, "settings".to_string())]);
         let sources: Vec<&str> = policy.scopes.iter().map(|rule| rule.source.as_str()).collect();
         assert_eq!(sources, ["/etc/system.toml", "settings", "settings", "settings", "settings"]);
         let blocked: Vec<&str> = policy
@@ -440,6 +482,62 @@ mod tests {
         assert_eq!((of("policy.paths.block"), of("policy.valid_seconds")), ("a/b, c", "900"));
         let (config, _) = configuration(&[file], &settings(&[("policy.paths.block", "")]), [1; 16]).unwrap();
         assert_eq!(config.policy.scopes.len(), 1, "an empty list is no rule and lifts none");
+    }
+
+    /// The shortest time counts: no setting lengthens that of the image, for all sessions or for one profile's.
+    #[test]
+    fn a_setting_lengthens_no_policy() {
+        let file = (
+            "etc/system.toml",
+            "[policy]\nvalid_seconds = 7200\n[profiles.guest.policy]\nvalid_seconds = 3600\n\
+             [profiles.anonymous.policy]\nvalid_seconds = 9000\n",
+        );
+        let seconds = |all: &[(&str, &str)]| {
+            let (config, bad) = configuration(&[file], &settings(all), [1; 16]).unwrap();
+            assert!(bad.is_empty(), "{bad:?}");
+            [Profile::Operator, Profile::Guest, Profile::Anonymous].map(|of| config.policy.profile(of).policy_seconds)
+        };
+        let image = [7200, 3600, 7200];
+        assert_eq!(seconds(&[]), image);
+        assert_eq!(seconds(&[("policy.valid_seconds", "99999999")]), image);
+        assert_eq!(seconds(&[("profiles.guest.policy.valid_seconds", "99999999")]), image);
+        assert_eq!(seconds(&[("policy.valid_seconds", "600")]), [600; 3]);
+        assert_eq!(seconds(&[("profiles.operator.policy.valid_seconds", "60")]), [60, 3600, 7200]);
+        let of = |all: &[(&str, &str)]| {
+            let (config, _) = configuration(&[file], &settings(all), [1; 16]).unwrap();
+            capos_policy::SessionPolicy::of(&config.policy, Profile::Guest, &[])
+        };
+        let told = capos_policy::changes(&of(&[]), &of(&[("policy.valid_seconds", "60")]));
+        assert_eq!(told, ["the time of a policy: 3600 seconds becomes 60 seconds"]);
+        let check = |name: &str, given: &str| check(&[file], &Settings::new(), name, given);
+        for (name, given) in [("policy.valid_seconds", "7201"), ("profiles.guest.policy.valid_seconds", "3601")] {
+            assert!(check(name, given).unwrap_err().contains("the shortest one counts"), "{name}");
+        }
+        assert!(check("policy.valid_seconds", "7200").is_ok() && check("policy.valid_seconds", "4000").is_ok());
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_is_told() {
+        const DAY: u64 = 86_400_000;
+        assert_eq!((jump(5 * DAY, 6 * DAY - 1), jump(6 * DAY, 5 * DAY + 1)), (String::new(), String::new()));
+        assert!(
+            jump(0, 26_725 * DAY).starts_with("The clock goes forward by 26725 days. Conversations whose `/expire`")
+        );
+        assert!(jump(3 * DAY, 2 * DAY).starts_with("The clock goes back by 1 day. Until"));
+    }
+
+    /// A list that a setting empties bounds nothing. A file that allows nothing permits no path, and says so.
+    #[test]
+    fn an_empty_list_of_the_settings_is_no_bound() {
+        for name in
+            ["policy.paths.allow", "policy.tools.read_file.allow", "policy.commands.allow", "policy.domains.allow"]
+        {
+            let (config, bad) = configuration(&[FILE], &settings(&[(name, "")]), [1; 16]).unwrap();
+            assert!(bad.is_empty() && config.policy.scopes.is_empty(), "{name}: {:?}", config.policy.scopes);
+        }
+        let file = ("etc/system.toml", "[policy.paths]\nallow = []\n");
+        let (config, _) = configuration(&[file], &settings(&[("policy.paths.allow", "")]), [1; 16]).unwrap();
+        assert_eq!(config.policy.scopes.len(), 1, "the file's stays");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The data volume as the broker uses it: set-up, unlocking, and who its users are.
 
 pub mod backup;
+mod login;
 mod mend;
 
 use alloc::borrow::ToOwned;
@@ -38,6 +39,8 @@ struct Known {
     until: u64,
     /// Failed attempts before it.
     failed: u32,
+    /// The key was made with the recovery code.
+    recovered: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -254,10 +257,15 @@ impl<K: Keyspace> DataVolume<K> {
         Ok(code)
     }
 
-    /// Writes the first user: as the set-up says, or an operator.
-    async fn put_first(&self, name: &str) -> Result<UserInfo, Fault> {
+    /// The profile of the first user: as the set-up says, or operator.
+    fn first_profile(&self, name: &str) -> Profile {
         let first = self.first.borrow().clone().filter(|(first, _)| first == name);
-        let profile = first.map_or(Profile::Operator, |(_, profile)| profile);
+        first.map_or(Profile::Operator, |(_, profile)| profile)
+    }
+
+    /// Writes the first user.
+    async fn put_first(&self, name: &str) -> Result<UserInfo, Fault> {
+        let profile = self.first_profile(name);
         let user = UserInfo { name: name.to_owned(), profile, created_unix: self.now(), ..UserInfo::default() };
         users::put(&self.space, &user).await?;
         Ok(user)
@@ -308,7 +316,7 @@ impl<K: Keyspace> DataVolume<K> {
 
     fn know(&self, who: Who, nanoseconds: u64, failed: u32) {
         let until = self.clock.now().saturating_add(nanoseconds);
-        *self.known.borrow_mut() = Some(Known { who, until, failed });
+        *self.known.borrow_mut() = Some(Known { who, until, failed, recovered: false });
     }
 
     /// Seconds since 1970; 0 if the clock cannot be read.
@@ -335,6 +343,9 @@ impl<K: Keyspace> DataVolume<K> {
             return Err(error);
         }
         self.know(Who::User(name.to_owned()), FRESH, known.failed);
+        if let Some(known) = self.known.borrow_mut().as_mut() {
+            known.recovered = true;
+        }
         Ok(())
     }
 
@@ -438,55 +449,6 @@ impl<K: Keyspace> DataVolume<K> {
         users::list(&self.space).await.map_err(|fault| not_kept(&fault))
     }
 
-    /// Who logs in with this name and passphrase. The passphrase may be empty if a key of the name has just opened the
-    /// volume, and the name if that was at the start of the machine.
-    ///
-    /// # Errors
-    /// Why nobody does.
-    pub async fn identify(&self, name: &str, passphrase: &str) -> Result<Identity, String> {
-        let volume = self.vault.status().await.map_err(|error| error.to_string())?;
-        if volume.state != VolumeState::Open {
-            return Err(volume.details);
-        }
-        let is_meant = |known: &Known| match &known.who {
-            Who::User(user) => user == name || name.is_empty() && known.until == u64::MAX,
-            Who::Recovered => false,
-        };
-        let fresh = if passphrase.is_empty() { self.take_known(is_meant) } else { None };
-        let (name, failed) = match fresh {
-            Some(Known { who: Who::User(name), failed, .. }) => (name, failed),
-            _ => {
-                self.verify(name, passphrase).await?;
-                (name.to_owned(), volume.failed_attempts)
-            }
-        };
-        let users = self.users().await.map_err(|error| error.to_string())?;
-        if let Some(user) = users.iter().find(|user| user.name == name) {
-            let has_key = |user: &&UserInfo| volume.keys.iter().any(|key| key.name == user.name);
-            let is_operator = |user: &UserInfo| user.profile == Profile::Operator;
-            // A machine that was set up without an operator stays so.
-            if !users.iter().any(is_operator) || users.iter().filter(has_key).any(is_operator) {
-                return Ok(Identity { user: user.clone(), failed });
-            }
-            // A guest has restored a backup: there is a key of nobody else, and somebody has to manage the machine.
-            let user = UserInfo { profile: Profile::Operator, ..user.clone() };
-            users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault).to_string())?;
-            return Ok(Identity { user, failed });
-        }
-        // The power was cut in the middle of the set-up: the volume was there, and its first user not yet.
-        if !users.is_empty() {
-            return Err(format!("{name} has a key and is not a user; an operator can add the name again"));
-        }
-        match self.put_first(&name).await {
-            Ok(user) => Ok(Identity { user, failed }),
-            Err(fault) => {
-                // The next try needs no passphrase, as this one.
-                self.know(Who::User(name), FRESH, failed);
-                Err(format!("{}; free some room or attach another disk, and log in again", not_kept(&fault)))
-            }
-        }
-    }
-
     /// Adds a user with this first passphrase.
     ///
     /// # Errors
@@ -522,7 +484,7 @@ impl<K: Keyspace> DataVolume<K> {
         if !has_key {
             users::find(&users, name).map_err(rejected)?;
         }
-        users::may_lose_operator(&users, name).map_err(rejected)?;
+        self.may_lose_operator(&users, name).await?;
         if has_key {
             self.vault.remove(name).await?;
         }
@@ -539,7 +501,7 @@ impl<K: Keyspace> DataVolume<K> {
         let users = self.users().await?;
         let user = users::find(&users, name).map_err(rejected)?;
         if profile != Profile::Operator {
-            users::may_lose_operator(&users, name).map_err(rejected)?;
+            self.may_lose_operator(&users, name).await?;
         }
         let user = UserInfo { profile, ..user.clone() };
         users::put(&self.space, &user).await.map_err(|fault| not_kept(&fault))

@@ -142,6 +142,10 @@ impl Scope {
     #[must_use]
     pub fn lines(&self, tool: &Capability) -> Vec<String> {
         let mut lines = Vec::new();
+        let paths = self.paths.as_ref().filter(|_| !tool.paths.is_empty());
+        if paths.is_some_and(|rules| rules.allow.is_empty()) {
+            lines.push("no path at all".into());
+        }
         let sorted = |names: Vec<&String>| {
             let mut names = names;
             names.sort();
@@ -152,7 +156,7 @@ impl Scope {
                 lines.push(format!("{what} {}", sorted(names)));
             }
         };
-        if let Some(PathRules { allow, block }) = self.paths.as_ref().filter(|_| !tool.paths.is_empty()) {
+        if let Some(PathRules { allow, block }) = paths {
             add("only paths in", allow.iter().collect());
             add("no path in", block.iter().collect());
         }

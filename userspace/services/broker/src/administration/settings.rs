@@ -10,6 +10,7 @@ use capos_policy::{GrantedTool, Policy, SessionPolicy};
 use capos_schema::authority::{Profile, Setting, SettingsServer, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
+use super::Operator;
 use crate::broker::Broker;
 
 /// Differences that a question names. Of more it says how many.
@@ -22,9 +23,33 @@ struct Change {
     value: Option<String>,
 }
 
+/// The arguments of a call that sets the clock.
+#[derive(serde::Deserialize)]
+struct Time {
+    time: String,
+}
+
+/// How far a call sets the clock, for the question about it. May be nothing.
+fn jump(broker: &Broker, question: &ToolQuestion) -> String {
+    let Ok(Time { time }) = serde_json::from_str(&question.arguments) else { return String::new() };
+    match (broker.clock.wall_clock(), capos_audit::at(&time, broker.config().utc_offset)) {
+        (Ok(from), Ok(to)) => settings::jump(from, to),
+        _ => String::new(),
+    }
+}
+
+/// What a call that changes a setting or the clock means, for the question about it. `tools` are those of the session
+/// that asks. May be nothing.
+pub async fn consequence(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+    if question.tool == "set_clock" {
+        return jump(broker, question);
+    }
+    difference(broker, operator, tools, question).await
+}
+
 /// What a call that changes a setting changes of the policies of new sessions, for the person who is asked about it. `tools` are
 /// those of the session that asks; may be nothing.
-pub async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
     let Ok(Change { name, value }) = serde_json::from_str(&question.arguments) else { return String::new() };
     let known = match broker.volume_of(operator).await {
         Ok(volume) => volume.settings().await,
@@ -59,35 +84,32 @@ pub async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], 
 }
 
 /// The settings, for this operator.
-pub struct SettingsObject {
-    pub broker: Rc<Broker>,
-    pub operator: String,
-}
+pub struct SettingsObject(pub Rc<Operator>);
 
 impl SettingsServer for SettingsObject {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<Setting>, CallError> {
-        let known = self.broker.volume_of(&self.operator).await?.settings().await?;
-        Ok(settings::list(&self.broker.sources.named(), &known))
+        let known = self.0.volume().await?.settings().await?;
+        Ok(settings::list(&self.0.broker.sources.named(), &known))
     }
 
     async fn set(&self, _cx: &CallContext, name: String, value: String) -> Result<(), CallError> {
-        let volume = self.broker.volume_of(&self.operator).await?;
+        let volume = self.0.volume().await?;
         let known = volume.settings().await?;
-        let checked = settings::check(&self.broker.sources.named(), &known, &name, &value);
+        let checked = settings::check(&self.0.broker.sources.named(), &known, &name, &value);
         volume.set(&name, &checked.map_err(CallError::invalid_argument)?).await
     }
 
     async fn set_clock(&self, _cx: &CallContext, time: String) -> Result<String, CallError> {
         // Only an operator has it.
-        self.broker.volume_of(&self.operator).await?;
-        let offset = self.broker.config().utc_offset;
-        let (before, now) = self.broker.set_clock(&self.operator, &time, offset).await?;
+        self.0.volume().await?;
+        let offset = self.0.broker.config().utc_offset;
+        let (before, now) = self.0.broker.set_clock(&self.0.name, &time, offset).await?;
         let text = |milliseconds: u64| capos_audit::local(milliseconds.saturating_mul(1_000_000), offset);
         Ok(alloc::format!("the clock is set to {}; it said {}", text(now), text(before)))
     }
 
     async fn reset(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
-        let volume = self.broker.volume_of(&self.operator).await?;
+        let volume = self.0.volume().await?;
         if !volume.settings().await?.contains_key(&name) {
             let why =
                 alloc::format!("{name:?} has the image's value; the list of settings tells where each comes from");

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 
+use capos_broker::in_force::InForce;
 use capos_rt::log;
 use capos_schema::authority::{MachineSetupServer, MachineSetupSetUpDiskResults};
 use capos_schema::cap::{CallContext, CallError};
@@ -18,6 +19,8 @@ pub struct SetupObject {
     pub broker: Rc<Broker>,
     /// Whose home and conversations the first user gets.
     pub principal: String,
+    /// It ends with the session's policy.
+    pub in_force: InForce,
 }
 
 /// A disk in a line.
@@ -28,6 +31,7 @@ fn line(disk: &DiskInfo) -> String {
 
 impl MachineSetupServer for SetupObject {
     async fn look(&self, _cx: &CallContext) -> Result<String, CallError> {
+        self.in_force.check()?;
         let volume = self.broker.volume()?.info().await?;
         let mut text = String::from("Disks:\n");
         match self.broker.blocks.disks() {
@@ -59,6 +63,7 @@ impl MachineSetupServer for SetupObject {
         user: String,
         passphrase: String,
     ) -> Result<MachineSetupSetUpDiskResults, CallError> {
+        self.in_force.check()?;
         let recovery_code = self.broker.set_up(&user, &passphrase).await?;
         // What was made so far is the first user's.
         if user != self.principal

@@ -27,6 +27,18 @@ pub enum Table {
 }
 
 impl Table {
+    /// All of them. Each is read at a login.
+    pub(crate) const ALL: [Self; 3] = [Self::Principals, Self::Sessions, Self::Runs];
+
+    /// What it holds, for a person.
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::Principals => "counts of used tokens",
+            Self::Sessions => "counts of open sessions",
+            Self::Runs => "what runs that can be continued have used",
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Principals => "budget.principals",
@@ -240,7 +252,7 @@ impl<K: Keyspace> Store<K> {
     pub async fn load(&self, budgets: &RefCell<Budgets>) -> Result<usize, Fault> {
         let Some(space) = self.space.as_ref().filter(|_| !self.loaded.get()) else { return Ok(0) };
         let mut entries = Vec::new();
-        for table in [Table::Principals, Table::Sessions, Table::Runs] {
+        for table in Table::ALL {
             let found = match space.range(Range::all(table.name())).await {
                 Err(Fault::Lost(_)) => space.range(Range::all(table.name())).await,
                 found => found,

@@ -3,6 +3,7 @@
 //! A principal's tokens are for a day. A session's budget ends when its holder ends it. A session that was lost by a crash leaves
 //! its budget to the next session of the same principal and profile, until its own time is over.
 
+mod day;
 mod kept;
 mod text;
 
@@ -16,6 +17,7 @@ use capos_budget::{
 };
 use capos_schema::authority::Profile;
 
+use day::is_over;
 pub use kept::{Entry, Store, Table};
 pub use text::{notice, question, refusal};
 
@@ -171,11 +173,6 @@ fn plan_of_principal(tokens: u64) -> Plan {
     Plan::default().with(Dimension::Tokens, tokens, OnExceed::Stop)
 }
 
-/// Whether a day that began then is over. If the clock is not known, it is not.
-fn is_over(began: u64, unix: u64, period: u64) -> bool {
-    began > 0 && unix > began && unix.saturating_sub(began) >= period
-}
-
 impl Budgets {
     /// Whether one more principal can use something, or this one is known already.
     #[must_use]
@@ -256,43 +253,6 @@ impl Budgets {
                 .unwrap_or_default()
                 .saturating_add(session.before)
         })
-    }
-
-    /// Forgets lost sessions of a profile that would be over by its time.
-    fn forget_over(&mut self, profile: Profile, most: u64, unix: u64) {
-        let over: Vec<String> = self
-            .lost
-            .iter()
-            .filter(|(_, lost)| lost.profile == profile && is_over(lost.began_unix, unix, most))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in over {
-            self.lost.remove(&id);
-            self.changed.insert((Table::Sessions, id));
-        }
-    }
-
-    /// Begins the day of principals whose last one is over.
-    fn renew(&mut self, unix: u64) {
-        for (name, principal) in &mut self.principals {
-            if is_over(principal.began, unix, DAY) {
-                principal.began = unix;
-                self.ledger.renew(principal.scope);
-                self.changed.insert((Table::Principals, name.clone()));
-            } else if principal.began == 0 {
-                principal.began = unix;
-            }
-        }
-        let over: Vec<String> = self
-            .absent
-            .iter()
-            .filter(|(_, (began, _))| is_over(*began, unix, DAY))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in over {
-            self.absent.remove(&name);
-            self.changed.insert((Table::Principals, name));
-        }
     }
 
     /// What was counted of a session and its principal has changed.

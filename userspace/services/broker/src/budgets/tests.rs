@@ -345,6 +345,45 @@ fn lost_sessions_and_principals_are_bounded() {
     assert!(!budgets.has_place_for("another", at(0).unix) && budgets.has_place_for("3", at(0).unix));
 }
 
+/// A clock that was years ahead, and is set back, keeps no tokens for ever: the day begins when it is set back. What was used in
+/// it stays used.
+#[test]
+fn a_clock_that_was_ahead_ends_no_tokens_for_good() {
+    let moment = |unix| Moment { now: 0, unix };
+    let (now, ahead) = (capos_setup::CLOCK_IS_SET + HOUR, 4_070_908_800_000);
+    let machine = Machine::new();
+    let use_all = |budgets: &mut Budgets, principal: &str, unix| {
+        let id = alloc::format!("{principal} {unix}");
+        budgets.open_session(&Opening { principal_tokens: 1000, ..opening(&id, principal) }, moment(unix)).unwrap();
+        budgets.charge((&id, principal), tokens(1000));
+        id
+    };
+    let ada = use_all(&mut machine.budgets.borrow_mut(), "ada", ahead);
+    let bob = use_all(&mut machine.budgets.borrow_mut(), "bob", ahead);
+    machine.budgets.borrow_mut().lose_session(&bob);
+    let carl = use_all(&mut machine.budgets.borrow_mut(), "carl", ahead);
+    machine.budgets.borrow_mut().lose_session(&carl);
+    machine.keep(Durability::Now);
+    let left = |machine: &Machine, id: &str, unix| machine.budgets.borrow_mut().tokens_left(id, moment(unix));
+    // It is set back during a session. A clock that was never set corrects nothing.
+    assert!(left(&machine, &ada, 946_684_800_000).is_err());
+    assert!(left(&machine, &ada, now).is_err() && left(&machine, &ada, now + DAY - 1).is_err());
+    machine.keep(Durability::Now);
+    // And after a restart.
+    let machine = machine.restart();
+    for name in ["ada", "bob"] {
+        let id = use_all(&mut machine.budgets.borrow_mut(), name, now + 2);
+        assert!(left(&machine, &id, now + DAY - 1).is_err(), "{name}");
+        machine.budgets.borrow_mut().close_session(&id);
+        let next = alloc::format!("next {name}");
+        let begins = Opening { principal_tokens: 1000, ..opening(&next, name) };
+        machine.budgets.borrow_mut().open_session(&begins, moment(now + DAY + 2)).unwrap();
+        assert_eq!(left(&machine, &next, now + DAY + 2), Ok(1000), "{name}");
+    }
+    // Nor does carl's lost session wait longer than its time.
+    assert!(machine.budgets.borrow().lost.is_empty());
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Reserve(u64),

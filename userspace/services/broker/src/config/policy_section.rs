@@ -10,11 +10,14 @@ use alloc::vec::Vec;
 
 use capos_plural::count;
 use capos_policy::{
-    ArgumentRules, CommandRules, DomainRules, FORMAT, PathRules, Policy, Scope, ScopeRule, Target, host, normalise,
+    ArgumentRules, CommandRules, DomainRules, FORMAT, PathRules, Policy, RiskRules, Scope, ScopeRule, Target, host,
+    normalise,
 };
 use capos_schema::authority::Profile;
 use capos_schema::reflection;
 use serde::Deserialize;
+
+use crate::settings::LAYER;
 
 /// Patterns for the arguments of one program at most: a check tries each of them.
 const PATTERNS: usize = 64;
@@ -66,8 +69,10 @@ fn paths_are_good(place: &str, paths: &[String]) -> Result<(), String> {
 }
 
 impl Bounds {
-    fn read(self, place: &str) -> Result<Scope, String> {
+    fn read(self, place: &str, source: &str) -> Result<Scope, String> {
         let Self { allow, block, max_file_bytes, max_argument_bytes: max_bytes } = self;
+        // A file that allows nothing means it. A setting without a name is one that was emptied.
+        let allow = allow.filter(|allow| !allow.is_empty() || source != LAYER);
         paths_are_good(&format!("{place}.allow"), allow.as_deref().unwrap_or_default())?;
         paths_are_good(&format!("{place}.block"), &block)?;
         let paths = (allow.is_some() || !block.is_empty()).then(|| {
@@ -131,7 +136,7 @@ impl PolicySection {
             ));
         }
         let mut rules: Vec<(Target, Scope)> = Vec::new();
-        rules.push((Target::Paths, self.paths.read("policy.paths")?));
+        rules.push((Target::Paths, self.paths.read("policy.paths", source)?));
         rules.push((Target::Programs, Scope { commands: self.commands.read()?, ..Scope::default() }));
         if self.domains != Lists::default() {
             rules.push((Target::Network, Scope { domains: Some(self.domains.domains()?), ..Scope::default() }));
@@ -140,7 +145,7 @@ impl PolicySection {
             if !is_tool(&tool) {
                 return Err(format!("policy.tools.{tool}: there is no tool of that name; `/tools` lists a session's"));
             }
-            let scope = bounds.read(&format!("policy.tools.{tool}"))?;
+            let scope = bounds.read(&format!("policy.tools.{tool}"), source)?;
             rules.push((Target::Tool(tool), scope));
         }
         for (target, scope) in rules {
@@ -149,8 +154,11 @@ impl PolicySection {
             }
         }
         paths_are_good("policy.areas", &self.areas)?;
-        policy.risks.areas.extend(self.areas);
-        policy.risks.programs.extend(self.commands.known);
+        let (areas, programs) = (self.areas.into_iter().collect(), self.commands.known.into_iter().collect());
+        let rules = RiskRules { profile, areas, programs, source: source.to_string() };
+        if !rules.is_empty() {
+            policy.risks.push(rules);
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use capos_audit::Kind;
 use capos_policy::{At, GrantedTool, Holder, PolicyBundle, SessionPolicy};
-use capos_rt::log;
+use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
 };
@@ -72,32 +72,43 @@ pub(super) fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_onl
 }
 
 impl Session {
-    /// Has what the session was given end with its policy bundle, if that ends before the session.
+    /// Has what the session was given end with its policy bundle, which ends with the session at the latest. One task waits for that,
+    /// as long as there is the session.
     pub(super) fn watch(self: &Rc<Self>) {
         let expires = self.policy.borrow().bundle().2;
-        if expires >= self.ends {
+        let (session, clock) = (Rc::downgrade(self), self.broker.clock.clone());
+        let watcher = TaskGroup::new();
+        watcher.spawn(async move {
+            clock.sleep_until(expires).await;
+            if let Some(session) = session.upgrade() {
+                // What has begun to end ends, whoever ends the session meanwhile.
+                drop(capos_rt::spawn(session.expire()));
+            }
+        });
+        drop(self.watcher.replace(watcher));
+    }
+
+    /// Revokes what the session was given, once its policy has expired.
+    async fn expire(self: Rc<Self>) {
+        if self.policy.borrow().valid(self.broker.clock.now()).is_ok() || self.ended.get() {
             return;
         }
-        let (session, clock) = (Rc::downgrade(self), self.broker.clock.clone());
-        drop(capos_rt::spawn(async move {
-            clock.sleep_until(expires).await;
-            let Some(session) = session.upgrade() else { return };
-            if session.policy.borrow().valid(session.broker.clock.now()).is_ok() || session.ended.get() {
-                return;
-            }
-            session.policy.borrow_mut().approvals().revoke(None);
-            let (kept, over) = session.parts.take().into_iter().partition(is_kept);
-            session.parts.replace(kept);
-            revoke(&session.broker, &session.info.id, over).await;
-            let outcome = "the policy has expired: what the session was given is revoked";
-            let version = session.policy.borrow().bundle().0.to_string();
-            let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &outcome)];
-            let subject = session.subject();
-            // It has happened.
-            if let Err(why) = subject.record(&session.broker.blocks.writer, Kind::BrokerDecision, &fields).await {
-                log::warning!("session {}: {why}", session.info.id);
-            }
-        }));
+        self.policy.borrow_mut().approvals().revoke(None);
+        let (kept, over) = self.parts.take().into_iter().partition(is_kept);
+        self.parts.replace(kept);
+        revoke(&self.broker, &self.info.id, over).await;
+        let profile = self.info.profile.name();
+        log::info!(
+            "session {}: the policy of the {profile} session has expired, and its grants are revoked",
+            self.info.id
+        );
+        let outcome = "the policy has expired: what the session was given is revoked";
+        let version = self.policy.borrow().bundle().0.to_string();
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("policy", &version), ("outcome", &outcome)];
+        // It has happened.
+        if let Err(why) = self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await {
+            log::warning!("session {}: {why}", self.info.id);
+        }
     }
 
     /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.

@@ -358,7 +358,7 @@ fn d16_files_above_the_limit_are_out_of_scope() {
     assert_eq!(session.gate(&read, &size(Some(10))), Gate::Open);
     assert!(why(session.gate(&read, &size(Some(11)))).contains("the file has 11 bytes, and 10 are allowed"));
     assert!(why(session.gate(&read, &size(None))).contains("could not be looked up"));
-    assert_eq!(session.measures(&read).as_deref(), Some("a"));
+    assert_eq!(session.measures(&read), Some(Measured::Home("a".into())));
     assert_eq!(session.gate(&write("0123456789", false.into()), &size(Some(999))), Gate::AskPerson, "it is replaced");
     assert!(why(session.gate(&write("0123456789x", false.into()), &size(None))).contains("11 bytes"));
     assert!(

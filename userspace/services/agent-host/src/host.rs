@@ -276,7 +276,7 @@ impl Host {
             let consents = runner.grants.find::<ApprovalClientClient>("end consents").map_err(unavailable)?;
             let ended = runner.within(consents.revoke("")).await;
             ended.map_err(|why| unavailable(format!("the consents so far cannot be ended: {why}")))?;
-            let evidence = Evidence::of(&runner, &conversation, &info).await.map_err(unavailable)?;
+            let evidence = Evidence::of(&runner, &conversation, &info, &found).await.map_err(unavailable)?;
             let kept = cut_off::kept(conversation, &found);
             let resumed = session.resume(kept, |call| evidence.fate(call)).await;
             resumed.map_err(|why| unavailable(format!("the conversation cannot be continued: {why}")))?;

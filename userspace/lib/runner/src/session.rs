@@ -258,7 +258,7 @@ impl<S: Surface> Session<S> {
                 }
             };
             let tool = predicate.call().and_then(|(name, _)| table::own(&grants, name));
-            let found = self.agent.declare(predicate.clone(), tool, schema.clone()).await;
+            let found = self.agent.declare(&conditions, predicate.clone(), tool, schema.clone()).await;
             conditions.push(match found {
                 Ok(condition) => condition,
                 Err(why) => {

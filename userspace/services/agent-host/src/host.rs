@@ -268,7 +268,7 @@ impl Host {
         let info = runner.audited(store.info(id)).await.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
         if info.id != session.agent.conversation().id {
             let conversation = history::load(&runner, store.clone(), &info.id).await.map_err(unavailable)?;
-            let found = cut_off::find(&runner, &store, &conversation).await;
+            let found = cut_off::find(&runner, &store, &conversation).await.map_err(unavailable)?;
             if let Found::Aside(why) = &found {
                 self.shared.notice(why);
             }

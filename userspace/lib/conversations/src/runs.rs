@@ -160,6 +160,9 @@ impl<K: Keyspace> Conversations<K> {
             found => found?,
         };
         let mut row = match found {
+            Some((_, row, _)) if point.open && !row.open && row.aside.is_empty() && point.head.is_empty() => {
+                return Err(Error::Invalid("this run has ended; only its head begins it again".to_string()));
+            }
             Some((_, row, _)) if row.aside.is_empty() || !point.head.is_empty() => row,
             Some((_, row, _)) => return Err(Error::Invalid(format!("this run was set aside: {}", row.aside))),
             None if point.head.is_empty() && point.open => {

@@ -53,6 +53,10 @@ impl Saving {
         checkpoint.progress.messages.1 = saved;
         checkpoint.progress.missing = messages.saturating_sub(saved);
         checkpoint.progress.at = at;
+        if !open {
+            // The store removes the head with this point. So a run that is continued begins with its head again.
+            self.head.set(0);
+        }
         let is_new = self.head.get() != checkpoint.turn && open;
         let (turn, step) = (checkpoint.turn, checkpoint.progress.step);
         let head = if is_new { checkpoint.head() } else { String::new() };
@@ -60,9 +64,11 @@ impl Saving {
         RunPoint { turn, step, open, head, json: checkpoint.point(), used }
     }
 
-    /// A point of this run is in the store, with its head.
-    fn kept(&self, (checkpoint, _): &(Checkpoint, bool)) {
-        self.head.set(checkpoint.turn);
+    /// A point of this run is in the store, and its head, if it is open.
+    fn kept(&self, (checkpoint, open): &(Checkpoint, bool)) {
+        if *open {
+            self.head.set(checkpoint.turn);
+        }
     }
 
     /// The id below which it is saved.
@@ -271,6 +277,19 @@ mod tests {
         assert!(point.head.is_empty() && !point.used.is_empty());
         saving.begin("c2", 0);
         assert!(!saving.point(&run, 9, 9, 5).head.is_empty());
+    }
+
+    /// The store removes the head of a run that is closed, so the point that opens it again comes with it.
+    #[test]
+    fn a_run_that_is_closed_and_continued_has_its_head_again() {
+        let saving = Saving::default();
+        let run = (Checkpoint { turn: 2, ..Checkpoint::default() }, true);
+        saving.kept(&run);
+        assert!(saving.point(&run, 1, 1, 5).head.is_empty());
+        let closed = (run.0.clone(), false);
+        assert!(saving.point(&closed, 1, 1, 5).head.is_empty());
+        saving.kept(&closed);
+        assert!(!saving.point(&run, 1, 1, 5).head.is_empty());
     }
 
     /// Adds to a store that does not answer at these attempts, and rejects points if it `rejects` them. Returns what came of it

@@ -89,6 +89,21 @@ fn f14_one_run_of_a_conversation_is_open() {
     assert_eq!(all(&store, owner, 100).len(), 3);
 }
 
+/// No run can be continued without its head: a point opens a run that is closed only if the head comes with it.
+#[test]
+fn a_closed_run_is_opened_again_only_with_its_head() {
+    let (store, owner, id) = begun();
+    done(store.append(owner, &id, &message(0, "a"), "m", Some(&point(1, 0)), 2)).unwrap();
+    done(store.checkpoint(owner, &id, &Point { open: false, ..point(1, 1) }, 3)).unwrap();
+    let why = done(store.checkpoint(owner, &id, &point(1, 2), 4)).unwrap_err().to_string();
+    assert_eq!(why, "this run has ended; only its head begins it again");
+    assert!(!last(&store, owner, &id).open);
+    done(store.checkpoint(owner, &id, &Point { open: false, ..point(1, 3) }, 5)).unwrap();
+    done(store.checkpoint(owner, &id, &Point { head: "{\"turn\":1}".into(), ..point(1, 4) }, 6)).unwrap();
+    let run = last(&store, owner, &id);
+    assert_eq!((run.open, run.head.as_str(), run.json.as_str()), (true, "{\"turn\":1}", "{\"step\":4}"));
+}
+
 /// A store that does not answer says nothing about a run.
 #[test]
 fn a_store_that_is_silent_does_not_set_a_run_aside() {

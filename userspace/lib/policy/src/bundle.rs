@@ -25,6 +25,9 @@ pub const FORMAT: u32 = 1;
 /// The name of the capability to ask a model.
 pub const MODEL_CALL: &str = "LLM.Call";
 
+/// The methods of a directory with a tool that handles no file's content.
+const WITHOUT_CONTENT: [&str; 4] = ["list", "stat", "remove", "makeDirectory"];
+
 /// A scope, and where it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundBy {
@@ -99,10 +102,11 @@ impl Capability {
         self.interface_id == DirectoryClient::INTERFACE_ID
     }
 
-    /// Whether its calls read, write or copy the content of a file that they name.
+    /// Whether its calls read, write or copy the content of a file that they name. A tool that is not known does.
     #[must_use]
     pub fn handles_content(&self) -> bool {
-        !self.paths.is_empty()
+        let is_without = self.is_of_directory() && WITHOUT_CONTENT.contains(&self.method.as_str());
+        !self.paths.is_empty() && !is_without
     }
 
     /// Whether its calls write a text of their arguments.

@@ -92,3 +92,18 @@ fn no_tool_chooses_a_path_that_a_rule_is_about() {
     }
     assert_eq!(session.gate(&ask("list_directory", &json!({ "path": "" })), &at(None)), Gate::Open, "it is the top");
 }
+
+/// A file above the limit can still be looked at and deleted.
+#[test]
+fn a_limit_on_files_is_for_tools_that_handle_their_content() {
+    let session = session(Scope { max_file_bytes: Some(10), ..Scope::default() });
+    for tool in ["delete_file", "file_info", "list_directory", "make_directory"] {
+        let question = ask(tool, &json!({ "path": "a" }));
+        assert_eq!(session.measures(&question), None, "{tool}");
+        assert!(!matches!(session.gate(&question, &at(Some(11))), Gate::Shut { .. }), "{tool}");
+    }
+    for tool in ["read_file", "export_file"] {
+        let question = ask(tool, &json!({ "path": "a" }));
+        assert!(matches!(session.gate(&question, &at(Some(11))), Gate::Shut { .. }), "{tool}");
+    }
+}

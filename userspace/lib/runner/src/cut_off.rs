@@ -69,12 +69,12 @@ pub async fn find<S: Surface>(
     let (turn, why, kept) = match left(&info, conversation.last_turn(), &runner.info.principal) {
         Left::Nothing => return Ok(Found::Nothing),
         Left::Run(found) => return Ok(Found::Run(found)),
-        Left::Aside(turn, why) => (turn, why, "It stays where it is"),
+        Left::Aside(turn, why) => (turn, why, "It stays where it is until another run of this turn begins"),
         Left::Useless(turn, why) => {
             let is_aside = runner.audited(store.set_aside(id, turn, &why)).await.is_ok();
             let kept = match is_aside {
-                true => "It was set aside, and stays in the store",
-                false => "It stays where it is",
+                true => "It was set aside, and stays in the store until another run of this turn begins",
+                false => "It stays where it is until another run of this turn begins",
             };
             (turn, why, kept)
         }

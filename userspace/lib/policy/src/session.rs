@@ -249,15 +249,6 @@ impl SessionPolicy {
         Ok(session)
     }
 
-    /// Takes another bundle in place of the one so far. All consents for further calls end with that.
-    ///
-    /// # Errors
-    /// As those of [`load`](Self::load); then nothing changes.
-    pub fn renew(&mut self, policy: &Policy, bundle: PolicyBundle, now: u64) -> Result<(), BundleError> {
-        *self = Self::load(policy, bundle, &self.holder.clone(), now)?;
-        Ok(())
-    }
-
     /// The version of the bundle, and when it was issued and expires, in nanoseconds since boot.
     #[must_use]
     pub fn bundle(&self) -> (&str, u64, u64) {
@@ -354,11 +345,6 @@ impl SessionPolicy {
         let permission = tool.permission;
         self.tools.insert((tool.interface_id, tool.name.clone()), Entry::of(tool));
         permission
-    }
-
-    /// Removes a tool whose capability the session has lost.
-    pub fn revoke(&mut self, interface_id: u64, tool: &str) {
-        self.tools.remove(&Key(interface_id, tool));
     }
 
     fn entry(&self, question: &ToolQuestion) -> Option<&Entry> {

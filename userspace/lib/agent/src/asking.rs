@@ -10,7 +10,7 @@ use capos_run_state::{Approval, Event};
 use capos_schema::annotations::Category;
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{ConsentReach, Decision, Reply, Risk, ToolQuestion};
-use capos_schema::models::{Outcome, PermissionMode, ToolCall};
+use capos_schema::models::{Outcome, PermissionMode, ToolCall, ToolResult};
 
 use crate::call::{Checked, Context, Gated, NANOSECONDS, Ready, judge, refusal};
 use crate::lanes::{Quiet, Touches};
@@ -70,6 +70,30 @@ impl<W: World> Context<W> {
             }
         };
         decided(asks, gated)
+    }
+
+    /// Decides on a call when the calls before it have ended, and runs it if it may.
+    pub async fn run_late(self: Rc<Self>, asks: Asks<W>) -> ToolResult {
+        let gated = if self.cancel.is_set() {
+            Gated::Interrupted(None)
+        } else {
+            match self.unasked(&asks.tool, &asks.question).await {
+                Ok(gated) => gated,
+                Err(_) => {
+                    let why = "the person's consent has ended meanwhile; propose the call again, and they are asked";
+                    Gated::Closed(None, why.into(), Outcome::RefusedByPolicy)
+                }
+            }
+        };
+        match decided(asks, gated) {
+            Checked::Ready(ready) => self.run(*ready).await,
+            Checked::Refused(refusal) | Checked::Interrupted(refusal) => self.refuse(refusal).await,
+            Checked::Asks(asks) | Checked::Waits(asks) => {
+                let Asks { tool, call, .. } = *asks;
+                let why = "it was not decided";
+                self.refuse(refusal(tool.descriptor, call, None, why, Outcome::RefusedByPolicy, why)).await
+            }
+        }
     }
 
     /// Asks the person about a call, and the broker with their answer.

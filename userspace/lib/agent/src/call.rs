@@ -84,6 +84,8 @@ pub enum Checked<W: World> {
     Ready(Box<Ready<W>>),
     /// The person has to be asked about it.
     Asks(Box<Asks<W>>),
+    /// It is decided when the calls before it have ended.
+    Waits(Box<Asks<W>>),
 }
 
 /// A call that does not run, and why.
@@ -129,8 +131,9 @@ impl<W: World> Context<W> {
     }
 
     /// Looks the call up, checks its arguments, and asks the broker. Has no effect; what it found is
-    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run).
-    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal) -> Checked<W> {
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). With `waits`, a call before it may still change what the
+    /// decision depends on, such as the size of a file: then it is not decided now.
+    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, waits: bool) -> Checked<W> {
         let mut call = proposal.call.clone();
         let unknown = || ToolDescriptor {
             name: call.name.clone(),
@@ -172,7 +175,14 @@ impl<W: World> Context<W> {
         }
         let question = self.question(tool, &call);
         let asks = Asks { tool: tool.clone(), call, prepared, question };
-        match self.unasked(&asks.tool, &asks.question).await {
+        let review = match self.reviewed(&asks.tool, &asks.question).await {
+            Ok(review) => review,
+            Err(closed) => return decided(asks, closed),
+        };
+        if waits && needed(&review).is_ok_and(|wanted| wanted.is_some()) {
+            return Checked::Waits(Box::new(asks));
+        }
+        match self.ruled(&asks.tool, &asks.question, review).await {
             Ok(gated) => decided(asks, gated),
             Err(_) => Checked::Asks(Box::new(asks)),
         }
@@ -236,16 +246,20 @@ impl<W: World> Context<W> {
         tool: &Tool,
         question: &ToolQuestion,
     ) -> Result<Gated<<W as Gate>::Lease>, Review> {
-        let review = match self.reviewed(tool, question).await {
-            Ok(reviewed) => reviewed,
-            Err(closed) => return Ok(closed),
-        };
-        let wanted = match review.mode {
-            PermissionMode::Auto => Some(Decision::Auto),
-            PermissionMode::Forbidden => None,
-            PermissionMode::Consent if !review.approval.is_empty() => Some(Decision::Consented),
-            PermissionMode::Consent | PermissionMode::StepUp => return Err(review),
-        };
+        match self.reviewed(tool, question).await {
+            Ok(review) => self.ruled(tool, question, review).await,
+            Err(closed) => Ok(closed),
+        }
+    }
+
+    /// The decision on a call that was reviewed; the review itself if somebody is to be asked.
+    async fn ruled(
+        &self,
+        tool: &Tool,
+        question: &ToolQuestion,
+        review: Review,
+    ) -> Result<Gated<<W as Gate>::Lease>, Review> {
+        let Ok(wanted) = needed(&review) else { return Err(review) };
         let exactly = ConsentReach::default();
         let gated = judge(self.world.decide(question, review.mode, Reply::NotAsked, &exactly).await, wanted);
         if wanted == Some(Decision::Consented) && matches!(gated, Gated::Open(_)) {
@@ -462,6 +476,19 @@ pub fn time_limit(tool: &ToolDescriptor, limits: &SessionLimits) -> u32 {
         0 if tool.category == Category::Outbound.name() => limits.outbound_timeout_ms,
         0 => limits.tool_timeout_ms,
         own => own,
+    }
+}
+
+/// The decision by which a call runs without a question; none if no decision does.
+///
+/// # Errors
+/// Somebody is to be asked.
+fn needed(review: &Review) -> Result<Option<Decision>, ()> {
+    match review.mode {
+        PermissionMode::Auto => Ok(Some(Decision::Auto)),
+        PermissionMode::Forbidden => Ok(None),
+        PermissionMode::Consent if !review.approval.is_empty() => Ok(Some(Decision::Consented)),
+        PermissionMode::Consent | PermissionMode::StepUp => Err(()),
     }
 }
 

@@ -31,7 +31,8 @@ struct Calls<'a, W: World> {
 }
 
 /// Checks the calls in order, and then asks the person about those that need it, one after the other. A call that needs no
-/// answer begins as soon as it is checked and its capabilities are free. Returns one result for each call, in their order; and
+/// answer begins as soon as it is checked and its capabilities are free. If an earlier one may still change something there, it
+/// is decided when that one has ended. Returns one result for each call, in their order; and
 /// whether the person interrupted. The person is asked about a call when those before it have ended.
 pub async fn execute<W: World>(
     context: &Rc<Context<W>>,
@@ -50,6 +51,8 @@ pub async fn execute<W: World>(
             calls.lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
             continue;
         }
+        let touched = snapshot.find(&proposal.call.name, &proposal.call.handle).map(touches);
+        let waits = touched.is_ok_and(|touched| calls.lanes.may_change(&touched));
         let checking = async {
             let call = &proposal.call;
             context.propose(snapshot, call);
@@ -57,7 +60,7 @@ pub async fn execute<W: World>(
                 .world
                 .show(Show::Proposed { call_id: &call.id, name: &call.name, arguments: &call.arguments })
                 .await;
-            context.check(snapshot, proposal).await
+            context.check(snapshot, proposal, waits).await
         };
         match calls.attend(interrupt, checking).await {
             Some(Checked::Asks(asks)) => asked.push((calls.lanes.reserve(asks.touches()), proposal, *asks)),
@@ -109,6 +112,7 @@ impl<W: World> Context<W> {
 fn touches_of<W: World>(checked: Option<&Checked<W>>) -> Touches {
     match checked {
         Some(Checked::Ready(ready)) => touches(&ready.tool),
+        Some(Checked::Asks(asks) | Checked::Waits(asks)) => asks.touches(),
         _ => Touches::default(),
     }
 }
@@ -148,6 +152,10 @@ impl<W: World> Calls<'_, W> {
         let refusal = match found {
             Some(Checked::Ready(ready)) => {
                 self.lanes.permit(place, Box::pin(self.context.clone().run(*ready)));
+                return;
+            }
+            Some(Checked::Waits(asks)) => {
+                self.lanes.permit(place, Box::pin(self.context.clone().run_late(*asks)));
                 return;
             }
             Some(Checked::Refused(refusal)) => {

@@ -86,6 +86,13 @@ impl<T> Lanes<T> {
         self.slots.len().saturating_sub(1)
     }
 
+    /// Whether a call that has not ended changes something that this one touches.
+    pub fn may_change(&self, touches: &Touches) -> bool {
+        let is_open = |slot: &&Slot<T>| !matches!(slot.work, Work::Done(_));
+        let mut open = self.slots.iter().filter(is_open);
+        open.any(|slot| !slot.touches.only_reads && share(&slot.touches.keys, &touches.keys))
+    }
+
     /// The call at this place may run. It starts when the set is polled and its capabilities are free.
     pub fn permit(&mut self, place: usize, work: LocalBoxFuture<'static, T>) {
         self.put(place, Work::Ready(work));

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_run_state::{Declared, Predicate};
+use capos_run_state::{Declared, Predicate, check_conditions};
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ChatMessage, Outcome, PermissionMode, Role};
@@ -71,15 +71,25 @@ fn unmet(why: impl Into<String>, more: impl Into<String>) -> Unmet {
 }
 
 impl<W: World> Agent<W> {
-    /// Declares a condition. `tool` is the one that its predicate [calls](Predicate::call), and `schema` what the file of its
+    /// Declares a condition after `earlier` ones of the same run. `tool` is the one that its predicate [calls](Predicate::call), and `schema` what the file of its
     /// schema says. The person consents to the call by declaring it, for exactly these arguments, and only for their next run.
     ///
     /// # Errors
-    /// The arguments are not those of the tool, the schema is none, or the call needs more than the person's consent.
-    pub async fn declare(&self, predicate: Predicate, tool: Option<Tool>, schema: Value) -> Result<Condition, String> {
+    /// The arguments are not those of the tool, the schema is none, the conditions are too long for a checkpoint, or the call
+    /// needs more than the person's consent.
+    pub async fn declare(
+        &self,
+        earlier: &[Condition],
+        predicate: Predicate,
+        tool: Option<Tool>,
+        schema: Value,
+    ) -> Result<Condition, String> {
         if matches!(predicate, Predicate::Matches { .. }) {
             capos_reflect::check_schema(&schema).map_err(|bad| format!("the schema is not one: {bad}"))?;
         }
+        let mut all: Vec<Declared> = earlier.iter().map(Condition::declared).collect();
+        all.push(Declared { condition: predicate.to_string(), schema: schema.clone() });
+        check_conditions(&all)?;
         let call = match (predicate.call(), tool) {
             (None, _) => None,
             (Some((name, _)), None) => return Err(format!("this session cannot check that: it has no tool {name}")),

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_keyspace::{Batch, Keyspace, Range};
+use capos_keyspace::{Batch, Fault, Keyspace, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::conversations::{Conversations, cursor, position};
@@ -95,6 +95,17 @@ fn row_bytes(row: &Row, point: &str) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
+/// Why a record cannot be read, now and later.
+///
+/// # Errors
+/// It is not known whether it can be read: the store did not answer, for example.
+fn unreadable(error: Error) -> Result<String, Error> {
+    match error {
+        Error::Damaged(why) | Error::Fault(Fault::Damaged(why) | Fault::Medium(why)) => Ok(why),
+        error => Err(error),
+    }
+}
+
 fn check(point: &Point) -> Result<(), Error> {
     for (what, text, most) in [
         ("the head of a run", &point.head, MAX_HEAD),
@@ -114,8 +125,8 @@ fn check(point: &Point) -> Result<(), Error> {
 }
 
 impl<K: Keyspace> Conversations<K> {
-    /// The last run of a conversation, or that of a turn, with its row.
-    async fn run_row(&self, owner: Owner, id: &Id, turn: Option<u32>) -> Result<Option<(u32, Row, String)>, Error> {
+    /// The last run of a conversation, or that of a turn, as its table has it.
+    async fn run_value(&self, owner: Owner, id: &Id, turn: Option<u32>) -> Result<Option<(u32, Vec<u8>)>, Error> {
         let prefix = keys::place(owner, id);
         let (from, to) = match turn {
             Some(turn) => (keys::run(owner, id, turn), keys::after(&keys::run(owner, id, turn))),
@@ -123,8 +134,14 @@ impl<K: Keyspace> Conversations<K> {
         };
         let range = Range { from: &from, to: &to, reverse: true, most: 1, ..Range::all(RUNS) };
         let Some((key, value)) = self.range(range).await?.entries.pop() else { return Ok(None) };
+        Ok(Some((keys::number(&key)?, value)))
+    }
+
+    /// The same with its row.
+    async fn run_row(&self, owner: Owner, id: &Id, turn: Option<u32>) -> Result<Option<(u32, Row, String)>, Error> {
+        let Some((turn, value)) = self.run_value(owner, id, turn).await? else { return Ok(None) };
         let (row, point) = read_row(&value)?;
-        Ok(Some((keys::number(&key)?, row, point)))
+        Ok(Some((turn, row, point)))
     }
 
     /// Puts a point into a batch, and counts it.
@@ -143,6 +160,9 @@ impl<K: Keyspace> Conversations<K> {
             found => found?,
         };
         let mut row = match found {
+            Some((_, row, _)) if point.open && !row.open && row.aside.is_empty() && point.head.is_empty() => {
+                return Err(Error::Invalid("this run has ended; only its head begins it again".to_string()));
+            }
             Some((_, row, _)) if row.aside.is_empty() || !point.head.is_empty() => row,
             Some((_, row, _)) => return Err(Error::Invalid(format!("this run was set aside: {}", row.aside))),
             None if point.head.is_empty() && point.open => {
@@ -224,7 +244,7 @@ impl<K: Keyspace> Conversations<K> {
     }
 
     /// The last run of a conversation; none if there is none. One whose record cannot be read is told as one that was set
-    /// aside.
+    /// aside, and stays unchanged. Its turn is 0 if a block of the medium is damaged.
     ///
     /// # Errors
     /// [`Error`]
@@ -232,10 +252,19 @@ impl<K: Keyspace> Conversations<K> {
         let id = keys::id(id)?;
         let _guard = self.begin(now).await?;
         let record = self.record(owner, &id, now).await?;
-        match self.run_row(owner, &id, None).await? {
-            Some(found) => Ok(Some(self.whole((owner, &id), &record.title, found).await?)),
-            None => Ok(None),
-        }
+        let (turn, why) = match self.run_value(owner, &id, None).await {
+            Ok(None) => return Ok(None),
+            Ok(Some((turn, value))) => match read_row(&value) {
+                Ok((row, point)) => match self.whole((owner, &id), &record.title, (turn, row, point)).await {
+                    Err(error) => (turn, unreadable(error)?),
+                    whole => return whole.map(Some),
+                },
+                Err(error) => (turn, unreadable(error)?),
+            },
+            Err(error) => (0, unreadable(error)?),
+        };
+        let (conversation, title) = (digits(&id), record.title);
+        Ok(Some(Run { conversation, title, turn, aside: why, ..Run::default() }))
     }
 
     /// What the steps of a run used, from a step on.

@@ -8,7 +8,9 @@ use core::fmt;
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{Profile, Risk};
 use capos_schema::models::PermissionMode;
+use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
+use capos_schema::transfer::TransferVolumesClient;
 use sha2::{Digest, Sha256};
 
 use crate::category::Category;
@@ -22,6 +24,9 @@ use crate::session::{GrantedTool, Policy};
 pub const FORMAT: u32 = 1;
 /// The name of the capability to ask a model.
 pub const MODEL_CALL: &str = "LLM.Call";
+
+/// The methods of a directory with a tool that handles no file's content.
+const WITHOUT_CONTENT: [&str; 4] = ["list", "stat", "remove", "makeDirectory"];
 
 /// A scope, and where it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +94,31 @@ impl Capability {
     #[must_use]
     pub fn reaches_network(&self) -> bool {
         self.category == Category::Outbound
+    }
+
+    /// Whether it is a method of a directory, where an empty path is the directory itself.
+    #[must_use]
+    pub fn is_of_directory(&self) -> bool {
+        self.interface_id == DirectoryClient::INTERFACE_ID
+    }
+
+    /// Whether its calls read, write or copy the content of a file that they name. A tool that is not known does.
+    #[must_use]
+    pub fn handles_content(&self) -> bool {
+        let is_without = self.is_of_directory() && WITHOUT_CONTENT.contains(&self.method.as_str());
+        !self.paths.is_empty() && !is_without
+    }
+
+    /// Whether its calls write a text of their arguments.
+    #[must_use]
+    pub fn writes_text(&self) -> bool {
+        self.is_of_directory() && self.method == "writeText"
+    }
+
+    /// Whether its calls copy a file of a transfer volume into the home directory.
+    #[must_use]
+    pub fn imports(&self) -> bool {
+        self.interface_id == TransferVolumesClient::INTERFACE_ID && self.method == "importFile"
     }
 
     /// Everything that it says, as a line.

@@ -46,7 +46,8 @@ pub use profile::{ModelAccess, Patience, ProfileBudgets, ProfileRules, is_remote
 pub use quota::{Quota, Size};
 pub use risk::{RiskRules, usual};
 pub use scope::{
-    ArgumentRules, At, CommandRules, DomainRules, PathError, PathIndex, PathRules, Scope, ScopeError, host, normalise,
+    ArgumentRules, At, CommandRules, DomainRules, Measured, PathError, PathIndex, PathRules, Scope, ScopeError, host,
+    normalise,
 };
 pub use service_end::ServiceEnds;
 pub use session::{Explanation, Gate, GrantedTool, Policy, Review, ScopeRule, SessionPolicy, Target};

@@ -16,7 +16,7 @@ use crate::labels::Egress;
 use crate::map::{Modes, Override, Permission, resolve, stricter};
 use crate::profile::{ModelAccess, ProfileRules};
 use crate::risk::{Raises, RiskRules};
-use crate::scope::{Arguments, At, Bounds, Scope};
+use crate::scope::{Arguments, At, Bounds, Measured, Scope};
 use crate::service_end::{Ending, ServiceEnds};
 
 /// The configuration: differences from the standard.
@@ -249,15 +249,6 @@ impl SessionPolicy {
         Ok(session)
     }
 
-    /// Takes another bundle in place of the one so far. All consents for further calls end with that.
-    ///
-    /// # Errors
-    /// As those of [`load`](Self::load); then nothing changes.
-    pub fn renew(&mut self, policy: &Policy, bundle: PolicyBundle, now: u64) -> Result<(), BundleError> {
-        *self = Self::load(policy, bundle, &self.holder.clone(), now)?;
-        Ok(())
-    }
-
     /// The version of the bundle, and when it was issued and expires, in nanoseconds since boot.
     #[must_use]
     pub fn bundle(&self) -> (&str, u64, u64) {
@@ -365,21 +356,18 @@ impl SessionPolicy {
         permission
     }
 
-    /// Removes a tool whose capability the session has lost.
-    pub fn revoke(&mut self, interface_id: u64, tool: &str) {
-        self.tools.remove(&Key(interface_id, tool));
-    }
-
     fn entry(&self, question: &ToolQuestion) -> Option<&Entry> {
         self.tools.get(&Key(question.interface_id, &question.tool))
     }
 
-    /// The path of the file whose size a check of this call takes.
+    /// The file whose size a check of this call takes; none if no rule takes one.
     #[must_use]
-    pub fn measures(&self, question: &ToolQuestion) -> Option<String> {
-        let entry = self.entry(question).filter(|entry| entry.bounds.iter().any(Bounds::measures_files))?;
-        let arguments = Arguments::of(&entry.tool, &question.arguments).ok()?;
-        entry.tool.paths.iter().find_map(|name| arguments.text(name).ok().flatten().map(String::from))
+    pub fn measures(&self, question: &ToolQuestion) -> Option<Measured> {
+        let Entry { tool, bounds } = self.entry(question)?;
+        if !tool.handles_content() || !bounds.iter().any(Bounds::measures_files) {
+            return None;
+        }
+        Arguments::of(tool, &question.arguments).ok()?.measured(tool)
     }
 
     /// The requirement of a call: first whether the tool is granted, then whether the call is in scope, then which

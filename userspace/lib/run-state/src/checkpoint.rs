@@ -15,10 +15,8 @@ use crate::run::RunState;
 
 /// The version that this system writes and reads.
 pub const CHECKPOINT_VERSION: &str = "1.0";
-/// Bytes of the longest head.
-pub const MOST_HEAD: usize = 24 << 10;
-/// Bytes of all schemas of a run's conditions, so that they have room in a head.
-pub const MOST_SCHEMAS: usize = 16 << 10;
+/// Bytes of a run's conditions with their schemas as JSON, so that they have room in a head.
+const MOST_CONDITIONS: usize = 16 << 10;
 
 /// A condition of a run, as it was declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +85,29 @@ pub struct Checkpoint {
     pub progress: Progress,
 }
 
+fn conditions(declared: &[Declared]) -> Value {
+    let one = |declared: &Declared| match &declared.schema {
+        Value::Null => json!({ "condition": declared.condition }),
+        schema => json!({ "condition": declared.condition, "schema": schema }),
+    };
+    declared.iter().map(one).collect()
+}
+
+/// Whether the conditions of a run have room in its checkpoint.
+///
+/// # Errors
+/// They are too long.
+pub fn check_conditions(declared: &[Declared]) -> Result<(), String> {
+    let bytes = conditions(declared).to_string().len();
+    if bytes > MOST_CONDITIONS {
+        return Err(format!(
+            "the conditions of a run with their schemas would take {bytes} bytes of its checkpoint, and {MOST_CONDITIONS} are \
+             possible; shorten a schema, or declare fewer"
+        ));
+    }
+    Ok(())
+}
+
 fn amounts(amounts: Amounts) -> Value {
     // Nothing is written as nothing: most dimensions of most steps are.
     let mut all: Vec<u64> = amounts.iter().map(|(_, amount)| amount).collect();
@@ -116,14 +137,7 @@ impl Checkpoint {
     }
 
     fn value(&self) -> Value {
-        let conditions: Vec<Value> = self
-            .conditions
-            .iter()
-            .map(|declared| match &declared.schema {
-                Value::Null => json!({ "condition": declared.condition }),
-                schema => json!({ "condition": declared.condition, "schema": schema }),
-            })
-            .collect();
+        let conditions = conditions(&self.conditions);
         let mut value = json!({
             "checkpointVersion": CHECKPOINT_VERSION,
             "sessionId": self.session,
@@ -401,6 +415,35 @@ mod tests {
             let _ = Checkpoint::read(&format!("{}{put}{}", &text[..at], &text[at..]), "");
             prop_assert!(Checkpoint::read(&text[..at], "").is_err() || at == text.len());
         }
+    }
+
+    /// A head with the longest conditions, and with the longest names and labels that there can be, is within the store's
+    /// bound.
+    #[test]
+    fn conditions_that_are_accepted_have_room_in_a_head() {
+        let declared = |bytes: usize| Declared { condition: "\"".repeat(bytes), schema: Value::Null };
+        let most = (MOST_CONDITIONS - 18) / 2;
+        assert!(check_conditions(&[declared(most)]).is_ok());
+        assert!(check_conditions(&[declared(most + 1)]).unwrap_err().contains("16384 are possible"));
+        assert!(check_conditions(&[declared(most / 2), declared(most / 2)]).is_err(), "all of them count");
+        let mut used = Amounts::default();
+        for dimension in Dimension::ALL {
+            used.set(dimension, u64::MAX);
+        }
+        let name = |bytes: usize| "\u{1}".repeat(bytes);
+        let progress = Progress { labels: Vec::from([name(512)]), used, granted: used, ..Progress::default() };
+        let longest = Checkpoint {
+            session: name(32),
+            workspace: name(32),
+            principal: name(64),
+            conversation: name(32),
+            model: name(256),
+            policy: name(32),
+            conditions: Vec::from([declared(most)]),
+            progress: Progress { spent: used, ..progress },
+            ..Checkpoint::default()
+        };
+        assert!(longest.head().len() <= 24 << 10, "{}", longest.head().len());
     }
 
     /// Requirement F12: the message says what is wrong.

@@ -22,9 +22,7 @@ mod session;
 mod table;
 
 pub use buffer::Buffer;
-pub use checkpoint::{
-    CHECKPOINT_VERSION, Checkpoint, Declared, MOST_HEAD, MOST_SCHEMAS, Progress, read_progress, read_step,
-};
+pub use checkpoint::{CHECKPOINT_VERSION, Checkpoint, Declared, Progress, check_conditions, read_progress, read_step};
 pub use event::{Approval, Event, Ids, Nowhere, Record, Risk, Sink};
 pub use line::line;
 pub use predicate::{Predicate, USAGE};

@@ -1,5 +1,6 @@
 //! Runs that were cut off, as a later session finds them.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -17,51 +18,72 @@ pub enum Found {
     /// There is none that can be continued.
     Nothing,
     /// It continues where this says.
-    Run(alloc::boxed::Box<Checkpoint>),
+    Run(Box<Checkpoint>),
     /// It cannot be used, and was set aside: the message says what, where, and what to do.
     Aside(String),
 }
 
-/// Reads what a run left. What cannot be read is set aside.
-async fn read<S: Surface>(
-    runner: &Runner<S>,
-    store: &ConversationStoreClient,
-    id: &str,
-    (turn, info): (u32, Result<RunInfo, String>),
-) -> Found {
-    let (turn, why) = match info {
-        Ok(info) if info.turn == 0 || !info.open => return Found::Nothing,
-        Ok(info) => match Checkpoint::read(&info.head, &info.json) {
-            Ok(found) if found.turn == info.turn && found.principal == runner.info.principal => {
-                return Found::Run(found.into());
-            }
-            Ok(_) => (info.turn, "it is of another turn or user".to_string()),
-            Err(why) => (info.turn, why),
-        },
-        Err(why) => (turn, why),
-    };
-    let kept = match runner.audited(store.set_aside(id, turn, &why)).await {
-        Ok(()) => "It was set aside and stays in the store",
-        Err(_) => "It stays where it is",
-    };
-    let short = id.get(..8).unwrap_or(id);
-    Found::Aside(format!(
-        "the checkpoint of turn {turn} of conversation {short} cannot be used: {why}. {kept}; the messages are whole. \
-         /continue begins a new run with them, and any other line a new request"
-    ))
+/// What the store has of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Run(Box<Checkpoint>),
+    /// It cannot be used, and why. The store does not know that yet.
+    Useless(u32, String),
+    /// It cannot be used, as the store says.
+    Aside(u32, String),
 }
 
-/// The run of a conversation's last turn.
+/// What the answer of the store says of a conversation's last run. `last` is its last turn.
+fn left(info: &RunInfo, last: u32, principal: &str) -> Left {
+    if !info.aside.is_empty() {
+        // Of a record that cannot be read, the turn is not known.
+        return if info.turn == 0 || info.turn == last { Left::Aside(last, info.aside.clone()) } else { Left::Nothing };
+    }
+    if info.turn == 0 || !info.open {
+        return Left::Nothing;
+    }
+    match Checkpoint::read(&info.head, &info.json) {
+        Ok(found) if found.turn != info.turn || found.principal != principal => {
+            Left::Useless(info.turn, "it is of another turn or user".to_string())
+        }
+        Ok(found) if found.turn == last => Left::Run(found.into()),
+        Ok(_) => Left::Nothing,
+        Err(why) => Left::Useless(info.turn, why),
+    }
+}
+
+/// The run of a conversation's last turn. What cannot be used is set aside.
+///
+/// # Errors
+/// The store does not answer, or not now. What it holds stays unchanged.
 pub async fn find<S: Surface>(
     runner: &Runner<S>,
     store: &ConversationStoreClient,
     conversation: &Conversation,
-) -> Found {
-    let info = runner.audited(store.run(&conversation.id)).await;
-    match read(runner, store, &conversation.id, (conversation.last_turn(), info)).await {
-        Found::Run(found) if found.turn != conversation.last_turn() => Found::Nothing,
-        found => found,
-    }
+) -> Result<Found, String> {
+    let id = &conversation.id;
+    let info = runner.audited(store.run(id)).await;
+    let info =
+        info.map_err(|why| format!("the checkpoint of its run was not read: {why}. It stays as it is; try again"))?;
+    let (turn, why, kept) = match left(&info, conversation.last_turn(), &runner.info.principal) {
+        Left::Nothing => return Ok(Found::Nothing),
+        Left::Run(found) => return Ok(Found::Run(found)),
+        Left::Aside(turn, why) => (turn, why, "It stays where it is until another run of this turn begins"),
+        Left::Useless(turn, why) => {
+            let is_aside = runner.audited(store.set_aside(id, turn, &why)).await.is_ok();
+            let kept = match is_aside {
+                true => "It was set aside, and stays in the store until another run of this turn begins",
+                false => "It stays where it is until another run of this turn begins",
+            };
+            (turn, why, kept)
+        }
+    };
+    let short = id.get(..8).unwrap_or(id);
+    Ok(Found::Aside(format!(
+        "the checkpoint of turn {turn} of conversation {short} cannot be used: {why}. {kept}; the messages are whole. \
+         /continue begins a new run with them, and any other line a new request"
+    )))
 }
 
 /// A conversation of the store, to be continued with its run.
@@ -93,4 +115,40 @@ pub async fn cancel<S: Surface>(
     let (turn, step) = (info.turn, checkpoint.progress.step);
     let point = RunPoint { turn, step, json: checkpoint.point(), ..RunPoint::default() };
     runner.audited(store.checkpoint(&info.conversation, &point)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint() -> Checkpoint {
+        let (conversation, principal) = ("c1".to_string(), "ada".to_string());
+        Checkpoint { conversation, principal, turn: 2, ..Checkpoint::default() }
+    }
+
+    fn info() -> RunInfo {
+        let found = checkpoint();
+        RunInfo { turn: 2, open: true, head: found.head(), json: found.point(), ..RunInfo::default() }
+    }
+
+    #[test]
+    fn a_run_is_continued_only_if_all_of_it_can_be_used() {
+        let of = |info: &RunInfo| left(info, 2, "ada");
+        assert_eq!(of(&info()), Left::Run(checkpoint().into()));
+        assert_eq!(of(&RunInfo { open: false, ..info() }), Left::Nothing);
+        assert_eq!(of(&RunInfo::default()), Left::Nothing);
+        assert_eq!(left(&info(), 3, "ada"), Left::Nothing, "another request came after it");
+        for bad in [RunInfo { head: String::new(), ..info() }, RunInfo { turn: 1, ..info() }] {
+            assert!(matches!(of(&bad), Left::Useless(..)), "{bad:?}");
+        }
+        assert!(matches!(left(&info(), 2, "eve"), Left::Useless(..)));
+    }
+
+    /// Nothing is written over a record that the store cannot read.
+    #[test]
+    fn what_the_store_cannot_read_stays_as_it_is() {
+        let damaged = RunInfo { aside: "the record of a run cannot be read".into(), ..RunInfo::default() };
+        assert_eq!(left(&damaged, 2, "ada"), Left::Aside(2, damaged.aside.clone()));
+        assert_eq!(left(&RunInfo { turn: 1, ..damaged }, 2, "ada"), Left::Nothing);
+    }
 }

@@ -53,11 +53,22 @@ impl Saving {
         checkpoint.progress.messages.1 = saved;
         checkpoint.progress.missing = messages.saturating_sub(saved);
         checkpoint.progress.at = at;
+        if !open {
+            // The store removes the head with this point. So a run that is continued begins with its head again.
+            self.head.set(0);
+        }
         let is_new = self.head.get() != checkpoint.turn && open;
         let (turn, step) = (checkpoint.turn, checkpoint.progress.step);
         let head = if is_new { checkpoint.head() } else { String::new() };
         let used = if step > 0 { checkpoint.step() } else { String::new() };
         RunPoint { turn, step, open, head, json: checkpoint.point(), used }
+    }
+
+    /// A point of this run is in the store, and its head, if it is open.
+    fn kept(&self, (checkpoint, open): &(Checkpoint, bool)) {
+        if *open {
+            self.head.set(checkpoint.turn);
+        }
     }
 
     /// The id below which it is saved.
@@ -69,6 +80,23 @@ impl Saving {
     pub fn saved(&self) -> usize {
         self.saved.get()
     }
+}
+
+/// Adds a message with the point of its run: twice if the first answer is lost, and then without the point, for the store may
+/// have rejected only that. Returns whether the point is kept.
+///
+/// # Errors
+/// The first error, if the message is not added.
+async fn added<E>(mut add: impl AsyncFnMut(&RunPoint) -> Result<(), E>, point: &RunPoint) -> Result<bool, E> {
+    let Err(first) = add(point).await else { return Ok(true) };
+    if add(point).await.is_ok() {
+        return Ok(true);
+    }
+    let none = RunPoint::default();
+    if *point != none && add(&none).await.is_ok() {
+        return Ok(false);
+    }
+    Err(first)
 }
 
 /// The parts of a message.
@@ -106,38 +134,36 @@ impl<S: Surface> Runner<S> {
         Ok(())
     }
 
-    /// Saves the messages that are not saved yet, the last one with the point of its run. Without a message the point is kept
-    /// alone.
-    async fn save_rest(&self, conversation: &Conversation, run: Option<&(Checkpoint, bool)>) -> Result<(), String> {
+    /// Saves the messages that are not saved yet, the last one with the point of its run. Returns whether the point is kept.
+    async fn save_rest(&self, conversation: &Conversation, run: Option<&(Checkpoint, bool)>) -> Result<bool, String> {
         let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
         if self.saving.saved() == 0 {
             self.audited(store.create(&self.saving.id(), "")).await?;
         }
-        let messages = conversation.entries().len();
+        let (messages, mut is_kept) = (conversation.entries().len(), true);
         for (index, entry) in conversation.entries().iter().enumerate().skip(self.saving.saved()) {
             let run = run.filter(|_| index.saturating_add(1) == messages);
-            let point = || run.map(|run| self.saving.point(run, messages, messages, self.unix()));
+            let point = || run.map(|run| self.saving.point(run, messages, messages, self.unix())).unwrap_or_default();
             let number = u32::try_from(index).map_err(|_| "the conversation is too long".to_string())?;
             let parts = parts(number, &entry.dump());
             let id = self.saving.id();
-            let here = point().unwrap_or_default();
-            if let Err(why) = self.append(&store, &id, &parts, (&entry.model, &here)).await
-                // If only the reply was lost, the same message is there, and is taken again.
-                && self.append(&store, &id, &parts, (&entry.model, &here)).await.is_err()
-            {
-                if !self.is_taken(&store, &id).await {
-                    return Err(why);
+            let add = async |id: &str| {
+                added(async |point| self.append(&store, id, &parts, (&entry.model, point)).await, &point()).await
+            };
+            is_kept = match add(&id).await {
+                Ok(is_kept) => is_kept,
+                Err(_) if self.is_taken(&store, &id).await => {
+                    self.fork(&store, &id).await?;
+                    add(&self.saving.id()).await?
                 }
-                self.fork(&store, &id).await?;
-                let here = point().unwrap_or_default();
-                self.append(&store, &self.saving.id(), &parts, (&entry.model, &here)).await?;
-            }
+                Err(why) => return Err(why),
+            };
             self.saving.saved.set(index.saturating_add(1));
-            if let Some((checkpoint, _)) = run {
-                self.saving.head.set(checkpoint.turn);
+            if let Some(run) = run.filter(|_| is_kept) {
+                self.saving.kept(run);
             }
         }
-        Ok(())
+        Ok(is_kept)
     }
 
     /// Keeps where a run is without a message: there is none, or it could not be saved. The messages that are saved stay its
@@ -147,7 +173,7 @@ impl<S: Surface> Runner<S> {
         let (saved, messages) = (self.saving.saved(), conversation.entries().len());
         let point = self.saving.point(run, saved, messages, self.unix());
         self.audited(store.checkpoint(&self.saving.id(), &point)).await?;
-        self.saving.head.set(run.0.turn);
+        self.saving.kept(run);
         Ok(())
     }
 
@@ -185,11 +211,15 @@ impl<S: Surface> Keeper for Runner<S> {
         // What could not be saved in this turn is tried again in the next one.
         if !is_all_saved && self.saving.failed.get() != Some(turn) {
             match (self.save_rest(conversation, run.as_ref()).await, self.saving.failed.get()) {
-                (Ok(()), None) => return,
-                (Ok(()), Some(_)) => {
+                (Ok(true), None) => return,
+                // The message is saved and the point is not, which is told below.
+                (Ok(false), None) => {}
+                (Ok(is_kept), Some(_)) => {
                     self.saving.failed.set(None);
                     self.tell(Style::Dim, "the conversation is saved again").await;
-                    return;
+                    if is_kept {
+                        return;
+                    }
                 }
                 (Err(why), earlier) => {
                     self.saving.failed.set(Some(turn));
@@ -247,5 +277,48 @@ mod tests {
         assert!(point.head.is_empty() && !point.used.is_empty());
         saving.begin("c2", 0);
         assert!(!saving.point(&run, 9, 9, 5).head.is_empty());
+    }
+
+    /// The store removes the head of a run that is closed, so the point that opens it again comes with it.
+    #[test]
+    fn a_run_that_is_closed_and_continued_has_its_head_again() {
+        let saving = Saving::default();
+        let run = (Checkpoint { turn: 2, ..Checkpoint::default() }, true);
+        saving.kept(&run);
+        assert!(saving.point(&run, 1, 1, 5).head.is_empty());
+        let closed = (run.0.clone(), false);
+        assert!(saving.point(&closed, 1, 1, 5).head.is_empty());
+        saving.kept(&closed);
+        assert!(!saving.point(&run, 1, 1, 5).head.is_empty());
+    }
+
+    /// Adds to a store that does not answer at these attempts, and rejects points if it `rejects` them. Returns what came of it
+    /// and the attempts with a point, and all attempts.
+    fn add(point: &RunPoint, lost: &[usize], rejects: bool) -> (Result<bool, usize>, usize, usize) {
+        let (with, all) = (Cell::new(0), Cell::new(0));
+        let attempt = async |point: &RunPoint| {
+            all.set(all.get() + 1);
+            let has_point = *point != RunPoint::default();
+            with.set(with.get() + usize::from(has_point));
+            if lost.contains(&all.get()) || (rejects && has_point) { Err(all.get()) } else { Ok(()) }
+        };
+        let mut added = core::pin::pin!(added(attempt, point));
+        let core::task::Poll::Ready(result) =
+            added.as_mut().poll(&mut core::task::Context::from_waker(core::task::Waker::noop()))
+        else {
+            panic!("it waits for nothing");
+        };
+        (result, with.get(), all.get())
+    }
+
+    /// A point that the store rejects does not keep a message out of the conversation.
+    #[test]
+    fn a_message_is_saved_though_its_point_is_rejected() {
+        let point = RunPoint { turn: 1, ..RunPoint::default() };
+        assert_eq!(add(&point, &[], false), (Ok(true), 1, 1));
+        assert_eq!(add(&point, &[1], false), (Ok(true), 2, 2));
+        assert_eq!(add(&point, &[], true), (Ok(false), 2, 3));
+        assert_eq!(add(&point, &[1, 2, 3], false), (Err(1), 2, 3));
+        assert_eq!(add(&RunPoint::default(), &[1, 2], false), (Err(1), 0, 2), "there is nothing else to try");
     }
 }

@@ -20,7 +20,6 @@ pub mod invoke;
 pub mod keeper;
 pub mod loss;
 pub mod model;
-pub mod policy;
 mod runner;
 mod session;
 mod surface;

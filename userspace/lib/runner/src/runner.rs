@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::ops::Deref;
 
@@ -58,6 +58,8 @@ pub struct Runner<S> {
     pub started: u64,
     /// When its policy expires, in nanoseconds since boot.
     pub policy_expires: Rc<Cell<u64>>,
+    /// The version of that policy, by which a run that continues knows whether it is another one.
+    pub policy_version: RefCell<String>,
     /// The session's capabilities.
     pub grants: Grants,
     /// Its model.
@@ -91,6 +93,7 @@ impl<S: Surface> Runner<S> {
             started: held.clock.now(),
             grants: Grants::new(info.profile, S::WITHHELD),
             policy_expires: Rc::new(Cell::new(info.policy.expires)),
+            policy_version: RefCell::new(info.policy.version.clone()),
             user,
             broker: held.broker.clone(),
             info,

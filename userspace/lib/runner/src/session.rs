@@ -19,7 +19,7 @@ use crate::escape::escape;
 use crate::gate::PATIENCE;
 use crate::runner::{Capabilities, Runner};
 use crate::surface::Surface;
-use crate::{policy, table};
+use crate::table;
 
 /// What the model is told first. Only text of this program stands there; data has its place in the messages.
 const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
@@ -140,7 +140,7 @@ impl<S: Surface> Session<S> {
         self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
         self.snapshot =
             table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
-        self.agent.set_policy(policy::version(&self.runner.info, &self.snapshot));
+        self.agent.set_policy(self.runner.policy_version.borrow().clone());
         Ok(())
     }
 
@@ -178,6 +178,7 @@ impl<S: Surface> Session<S> {
     pub async fn renew(&mut self) -> Result<Vec<String>, String> {
         let renewed = self.runner.within(self.runner.user.renew_policy()).await.map_err(|why| why.to_string())?;
         self.runner.policy_expires.set(renewed.policy.expires);
+        *self.runner.policy_version.borrow_mut() = renewed.policy.version;
         self.refresh().await.map_err(|why| format!("the policy is renewed, and the broker does not answer: {why}"))?;
         if self.course.session_state() == SessionState::Paused {
             self.advance(SessionEvent::Resume);
@@ -213,7 +214,7 @@ impl<S: Surface> Session<S> {
         let Kept { conversation, saved, .. } = kept;
         self.runner.saving.begin(&conversation.id, saved);
         self.agent = agent(&self.runner, conversation, (&self.backlog, &self.course));
-        self.agent.set_policy(policy::version(&self.runner.info, &self.snapshot));
+        self.agent.set_policy(self.runner.policy_version.borrow().clone());
         self.runner.told_of.set(0);
     }
 
@@ -258,7 +259,7 @@ impl<S: Surface> Session<S> {
                 }
             };
             let tool = predicate.call().and_then(|(name, _)| table::own(&grants, name));
-            let found = self.agent.declare(predicate.clone(), tool, schema.clone()).await;
+            let found = self.agent.declare(&conditions, predicate.clone(), tool, schema.clone()).await;
             conditions.push(match found {
                 Ok(condition) => condition,
                 Err(why) => {

@@ -25,7 +25,7 @@ use capos_runner::{Capabilities, Runner, Session};
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::ApprovalClientClient;
 use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientRequest, ClientRequestPage};
-use capos_schema::conversations::ConversationStoreClient;
+use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
 
 use crate::client::Client;
 use crate::questions::{Said, not_open};
@@ -89,6 +89,10 @@ fn no_session() -> RpcError {
 
 fn unavailable(why: impl ToString) -> RpcError {
     RpcError::new(code::UNAVAILABLE, why.to_string())
+}
+
+fn silent(why: &dyn core::fmt::Display) -> RpcError {
+    unavailable(format!("the broker does not answer: {why}"))
 }
 
 impl Host {
@@ -256,19 +260,21 @@ impl Host {
     }
 
     async fn resumed(&self, session: &mut Session<Client>, id: &str) -> Answer {
+        let runner = session.runner.clone();
+        runner.refresh().await.map_err(|why| silent(&why))?;
+        // What cannot be continued renews nothing.
+        let other = self.other(session, id).await?;
         if session.has_expired() {
             for change in session.renew().await.map_err(unavailable)? {
                 self.shared.notice(&format!("the policy has changed: {change}"));
             }
             self.shared.set_status(SessionStatus::Running);
         }
-        session.refresh().await.map_err(|why| unavailable(format!("the broker does not answer: {why}")))?;
-        let runner = session.runner.clone();
-        let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
-        let info = runner.audited(store.info(id)).await.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
-        if info.id != session.agent.conversation().id {
+        session.refresh().await.map_err(|why| silent(&why))?;
+        if let Some(info) = other {
+            let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
             let conversation = history::load(&runner, store.clone(), &info.id).await.map_err(unavailable)?;
-            let found = cut_off::find(&runner, &store, &conversation).await;
+            let found = cut_off::find(&runner, &store, &conversation).await.map_err(unavailable)?;
             if let Found::Aside(why) = &found {
                 self.shared.notice(why);
             }
@@ -276,7 +282,7 @@ impl Host {
             let consents = runner.grants.find::<ApprovalClientClient>("end consents").map_err(unavailable)?;
             let ended = runner.within(consents.revoke("")).await;
             ended.map_err(|why| unavailable(format!("the consents so far cannot be ended: {why}")))?;
-            let evidence = Evidence::of(&runner, &conversation, &info).await.map_err(unavailable)?;
+            let evidence = Evidence::of(&runner, &conversation, &info, &found).await.map_err(unavailable)?;
             let kept = cut_off::kept(conversation, &found);
             let resumed = session.resume(kept, |call| evidence.fate(call)).await;
             resumed.map_err(|why| unavailable(format!("the conversation cannot be continued: {why}")))?;
@@ -288,6 +294,18 @@ impl Host {
             }
         }
         Ok(Done::Messages(self.of(session, 0)))
+    }
+
+    /// The saved conversation that an id or its beginning names; none if it is the present one, which may not be saved.
+    async fn other(&self, session: &Session<Client>, id: &str) -> Result<Option<ConversationInfo>, RpcError> {
+        let present = &session.agent.conversation().id;
+        if id == present {
+            return Ok(None);
+        }
+        let store = session.runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
+        let info = session.runner.audited(store.info(id)).await;
+        let info = info.map_err(|why| RpcError::new(code::NOT_FOUND, why))?;
+        Ok(Some(info).filter(|info| info.id != *present))
     }
 
     fn of(&self, session: &Session<Client>, from: u32) -> capos_client_protocol::result::Messages {

@@ -61,13 +61,15 @@ fn told(end: TurnEnd) -> (Cause, String) {
         TurnEnd::Answered => (Cause::Answered, String::new()),
         TurnEnd::Interrupted | TurnEnd::Stopped => (Cause::Cancelled, String::new()),
         TurnEnd::Iterations(most) => {
-            let text =
-                format!("this task has made {}, which is the limit; another prompt goes on", count(most, "model call"));
+            let text = format!(
+                "this task has made {}, which is the limit; another prompt begins another task",
+                count(most, "model call")
+            );
             (Cause::Steps, text)
         }
         TurnEnd::Unanswered(most) => {
             let text = format!(
-                "this task has made {}, and nobody answered whether it goes on; another prompt goes on",
+                "this task has made {}, and nobody answered whether it goes on; another prompt begins another task",
                 count(most, "model call")
             );
             (Cause::Steps, text)
@@ -79,7 +81,7 @@ fn told(end: TurnEnd) -> (Cause, String) {
         TurnEnd::Evidence(bytes) => {
             let text = format!(
                 "the calls of this task that needed no consent have written {} KiB to the audit log, which is the limit; \
-                 another prompt goes on",
+                 another prompt begins another task",
                 bytes / 1024
             );
             (Cause::Limit, text)
@@ -99,7 +101,8 @@ fn told(end: TurnEnd) -> (Cause, String) {
         }
         TurnEnd::Policy => (
             Cause::Limit,
-            "the session's policy has expired; ResumeSession renews it, and another prompt goes on".to_string(),
+            "the session's policy has expired; ResumeSession renews it, and another prompt begins another task"
+                .to_string(),
         ),
         TurnEnd::Repeated => (Cause::Failed, "the answer repeated itself and was ended".to_string()),
         TurnEnd::Model(why) => {

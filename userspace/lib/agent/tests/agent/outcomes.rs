@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capos_agent::TurnEnd;
-use capos_agent::world::{Answer, Secret};
+use capos_agent::world::{Answer, Host, Secret};
 use capos_schema::audit::Phase;
 use capos_schema::authority::{Decision, Provenance, SessionLimits};
 use capos_schema::models::{FinishReason, Outcome, PermissionMode, Role};
@@ -466,4 +466,32 @@ fn nobody_is_asked_in_vain() {
     world.0.broker_down.set(true);
     assert!(matches!(world.run(agent.turn("go", &snapshot())), TurnEnd::Refused(_)));
     assert!(world.0.prompts.borrow().is_empty());
+}
+
+/// What the decision on a call depends on, such as the size of a file, may be changed by the calls before it: it is decided when
+/// they have ended. A call on something else does not wait.
+#[test]
+fn a_call_is_decided_when_those_before_it_that_change_something_have_ended() {
+    let calls = vec![
+        call("1", "change", r#"{"n":1,"ms":50}"#),
+        call("2", "change", r#"{"n":2}"#),
+        call("3", "read_other", r#"{"n":3}"#),
+        call("4", "read", r#"{"n":4}"#),
+    ];
+    let world = World::new(vec![calls, vec![Piece::Text("done")]]);
+    let later = world.clone();
+    world.spawn(Box::pin(async move {
+        later.sleep_until(40 * MS).await;
+        // The first call still runs.
+        for name in ["change", "read_other"] {
+            later.0.modes.borrow_mut().insert(name.into(), PermissionMode::Forbidden);
+        }
+    }));
+    assert_eq!(turn(&world).0, TurnEnd::Answered);
+    assert_eq!(world.effects().len(), 3, "{:?}", world.effects());
+    let events = world.0.events.borrow();
+    let of = |id: &str| events.iter().rfind(|event| event.call_id == id).unwrap().outcome;
+    let found: Vec<Outcome> = ["1", "2", "3", "4"].into_iter().map(of).collect();
+    assert_eq!(found, [Outcome::Ok, Outcome::RefusedByPolicy, Outcome::Ok, Outcome::Ok]);
+    world.check_decisions();
 }

@@ -33,7 +33,7 @@ fn world(script: Vec<Vec<Piece>>) -> World {
 fn declare(world: &World, agent: &Agent<World>, text: &str, schema: Value) -> Result<Condition, String> {
     let predicate = Predicate::parse(text).unwrap();
     let tool = predicate.call().map(|_| look());
-    world.run(agent.declare(predicate, tool, schema))
+    world.run(agent.declare(&[], predicate, tool, schema))
 }
 
 fn run(world: &World, text: &str, schema: Value) -> (TurnEnd, Agent<World>) {
@@ -141,6 +141,19 @@ fn i02_an_answer_or_a_file_matches_a_schema() {
     assert!(why.starts_with("the schema is not one: "), "{why}");
 }
 
+/// Conditions that have no room in a checkpoint are rejected where they are declared, and not when a message is saved.
+#[test]
+fn conditions_have_room_in_a_checkpoint() {
+    let world = world(Vec::new());
+    let agent = agent(&world, SessionLimits::default());
+    let schema = json!({ "type": "object", "description": "x".repeat(13_000) });
+    let predicate = || Predicate::parse("matches s.json").unwrap();
+    let first = world.run(agent.declare(&[], predicate(), None, schema.clone())).unwrap();
+    let why = world.run(agent.declare(&[first.clone()], predicate(), None, schema)).unwrap_err();
+    assert!(why.contains("16384 are possible; shorten a schema, or declare fewer"), "{why}");
+    assert!(world.run(agent.declare(&[first], predicate(), None, json!({}))).is_ok());
+}
+
 #[test]
 fn i02_conditions_are_those_of_one_run_and_all_of_them_count() {
     let world = world(said(&["a", "b", "c"]));
@@ -179,7 +192,7 @@ fn i02_a_condition_has_no_more_authority_than_the_person_has_given() {
     assert!(matches!(world.run(agent.turn("go", &snapshot())), TurnEnd::Unmet(_)));
     assert!(world.effects().is_empty());
     let no_tool = Predicate::parse("exists a").unwrap();
-    let why = world.run(agent.declare(no_tool, None, Value::Null)).unwrap_err();
+    let why = world.run(agent.declare(&[], no_tool, None, Value::Null)).unwrap_err();
     assert_eq!(why, "this session cannot check that: it has no tool file_info");
 }
 

@@ -89,6 +89,37 @@ fn f14_one_run_of_a_conversation_is_open() {
     assert_eq!(all(&store, owner, 100).len(), 3);
 }
 
+/// No run can be continued without its head: a point opens a run that is closed only if the head comes with it.
+#[test]
+fn a_closed_run_is_opened_again_only_with_its_head() {
+    let (store, owner, id) = begun();
+    done(store.append(owner, &id, &message(0, "a"), "m", Some(&point(1, 0)), 2)).unwrap();
+    done(store.checkpoint(owner, &id, &Point { open: false, ..point(1, 1) }, 3)).unwrap();
+    let why = done(store.checkpoint(owner, &id, &point(1, 2), 4)).unwrap_err().to_string();
+    assert_eq!(why, "this run has ended; only its head begins it again");
+    assert!(!last(&store, owner, &id).open);
+    done(store.checkpoint(owner, &id, &Point { open: false, ..point(1, 3) }, 5)).unwrap();
+    done(store.checkpoint(owner, &id, &Point { head: "{\"turn\":1}".into(), ..point(1, 4) }, 6)).unwrap();
+    let run = last(&store, owner, &id);
+    assert_eq!((run.open, run.head.as_str(), run.json.as_str()), (true, "{\"turn\":1}", "{\"step\":4}"));
+}
+
+/// A store that does not answer says nothing about a run.
+#[test]
+fn a_store_that_is_silent_does_not_set_a_run_aside() {
+    let (store, owner, id) = begun();
+    done(store.append(owner, &id, &message(0, "a"), "m", Some(&point(1, 0)), 2)).unwrap();
+    for at in 1..6 {
+        store.space().at.set(Some((store.space().operations.get() + at, Lose::Before)));
+        match done(store.run(owner, &id, 9)) {
+            Ok(run) => assert!(run.unwrap().open),
+            Err(why) => assert!(matches!(why, Error::Fault(_)), "{why}"),
+        }
+        store.space().at.set(None);
+    }
+    assert!(last(&store, owner, &id).open);
+}
+
 /// What a conversation's runs count is free again once it is removed, and nothing of them is left.
 #[test]
 fn runs_are_counted_and_go_with_their_conversation() {
@@ -131,7 +162,11 @@ fn f12_a_run_that_cannot_be_read_is_set_aside() {
     // The row itself.
     let key = done(store.space().range(Range::all("runs"))).unwrap().entries.remove(0).0;
     done(store.space().inner.commit(Batch::new().put("runs", &key, b"{\"open\":tr"), Durability::Now)).unwrap();
-    assert!(matches!(done(store.run(owner, &id, 9)), Err(Error::Damaged(_))));
+    let run = last(&store, owner, &id);
+    assert!(run.aside.contains("the record of a run cannot be read"), "{run:?}");
+    assert_eq!((run.turn, run.open, run.head.as_str()), (1, false, ""));
+    let kept = done(store.space().range(Range::all("runs"))).unwrap().entries.remove(0).1;
+    assert_eq!(kept, b"{\"open\":tr", "it stays as it is");
     let page = done(store.runs(owner, "", 9, 9)).unwrap();
     assert!(page.runs[0].aside.contains("the record of a run cannot be read"), "{page:?}");
     done(store.append(owner, &id, &message(1, "b"), "m", Some(&point(2, 0)), 5)).unwrap();

@@ -31,6 +31,9 @@ const TEXT: &str = "text";
 const APPEND: &str = "append";
 /// That of a tool that reaches a network.
 const ADDRESS: &str = "url";
+/// Those of a tool that copies a file of a transfer volume.
+const VOLUME: &str = "volume";
+const SOURCE: &str = "path";
 
 /// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +67,15 @@ impl At {
     }
 }
 
+/// The file whose size a check takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// At this path of the home directory.
+    Home(String),
+    /// On a transfer volume: its name, and the path there.
+    Volume(String, String),
+}
+
 /// A scope in the form in which calls are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
@@ -80,8 +92,10 @@ pub(crate) struct Arguments(BTreeMap<String, Found>);
 impl Arguments {
     /// Of a call of this tool.
     pub(crate) fn of(tool: &Capability, text: &str) -> Result<Self, ScopeError> {
-        let wanted =
-            |name: &str| tool.paths.contains(&name) || matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS);
+        let wanted = |name: &str| {
+            let is_known = matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS | VOLUME | SOURCE);
+            is_known || tool.paths.contains(&name)
+        };
         members(text, wanted).map(Self).map_err(|bad| format!("the arguments are not JSON: {bad}"))
     }
 
@@ -109,9 +123,21 @@ impl Arguments {
         self.text(PROGRAM).ok().flatten()
     }
 
+    /// The file that a call of this tool reads, writes or copies; none if the call names none.
+    pub(crate) fn measured(&self, tool: &Capability) -> Option<Measured> {
+        let text = |name: &str| self.text(name).ok().flatten().map(String::from);
+        if tool.imports() {
+            return Some(Measured::Volume(text(VOLUME)?, text(SOURCE)?));
+        }
+        tool.paths.iter().find_map(|name| text(name)).map(Measured::Home)
+    }
+
     /// Bytes of the file as it is after the call, or as it is read.
-    fn file_bytes(&self, before: Option<u64>) -> Result<u64, ScopeError> {
+    fn file_bytes(&self, tool: &Capability, before: Option<u64>) -> Result<u64, ScopeError> {
         let before = || before.ok_or("the size of the file could not be looked up; try again".into());
+        if !tool.writes_text() {
+            return before();
+        }
         let Some(text) = self.text(TEXT)? else { return before() };
         let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
         match self.0.get(APPEND) {
@@ -175,7 +201,7 @@ impl Scope {
             add("only the domains", allow.iter().collect());
             add("never the domains", block.iter().collect());
         }
-        if let Some(most) = self.max_file_bytes.filter(|_| !tool.paths.is_empty()) {
+        if let Some(most) = self.max_file_bytes.filter(|_| tool.handles_content()) {
             lines.push(format!("no file above {}", count(most, "byte")));
         }
         if let Some(most) = self.max_bytes {
@@ -209,6 +235,9 @@ impl Bounds {
         if let Some(rules) = &self.paths {
             for name in tool.paths {
                 if let Some(path) = arguments.text(name)? {
+                    if path.is_empty() && !tool.is_of_directory() {
+                        return Err(format!("{name} is empty, and the tool would choose a path; name one"));
+                    }
                     rules.check(path, lookups).map_err(|why| format!("{name} {path:?}: {why}"))?;
                 }
             }
@@ -223,8 +252,8 @@ impl Bounds {
         {
             rules.check(address)?;
         }
-        if let Some(most) = self.max_file_bytes.filter(|_| !tool.paths.is_empty()) {
-            let bytes = arguments.file_bytes(at.file_bytes)?;
+        if let Some(most) = self.max_file_bytes.filter(|_| tool.handles_content()) {
+            let bytes = arguments.file_bytes(tool, at.file_bytes)?;
             if bytes > most {
                 return Err(format!("the file has {}, and {most} are allowed", count(bytes, "byte")));
             }

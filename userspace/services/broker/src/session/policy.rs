@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use capos_audit::Kind;
-use capos_policy::{At, GrantedTool, Holder, PolicyBundle, SessionPolicy};
+use capos_policy::{At, GrantedTool, Holder, Measured, PolicyBundle, SessionPolicy};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
@@ -14,6 +14,7 @@ use capos_schema::cap::{CallError, Client as _};
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::reflection;
 use capos_schema::storage::{DirectoryClient, FileError};
+use capos_schema::transfer::TransferVolumesClient;
 
 use super::{Session, derive, revoke};
 use crate::broker::Broker;
@@ -113,22 +114,34 @@ impl Session {
 
     /// What a check of this call needs to know besides it. The size of a file is looked up only if a rule takes it.
     pub(super) async fn at(&self, question: &ToolQuestion) -> At {
-        let path = self.policy.borrow().measures(question);
-        // A guest's directory is no home of its own.
-        let held = self.given.iter().find(|part| part.interface == DirectoryClient::INTERFACE_ID);
-        let directory = held.map(|part| DirectoryClient::from_cap(part.cap.clone()));
-        let file_bytes = match (path, directory) {
-            (Some(path), Some(directory)) => {
-                match capos_rt::timeout(LOOK, directory.status(&path, true)).await {
-                    Ok(Ok(Ok(found))) if found.error == FileError::None => Some(found.status.bytes),
-                    // There is no such file, or the call itself says what is wrong with its path.
-                    Ok(Ok(Ok(_))) => Some(0),
-                    _ => None,
-                }
-            }
-            _ => None,
+        let measured = self.policy.borrow().measures(question);
+        let file_bytes = match measured {
+            Some(measured) => self.file_bytes(measured).await,
+            None => None,
         };
         At { now: self.broker.clock.now(), file_bytes }
+    }
+
+    /// Bytes of a file: 0 if there is none, and nothing if that could not be looked up.
+    async fn file_bytes(&self, measured: Measured) -> Option<u64> {
+        // A guest's directory is no home of its own, so it is looked for among what the session was given.
+        let held = |interface| self.given.iter().find(|part| part.interface == interface).map(|part| part.cap.clone());
+        let look = async {
+            let (directory, path) = match measured {
+                Measured::Home(path) => (DirectoryClient::from_cap(held(DirectoryClient::INTERFACE_ID)?), path),
+                Measured::Volume(volume, path) => {
+                    let volumes = TransferVolumesClient::from_cap(held(TransferVolumesClient::INTERFACE_ID)?);
+                    (volumes.open(&volume).await.ok()?, path)
+                }
+            };
+            directory.status(&path, true).await.ok()
+        };
+        match capos_rt::timeout(LOOK, look).await {
+            Ok(Ok(Some(found))) if found.error == FileError::None => Some(found.status.bytes),
+            // There is no such file, or the call itself says what is wrong with its path.
+            Ok(Ok(Some(_))) => Some(0),
+            _ => None,
+        }
     }
 
     /// Takes a bundle of the present settings in place of the one so far.

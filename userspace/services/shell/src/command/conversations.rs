@@ -169,9 +169,9 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
         return Err("this conversation is at the prompt already".to_string());
     }
     let conversation = history::load(&session.runner, store.clone(), &info.id).await?;
-    let found = cut_off::find(&session.runner, &store, &conversation).await;
+    let found = cut_off::find(&session.runner, &store, &conversation).await?;
     let running = session.agent.background();
-    let evidence = Evidence::of(&session.runner, &conversation, &info).await?;
+    let evidence = Evidence::of(&session.runner, &conversation, &info, &found).await?;
     let open = session
         .resume(cut_off::kept(conversation, &found), |call| evidence.fate(call))
         .await

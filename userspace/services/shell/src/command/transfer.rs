@@ -87,11 +87,20 @@ fn description(volume: &TransferVolume) -> String {
     parts.join(", ")
 }
 
+/// The last name of a path; the path itself if it has none.
+fn last_name(path: &str) -> &str {
+    path.rsplit('/').find(|name| !name.is_empty()).unwrap_or(path)
+}
+
 pub async fn import(session: &Session, text: &str) -> Done {
     let (from, to) = text.rsplit_once(TO).unwrap_or((text, ""));
     let (volume, path) = place(from).map_err(|why| format!("usage: /import VOLUME:PATH to PATH; {why}"))?;
     let client = client(session)?;
-    let to = to.trim();
+    let to = match to.trim() {
+        // The rules on paths, the question and the record are about the path that is written.
+        "" => last_name(path),
+        to => to,
+    };
     let call = ("import_file", &json!({ "volume": volume, "path": path, "to": to }));
     let home = home(session)?;
     let copy = watched(session, &client, client.import_file(volume, path, &home, to));
@@ -136,4 +145,16 @@ async fn tell(session: &Session, done: &str, copied: CopiedFile) {
         text.push_str(&format!("; {} were there from an earlier attempt", copied.resumed));
     }
     session.runner.screen.line(Style::Plain, &text).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_without_a_name_has_that_of_the_original() {
+        for (path, name) in [("a.txt", "a.txt"), ("lists/a.txt", "a.txt"), ("lists//a/", "a"), ("", ""), ("/", "/")] {
+            assert_eq!(last_name(path), name);
+        }
+    }
 }

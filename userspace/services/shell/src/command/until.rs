@@ -61,7 +61,7 @@ async fn declare(session: &mut Session, text: &str) -> Done {
     let grants = session.runner.grants.all();
     let tool = predicate.call().and_then(|(name, _)| table::own(&grants, name));
     let is_program = matches!(predicate, Predicate::Check { .. });
-    let condition = session.agent.declare(predicate, tool, schema).await?;
+    let condition = session.agent.declare(&session.conditions, predicate, tool, schema).await?;
     let shown = escape(&condition.predicate().to_string()).to_string();
     session.conditions.push(condition);
     let more = if is_program {

@@ -124,7 +124,8 @@ fn a_policy_that_is_edited_holds_from_the_next_bundle_on() {
     assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
     let next = bundle(&after);
     // A bundle of one configuration is not read with another.
-    let other = Policy { risks: vec![RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }], ..after.clone() };
+    let other =
+        Policy { risks: vec![RiskRules { areas: ["x".into()].into(), ..RiskRules::default() }], ..after.clone() };
     assert!(SessionPolicy::load(&other, next.clone(), &holder(), ISSUED).is_err());
     assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
     let session = SessionPolicy::load(&after, next, &holder(), ISSUED).unwrap();

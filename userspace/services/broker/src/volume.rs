@@ -555,5 +555,4 @@ impl<K: Keyspace> DataVolume<K> {
 }
 
 #[cfg(test)]
-#[path = "volume_tests.rs"]
 mod tests;

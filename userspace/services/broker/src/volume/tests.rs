@@ -16,7 +16,7 @@ use capos_store::{FaultyBlocks, MemoryBlocks, Store, UNDAMAGED};
 
 use super::*;
 
-#[path = "volume/mend_tests.rs"]
+#[path = "mend_tests.rs"]
 mod mend;
 
 const SECOND: u64 = 1_000_000_000;

@@ -21,6 +21,7 @@ fn restored(files: &MemoryFiles, time: u64) -> Result<Vault<Shared>, String> {
     // What a restore that failed has written was sealed with a key that is nowhere any more.
     let headers = machine.disk.lock().image().values().filter(|block| block.starts_with(b"CAPOSVOL")).count();
     assert_eq!(headers, 0, "a header is left on the disk after: {why}");
+    assert_eq!(machine.content(), Content::Blank, "{why}");
     assert_eq!(machine.start(None, false).state(), VolumeState::Blank, "{why}");
     Err(why)
 }

@@ -2,7 +2,7 @@
 //!
 //! `valgrind --tool=callgrind target/release/examples/pair 200`
 //!
-//! The difference of two runs with different numbers is what so many pairs cost. Callgrind's processor has no instructions for
+//! The difference of two runs is the cost of the pairs that one has more. Callgrind's processor has no instructions for
 //! SHA-256, as that of the guest.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a measurement may fail")]

@@ -30,7 +30,7 @@ pub(crate) fn members(line: &[u8]) -> Option<Vec<Member<'_>>> {
     (scan.at == line.len()).then_some(members)
 }
 
-/// The value of a member, as it is written.
+/// The text of a member's value in the line.
 pub(crate) fn value<'a>(members: &[Member<'a>], name: &str) -> Option<&'a str> {
     let at = members.binary_search_by(|member| member.name.as_ref().cmp(name)).ok()?;
     members.get(at).map(|member| member.value)

@@ -176,7 +176,7 @@ mod tests {
         let (checked, records, more) = check(&State { chunks: u64::MAX, ..again });
         assert_eq!(checked, altered);
         assert!(records == 40 && more <= reads.saturating_add(2), "{records} records, {more} and {reads} reads");
-        // A list in the place of records, and the other way round.
+        // A list where records belong.
         let names = repository.keys.name(Kind::Names, &list);
         let sealed = repository.keys.seal_chunk(&names, &list).unwrap();
         done(files.put(&path(&names), &sealed)).unwrap();

@@ -33,7 +33,7 @@ const CHECK_BYTES: usize = 128 << 10;
 const NODES: usize = 1024;
 /// The first byte of an entry that was removed.
 const DELETED: u8 = 0xe5;
-/// The number that stands for the top of the volume in the place of a folder's cluster.
+/// The number of the volume's top, where other folders have that of their first cluster.
 const TOP: u32 = 0;
 /// Bytes that one answer carries at most.
 const MAX_READ: usize = 1 << 20;

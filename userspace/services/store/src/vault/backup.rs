@@ -218,7 +218,7 @@ impl<D: DataDisk> Vault<D> {
         self.wipe(place.disk, place.bytes, why);
     }
 
-    /// Removes the keys of a volume that no backup has filled whole: the disk, of so many bytes, is blank again.
+    /// Removes the keys of a volume that no backup has filled whole: the disk is blank again.
     pub(super) fn wipe(&mut self, mut disk: D, bytes: u64, why: &str) {
         match make_blank(&mut disk, bytes, &mut (self.means.random)()) {
             Ok(()) => {

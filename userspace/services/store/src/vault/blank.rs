@@ -6,8 +6,8 @@ use capos_volume::{BLOCK, Disk, Error, Operation, Random, wipe};
 /// Makes a disk of `bytes` bytes blank whose volume was made in this life or in one that ended before the volume was whole.
 ///
 /// The keys are overwritten first, so that nothing on the disk can be read any more. Then the places that
-/// [tell what a disk holds](sample) get the zeros that they had when the disk was chosen: otherwise it would count as one of
-/// unknown content, which is never written. What the volume has elsewhere stays there, sealed with a key that no longer exists.
+/// [tell what a disk holds](sample) get the zeros that they had when the disk was chosen. Otherwise the disk would have unknown
+/// content, and would never be written. What the volume has elsewhere stays there, sealed with a key that no longer exists.
 ///
 /// # Errors
 /// The disk fails.

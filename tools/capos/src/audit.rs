@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use capos_audit::{Checker, Head, Lost, Summary, lost_in};
 
+/// Bytes of a file that are read at once.
+const PIECE: usize = 1 << 20;
+
 /// Work with exports of the audit log.
 #[derive(clap::Args)]
 pub struct Args {
@@ -40,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let Action::Verify { files, head } = &args.action;
     let mut parts = Vec::new();
     for file in files {
-        let mut lines = BufReader::new(File::open(file).with_context(|| file.display().to_string())?);
+        let mut lines = BufReader::with_capacity(PIECE, File::open(file).with_context(|| file.display().to_string())?);
         let first = first(&mut lines).with_context(|| file.display().to_string())?;
         parts.push((first, file.display().to_string(), lines));
     }

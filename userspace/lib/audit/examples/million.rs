@@ -1,7 +1,8 @@
 //! Measures a chain of a million records: how long opening, a check of all records and questions take.
 //!
 //! `cargo run --release -p capos-audit --example million -- FILE [RECORDS]` writes the chain to the file first, if that does
-//! not exist. Half of the records are tool calls of 1.1 KiB, and a year lies between the first and the last one.
+//! not exist. Half of the records are tool calls of 1.1 KiB, and a year lies between the first and the last one. If the name of
+//! the file ends with `.jsonl`, it is an export: a record a line.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a measurement may fail")]
 
@@ -9,14 +10,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use capos_audit::{Filter, Kind, Room, Stored, message};
+use capos_audit::{Chain, Checker, Event, Filter, Head, Kind, Record, Room, Stored, message};
 use capos_keyspace::local::LocalKeyspace;
+use capos_keyspace::{Batch, Durability, Entries, Fault, Info, Keyspace, Range};
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::models::ToolDescriptor;
 use capos_store::{BLOCK_BYTES, BlockError, Blocks, Store};
@@ -81,6 +84,32 @@ fn open(path: &str) -> LocalKeyspace<FileBlocks> {
     LocalKeyspace::new(Rc::new(RefCell::new(store)), "audit", 6 << 30).unwrap()
 }
 
+/// A namespace whose commits are durable later, while it is filled: what is measured is reading.
+#[derive(Clone)]
+struct Later(LocalKeyspace<FileBlocks>);
+
+impl Keyspace for Later {
+    async fn info(&self) -> Result<Info, Fault> {
+        self.0.info().await
+    }
+
+    async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        self.0.get(table, key).await
+    }
+
+    async fn range(&self, range: Range<'_>) -> Result<Entries, Fault> {
+        self.0.range(range).await
+    }
+
+    async fn commit(&self, batch: &Batch, _: Durability) -> Result<(), Fault> {
+        self.0.commit(batch, Durability::Later).await
+    }
+
+    async fn sync(&self) -> Result<(), Fault> {
+        self.0.sync().await
+    }
+}
+
 fn call(phase: Phase, at: u64, before: u64) -> ToolEvent {
     ToolEvent {
         phase,
@@ -111,32 +140,76 @@ fn call(phase: Phase, at: u64, before: u64) -> ToolEvent {
     }
 }
 
-/// Writes a chain: of four records one is a decision, one a message, and two are of a tool call.
-fn write(space: LocalKeyspace<FileBlocks>, records: u64) {
-    let (start, mut chain) = (Instant::now(), Stored::new(space, Room::Shared(0)));
+/// Makes the events of a chain: of four records one is a decision, one a message, and two are of a tool call. `append` gets the
+/// time, the event, and whether it begins a boot, and returns the event's place.
+fn events(records: u64, mut append: impl FnMut(u64, Event, bool) -> Head) {
     for at in (0..records).step_by(4) {
-        let time = YEAR / records * at;
-        if at % (records / 100) == 0 {
-            // Otherwise one service had its share of the whole.
-            done(chain.begin_boot(time, Kind::LogStart.event("", "", &[]))).unwrap();
+        let (time, session) = (YEAR / records * at, format!("session-{}", at / 400));
+        // Otherwise one service had its share of the whole.
+        let boots = at % (records / 100) == 0;
+        let first = if boots {
+            Kind::LogStart.event("", "", &[])
         } else {
-            let session = format!("session-{}", at / 400);
-            done(chain.append_general(time, message(&session, "ada", "c1", 1, "user", "buy milk"))).unwrap();
-        }
-        let session = format!("session-{}", at / 400);
+            message(&session, "ada", "c1", 1, "user", "buy milk")
+        };
+        append(time, Event::General(first), boots);
         let fields: [(&str, &dyn std::fmt::Display); 4] =
             [("conversation", &"c1"), ("callId", &at), ("decision", &"auto"), ("tool", &"write_file")];
-        done(chain.append_general(time, Kind::BrokerDecision.event(&session, "ada", &fields))).unwrap();
-        let head = done(chain.append_tool(time, call(Phase::Before, at, 0))).unwrap();
-        done(chain.append_tool(time, call(Phase::After, at, head.sequence))).unwrap();
+        append(time, Event::General(Kind::BrokerDecision.event(&session, "ada", &fields)), false);
+        let head = append(time, Event::Tool(call(Phase::Before, at, 0).into()), false);
+        append(time, Event::Tool(call(Phase::After, at, head.sequence).into()), false);
     }
+}
+
+/// Writes a chain into tables.
+fn write(space: LocalKeyspace<FileBlocks>, records: u64) {
+    let (start, mut chain) = (Instant::now(), Stored::new(Later(space.clone()), Room::Shared(0)));
+    events(records, |time, event, boots| match (boots, event) {
+        (true, Event::General(event)) => done(chain.begin_boot(time, event)).unwrap(),
+        (_, event) => done(chain.append(time, event)).unwrap(),
+    });
+    done(space.sync()).unwrap();
     println!("wrote {records} records in {:.0?}", start.elapsed());
+}
+
+/// Writes a chain as a file of lines, as an export is one.
+fn write_lines(path: &str, records: u64) {
+    let (start, mut chain) = (Instant::now(), Chain::new(usize::MAX >> 1));
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    events(records, |time, event, _| {
+        let head = match event {
+            Event::Tool(event) => chain.append_tool(time, *event),
+            Event::General(event) => chain.append_general(time, event),
+        };
+        let line = chain.records().last().map(Record::line).unwrap_or_default();
+        writeln!(file, "{line}").unwrap();
+        head.unwrap()
+    });
+    file.flush().unwrap();
+    println!("wrote {records} lines in {:.0?}", start.elapsed());
+}
+
+/// Checks a file of lines, as `capos audit verify` does.
+fn check_lines(path: &str) {
+    let (start, mut checker, mut line) = (Instant::now(), Checker::default(), Vec::new());
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path).unwrap());
+    while file.read_until(b'\n', &mut line).unwrap() > 0 {
+        checker.line(line.strip_suffix(b"\n").unwrap_or(&line)).unwrap();
+        line.clear();
+    }
+    println!("check lines: {:.2?}; {} records", start.elapsed(), checker.end(None).unwrap().records);
 }
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().unwrap_or_else(|| panic!("usage: million FILE [RECORDS]"));
     let records = arguments.next().map_or(1_000_000, |text| text.parse().unwrap());
+    if path.ends_with(".jsonl") {
+        if !std::path::Path::new(&path).exists() {
+            write_lines(&path, records);
+        }
+        return check_lines(&path);
+    }
     if !std::path::Path::new(&path).exists() {
         write(open(&path), records);
     }

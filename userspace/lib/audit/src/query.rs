@@ -1,9 +1,12 @@
 //! Which records a reader wants.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
 use capos_schema::audit::Query;
 use serde_json::Value;
+
+use crate::scan::{self, Member};
 
 /// Conditions on a record; all that are given must hold. Texts are compared whole and exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,34 +53,44 @@ impl Filter {
     /// Whether a record passes, as JSON.
     #[must_use]
     pub fn matches(&self, record: &Value) -> bool {
-        let text = |member: &str| record.get(member).and_then(Value::as_str);
-        let number = |member: &str| record.get(member).and_then(Value::as_u64).unwrap_or_default();
+        self.accepts(record)
+    }
+
+    /// Whether the record of a line passes. A canonical line, as all lines of a log are, is not parsed as a whole.
+    pub(crate) fn matches_line(&self, line: &[u8]) -> bool {
+        match scan::members(line) {
+            Some(members) => self.accepts(members.as_slice()),
+            None => serde_json::from_slice::<Value>(line).is_ok_and(|record| self.accepts(&record)),
+        }
+    }
+
+    fn accepts<R: Members + ?Sized>(&self, record: &R) -> bool {
+        let text = |member: &str| record.text(member);
+        let number = |member: &str| record.number(member).unwrap_or_default();
         let (time, kind) = (number("time"), text("kind").unwrap_or_default());
         let within = number("sequence") >= self.from
             && time >= self.since
             && self.until.is_none_or(|until| time < until)
-            && is(self.session.as_ref(), text("session"))
-            && self.kind_is(kind);
+            && is(self.session.as_ref(), || text("session"))
+            && self.kind_is(&kind);
         if !within {
             return false;
         }
         if kind == "tool" {
-            let name = record.get("descriptor").and_then(|descriptor| descriptor.get("name")).and_then(Value::as_str);
-            return is(self.conversation.as_ref(), text("conversation"))
+            return is(self.conversation.as_ref(), || text("conversation"))
                 && self.turn.is_none_or(|turn| u64::from(turn) == number("turn"))
-                && is(self.tool.as_ref(), name)
-                && is(self.decision.as_ref(), text("decision"))
-                && is(self.outcome.as_ref(), text("outcome"))
-                && is(self.phase.as_ref(), text("phase"));
+                && is(self.tool.as_ref(), || record.within("descriptor", "name"))
+                && is(self.decision.as_ref(), || text("decision"))
+                && is(self.outcome.as_ref(), || text("outcome"))
+                && is(self.phase.as_ref(), || text("phase"));
         }
-        let field = |name: &str| record.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str);
         let turn = self.turn.map(|turn| alloc::format!("{turn}"));
         self.tool.is_none()
             && self.outcome.is_none()
             && self.phase.is_none()
-            && is(self.conversation.as_ref(), field("conversation"))
-            && is(turn.as_ref(), field("turn"))
-            && is(self.decision.as_ref(), field("decision"))
+            && is(self.conversation.as_ref(), || record.within("fields", "conversation"))
+            && is(turn.as_ref(), || record.within("fields", "turn"))
+            && is(self.decision.as_ref(), || record.within("fields", "decision"))
     }
 
     /// Whether all records of a range of sequences pass that the index of the session, or else of the tool, names.
@@ -96,6 +109,46 @@ impl Filter {
     }
 }
 
-fn is(wanted: Option<&String>, have: Option<&str>) -> bool {
-    wanted.is_none_or(|wanted| have == Some(wanted))
+fn is<'a>(wanted: Option<&String>, have: impl FnOnce() -> Option<Cow<'a, str>>) -> bool {
+    wanted.is_none_or(|wanted| have().is_some_and(|have| have == wanted.as_str()))
+}
+
+/// A record of which single members are looked up.
+trait Members {
+    /// A member that is a text.
+    fn text(&self, name: &str) -> Option<Cow<'_, str>>;
+    /// A member that is a whole number.
+    fn number(&self, name: &str) -> Option<u64>;
+    /// A text in a member that is an object.
+    fn within(&self, object: &str, name: &str) -> Option<Cow<'_, str>>;
+}
+
+impl Members for Value {
+    fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.get(name)?.as_str().map(Cow::Borrowed)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    fn within(&self, object: &str, name: &str) -> Option<Cow<'_, str>> {
+        self.get(object)?.get(name)?.as_str().map(Cow::Borrowed)
+    }
+}
+
+/// Those of a canonical line.
+impl Members for [Member<'_>] {
+    fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        scan::text(scan::value(self, name)?)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        scan::value(self, name)?.parse().ok()
+    }
+
+    fn within(&self, object: &str, name: &str) -> Option<Cow<'_, str>> {
+        let members = scan::members(scan::value(self, object)?.as_bytes())?;
+        scan::text(scan::value(&members, name)?)
+    }
 }

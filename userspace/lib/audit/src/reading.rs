@@ -4,11 +4,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_keyspace::{Entries, Fault, Keyspace, Range};
-use serde_json::Value;
 
 use crate::damage::{DAMAGE, Lost};
 use crate::query::Filter;
 use crate::record::Head;
+use crate::scan;
 use crate::tables::{self, HEAD_KEY, META, Meta, RECORDS, SESSION, TOOL};
 use crate::verify::{Broken, Checker, Summary};
 use crate::walk::{Came, Walk};
@@ -119,9 +119,7 @@ impl<K: Keyspace> Reader<K> {
                 None => self.records(from, to, most).await?,
             };
             for (sequence, line) in found {
-                if !filter.is_indexed()
-                    && !serde_json::from_slice(&line).is_ok_and(|value: Value| filter.matches(&value))
-                {
+                if !filter.is_indexed() && !filter.matches_line(&line) {
                     continue;
                 }
                 length = length.saturating_add(line.len()).saturating_add(16);
@@ -238,7 +236,8 @@ impl<K: Keyspace> Reader<K> {
 
     async fn time(&self, sequence: u64) -> Result<u64, Fault> {
         let line = self.line(sequence).await?.ok_or_else(|| tables::malformed("a gap in the records"))?;
-        let value: Value = serde_json::from_str(&line).map_err(|_| tables::malformed("a record that is not JSON"))?;
-        Ok(value.get("time").and_then(Value::as_u64).unwrap_or_default())
+        let members =
+            scan::members(line.as_bytes()).ok_or_else(|| tables::malformed("a record that is not canonical"))?;
+        Ok(scan::value(&members, "time").and_then(|time| time.parse().ok()).unwrap_or_default())
     }
 }

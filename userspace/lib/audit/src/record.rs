@@ -80,10 +80,8 @@ impl Record {
     pub(crate) fn new(after: Head, time: u64, event: Event) -> (Self, String) {
         let sequence = after.sequence.saturating_add(1);
         let mut record = Self { sequence, time, previous: after.hash, hash: [0; 32], event };
-        let mut members = record.members();
-        record.hash = canonical::sha256(canonical::members(&members).as_bytes());
-        members.insert("hash".to_owned(), json!(hex::encode(record.hash)));
-        let line = canonical::members(&members);
+        let (hash, line) = canonical::with_hash(&record.members());
+        record.hash = hash;
         (record, line)
     }
 

@@ -30,6 +30,12 @@ pub(crate) fn members(line: &[u8]) -> Option<Vec<Member<'_>>> {
     (scan.at == line.len()).then_some(members)
 }
 
+/// The text of a member's value in the line.
+pub(crate) fn value<'a>(members: &[Member<'a>], name: &str) -> Option<&'a str> {
+    let at = members.binary_search_by(|member| member.name.as_ref().cmp(name)).ok()?;
+    members.get(at).map(|member| member.value)
+}
+
 /// The text that a canonical text value stands for.
 pub(crate) fn text(value: &str) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::damage::{Lost, ranges};
 use crate::general::Kind;
 use crate::record::Head;
-use crate::scan::{self, Member};
+use crate::scan::{self, Member, value};
 
 /// The facts of an unbroken chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -376,12 +376,6 @@ fn hash(line: &[u8], record: &[Member<'_>]) -> [u8; 32] {
     hash.update(line.get(..start).unwrap_or_default());
     hash.update(line.get(end..).unwrap_or_default());
     hash.finalize().into()
-}
-
-/// The value of a member, as it is written.
-fn value<'a>(record: &[Member<'a>], name: &str) -> Option<&'a str> {
-    let at = record.binary_search_by(|member| member.name.as_ref().cmp(name)).ok()?;
-    record.get(at).map(|member| member.value)
 }
 
 fn number(record: &[Member<'_>], name: &str) -> Option<u64> {

@@ -101,6 +101,11 @@ impl Adder {
         self.hash.update(encoded);
     }
 
+    /// Bytes so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn sum(&self) -> Sum {
         Sum { records: self.records, bytes: self.bytes, hash: self.hash.clone().finalize().into() }
     }

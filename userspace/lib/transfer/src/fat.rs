@@ -5,6 +5,7 @@
 //! The whole volume is checked before the first write: on a damaged one, such as with a cluster in two chains, even an ordered
 //! write overwrites data of another file.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -13,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 use hadris_fat::async_::{FatFs, check};
-use hadris_fat::{CacheOptions, Detail};
+use hadris_fat::{CacheOptions, Detail, RootLocation};
 use hadris_fs::{
     Clock, DateTime, DirCursor, ErrorKind, Extent, FileType, Metadata, MountOptions, Name, NoClock, NodeId, OpenMode,
     RenameMode, SetAttr,
@@ -22,6 +23,7 @@ use hadris_fs::{
 use crate::cached::Cached;
 use crate::copy::is_part;
 use crate::device::Device;
+use crate::folder::{self, ENTRY};
 use crate::name::{check_fat, is_accepted};
 use crate::{Disk, Entry, Error, Fault, Kind, MAX_FILE, MAX_GAP, MAX_LIST, Status};
 
@@ -31,6 +33,8 @@ const CHECK_BYTES: usize = 128 << 10;
 const NODES: usize = 1024;
 /// The first byte of an entry that was removed.
 const DELETED: u8 = 0xe5;
+/// The number of the volume's top, where other folders have that of their first cluster.
+const TOP: u32 = 0;
 /// Bytes that one answer carries at most.
 const MAX_READ: usize = 1 << 20;
 
@@ -190,9 +194,13 @@ impl<D: Disk> Fat<D> {
 
     async fn list_node(&mut self, node: NodeId) -> Result<(Vec<Entry>, usize), Option<Failed>> {
         let (mut entries, mut left_out, mut at, mut bytes) = (Vec::new(), 0_usize, DirCursor::START, 0_usize);
+        let mut folders = BTreeSet::new();
         while let Some(entry) = self.fs.readdir(node, at).await.map_err(Some)? {
             at = entry.next_cursor();
-            match entry.name().to_str().ok().filter(|name| is_accepted(name)) {
+            // A folder with two names here would be walked twice, and what is below it four times.
+            let is_again = entry.file_type() == FileType::Dir
+                && self.folder_cluster(entry.node()).await.map_err(Some)?.is_some_and(|folder| !folders.insert(folder));
+            match entry.name().to_str().ok().filter(|name| !is_again && is_accepted(name)) {
                 Some(name) => {
                     let entry = Entry { name: name.into(), status: status(entry.metadata()) };
                     bytes = bytes.saturating_add(entry.weight());
@@ -373,14 +381,51 @@ impl<D: Disk> Fat<D> {
 
     /// The node of a path, pinned.
     async fn find(&mut self, path: &[&str]) -> Result<NodeId, Error> {
-        let mut node = self.fs.root();
+        let (mut node, mut above) = (self.fs.root(), TOP);
         for (depth, part) in path.iter().enumerate() {
             let found = self.fs.lookup(node, Name::new(part)).await;
             self.fs.forget(node, 1);
             let so_far = || path.get(..=depth).unwrap_or(path).join("/");
             node = found.map_err(|error| refused(error, &so_far()))?;
+            let misplaced = match self.enter(node, above).await {
+                Ok(Some(cluster)) => {
+                    above = cluster;
+                    continue;
+                }
+                Ok(None) => Error::Malformed(format!(
+                    "the folder `{}` lies in another folder by its own entry `..`, so it is in two places or in itself; \
+                     repair the volume on another system",
+                    so_far().escape_debug()
+                )),
+                Err(error) => refused(error, &so_far()),
+            };
+            self.fs.forget(node, 1);
+            return Err(misplaced);
         }
         Ok(node)
+    }
+
+    /// The first cluster of a folder that was found in the one at `above`, or [`TOP`] for a file. None if the folder itself
+    /// says that it lies elsewhere.
+    async fn enter(&mut self, node: NodeId, above: u32) -> Result<Option<u32>, Failed> {
+        let Some(cluster) = self.folder_cluster(node).await? else { return Ok(Some(TOP)) };
+        let (kind, root) = (self.fs.info().kind(), self.fs.info().root());
+        let start = self.fs.info().cluster_offset(cluster).ok_or(ErrorKind::Corrupt)?;
+        let mut second = [0; ENTRY];
+        self.fs.read_raw(start.saturating_add(ENTRY as u64), &mut second).await?;
+        // Some systems write the number of the top's cluster there.
+        let told =
+            folder::above(&second, kind).map(|told| if root == RootLocation::Cluster(told) { TOP } else { told });
+        Ok((told == Some(above)).then_some(cluster))
+    }
+
+    /// The first cluster that the entry of a folder names; none for a file.
+    async fn folder_cluster(&mut self, node: NodeId) -> Result<Option<u32>, Failed> {
+        let (mut place, mut entry) = ([Extent::new(0, 0)], [0; ENTRY]);
+        self.fs.records(node, &mut place).await?;
+        let [place] = place;
+        self.fs.read_raw(place.offset(), &mut entry).await?;
+        Ok(folder::cluster(&entry, self.fs.info().kind()))
     }
 }
 

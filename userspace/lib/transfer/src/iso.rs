@@ -1,5 +1,6 @@
 //! ISO 9660 volumes, read only.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -61,9 +62,12 @@ impl<D: Disk> Iso<D> {
         }
         let mut left_out = 0_usize;
         let found = self.0.list(&node, |_| left_out = left_out.saturating_add(1)).await.map_err(refused)?;
-        let (mut entries, mut bytes) = (Vec::new(), 0_usize);
+        let (mut entries, mut bytes, mut folders) = (Vec::new(), 0_usize, BTreeSet::new());
         for entry in found {
-            if !is_accepted(&entry.name) {
+            // The reader rejects a folder that says that it lies elsewhere; one with two names here it does not.
+            let is_again = entry.node.is_directory()
+                && entry.node.extents().first().is_some_and(|extent| !folders.insert(extent.lba));
+            if is_again || !is_accepted(&entry.name) {
                 left_out = left_out.saturating_add(1);
                 continue;
             }

@@ -19,6 +19,7 @@ mod device;
 mod disk;
 mod error;
 mod fat;
+mod folder;
 mod iso;
 pub mod name;
 mod volume;

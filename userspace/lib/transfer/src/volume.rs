@@ -57,7 +57,7 @@ impl Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     pub entries: Vec<Entry>,
-    /// Entries that are left out, because their names break the rules or appear twice.
+    /// Entries that are left out, because their names break the rules or appear twice, or their folder has a name here already.
     pub left_out: usize,
 }
 

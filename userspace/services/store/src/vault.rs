@@ -27,6 +27,7 @@ use crate::spaces::Spaces;
 use crate::waiting::Waiting;
 use keys::Entered;
 
+mod blank;
 mod formats;
 mod keys;
 

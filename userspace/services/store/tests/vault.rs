@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use capos_backup::{Files, MemoryFiles};
+use capos_disk_content::Content;
 use capos_formats::Format;
 use capos_schema::local::run;
 use capos_schema::store::{Change, ChangeKind, KeyKind, StoreFault, VolumeState};
@@ -547,12 +548,12 @@ fn a_restore_that_was_cut_off_leaves_a_blank_disk() {
     assert_eq!(vault.state(), VolumeState::Locked);
     let why = vault.open("ada", "battery staple", KeyKind::Passphrase).unwrap_err();
     assert!(why.contains("is blank again (a restore onto it was cut off)"), "{why}");
-    assert_eq!(vault.state(), VolumeState::Blank);
+    assert_eq!((vault.state(), hostile::content(&machine)), (VolumeState::Blank, Content::Blank));
     // It is set up as any blank one, and one whose restore fails is blank at once.
     let mut again = machine.start(None, false);
     let restore = again.begin_restore(machine.place(false), "ada", "battery staple").unwrap();
     again.abandon_restore(restore, "the medium was removed");
-    assert_eq!(again.state(), VolumeState::Blank);
+    assert_eq!((again.state(), hostile::content(&machine)), (VolumeState::Blank, Content::Blank));
     again.create(machine.place(false), "ada", "battery staple", KeyKind::Passphrase).unwrap();
 }
 

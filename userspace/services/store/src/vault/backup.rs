@@ -8,9 +8,10 @@ use capos_backup::{Files, Repository};
 use capos_policy::Attempts;
 use capos_schema::store::{KeyKind, VolumeState};
 use capos_store::{ASIDE, Random, Store, StoreError};
-use capos_volume::{RecoveryCode, Secret, SlotKind, SlotSecret, Volume, wipe};
+use capos_volume::{RecoveryCode, Secret, SlotKind, SlotSecret, Volume};
 use zeroize::Zeroizing;
 
+use super::blank::make_blank;
 use super::keys::Entered;
 use super::{Made, Place, Stage, Tried, Vault};
 use crate::base::{Base, DataDisk};
@@ -141,7 +142,7 @@ impl<D: DataDisk> Vault<D> {
             }
             Err(error) => {
                 let why = error.to_string();
-                self.wipe(place.disk, &why);
+                self.wipe(place.disk, place.bytes, &why);
                 Err(why)
             }
         }
@@ -167,7 +168,7 @@ impl<D: DataDisk> Vault<D> {
             }
             Err(error) => {
                 let why = error.to_string();
-                self.wipe(place.disk, &why);
+                self.wipe(place.disk, place.bytes, &why);
                 Err(why)
             }
         }
@@ -186,7 +187,7 @@ impl<D: DataDisk> Vault<D> {
         let (Ok(made), Some(memory)) = (&mut store, self.spaces()) else { return Ok(store) };
         let Err(error) = memory.with_store(|memory| copy(memory, made)) else { return Ok(store) };
         drop(store);
-        let wiped = wipe(&mut place.disk.clone(), &mut (self.means.random)());
+        let wiped = make_blank(&mut place.disk.clone(), place.bytes, &mut (self.means.random)());
         let left = wiped.map_or_else(|error| format!("it is not blank now: {error}"), |()| "it is blank again".into());
         Err(format!("{} could not take what is in memory: {error}; {left}", place.name))
     }
@@ -214,12 +215,12 @@ impl<D: DataDisk> Vault<D> {
     pub fn abandon_restore(&mut self, restore: Restore<D>, why: &str) {
         let Restore { store, place, .. } = restore;
         drop(store);
-        self.wipe(place.disk, why);
+        self.wipe(place.disk, place.bytes, why);
     }
 
     /// Removes the keys of a volume that no backup has filled whole: the disk is blank again.
-    pub(super) fn wipe(&mut self, mut disk: D, why: &str) {
-        match wipe(&mut disk, &mut (self.means.random)()) {
+    pub(super) fn wipe(&mut self, mut disk: D, bytes: u64, why: &str) {
+        match make_blank(&mut disk, bytes, &mut (self.means.random)()) {
             Ok(()) => {
                 self.stage = Stage::Blank;
                 self.state = VolumeState::Blank;

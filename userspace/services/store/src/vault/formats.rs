@@ -29,7 +29,7 @@ impl<D: DataDisk> Vault<D> {
         match look(Base::Volume(Box::new(volume)), self.formats) {
             Ok(looked) if looked.is_unfinished() => {
                 drop(looked);
-                self.wipe(again, "a restore onto it was cut off");
+                self.wipe(again, self.bytes, "a restore onto it was cut off");
             }
             Ok(Looked::Known(mut store)) => {
                 let opened = if self.read_only { Ok(()) } else { open_for_writing(&mut store) };

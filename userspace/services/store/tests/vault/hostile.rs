@@ -3,9 +3,21 @@
 use std::collections::BTreeMap;
 
 use capos_backup::{Error, Record, Repository, Source};
+use capos_disk_content::{classify, sample};
 use capos_volume::sim::Seed;
 
 use super::*;
+
+/// What a machine's disk holds, as the search tells it by samples.
+pub fn content(machine: &Machine) -> Content {
+    let mut places = sample(BLOCKS * 4096).into_iter().map(|place| {
+        let mut bytes = vec![0; (place.end - place.start) as usize];
+        machine.disk.clone().read(place.start / 4096, &mut bytes).unwrap();
+        bytes
+    });
+    let head = places.next().unwrap();
+    classify(&head, places.collect::<Vec<_>>().iter().map(Vec::as_slice))
+}
 
 /// What came of a restore, done in the steps of the service; where it failed, the disk is blank.
 fn restored(files: &MemoryFiles, time: u64) -> Result<Vault<Shared>, String> {
@@ -21,6 +33,7 @@ fn restored(files: &MemoryFiles, time: u64) -> Result<Vault<Shared>, String> {
     // What a restore that failed has written was sealed with a key that is nowhere any more.
     let headers = machine.disk.lock().image().values().filter(|block| block.starts_with(b"CAPOSVOL")).count();
     assert_eq!(headers, 0, "a header is left on the disk after: {why}");
+    assert_eq!(content(&machine), Content::Blank, "{why}");
     assert_eq!(machine.start(None, false).state(), VolumeState::Blank, "{why}");
     Err(why)
 }

@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod buffer;
 mod checkpoint;
+mod child;
 mod event;
 mod line;
 mod predicate;
@@ -25,6 +26,7 @@ pub use buffer::Buffer;
 pub use checkpoint::{
     CHECKPOINT_VERSION, Checkpoint, Declared, MOST_HEAD, MOST_SCHEMAS, Progress, read_progress, read_step,
 };
+pub use child::{Child, Children};
 pub use event::{Approval, Event, Ids, Nowhere, Record, Risk, Sink};
 pub use line::line;
 pub use predicate::{Predicate, USAGE};

@@ -279,6 +279,25 @@ interface Run {
 
   used @5 () -> (used :List(UInt64), granted :List(UInt64));
   # What the run has used, and what was added to its limits, by dimension.
+
+  split @6 (conversation :Text, shares :List(UInt64), leastTokens :UInt64, mostTokens :UInt64)
+      -> (run :Run $A.optional, answer :BudgetAnswer);
+  # Begins a child run, which is turn 1 of this conversation, and ends the child run so far. Its limits are a part of what this run
+  # has left: `shares` by dimension, where 0 is half of it. They are reserved here, and what the child has not used is free again at
+  # its end. At a limit a child run ends without a question. It has no child runs itself. If a share is more than what is left,
+  # it is not begun; the answer tells why. The tokens are an estimate.
+}
+
+interface ChildRuns {
+  # Has the model of a run hand out tasks. The broker gives it to sessions that may use a model. The runner runs the child, so the
+  # object itself rejects all calls.
+
+  delegate @0 (task :Text, tools :List(Text), tokens :UInt64 = 0, modelCalls :UInt32 = 0, toolCalls :UInt32 = 0, seconds :UInt32 = 0)
+      -> (answer :Text)
+      $A.tool("delegate") $A.category(readOnly) $A.abortable $A.untrusted $A.timeoutMs(600000);
+  # Gives a task to a helper that works alone, and returns its answer. The helper knows only the text of the task. It may use the
+  # tools that are named, and no others. It gets a part of what you may use: tokens, model calls, tool calls and seconds; 0 is half of
+  # what is left.
 }
 
 interface Lease {

@@ -1,5 +1,7 @@
 //! The loop: turns, responses, limits.
 
+mod messages;
+
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -8,31 +10,30 @@ use core::cell::Cell;
 
 use capos_plural::count;
 use capos_run_state::{Event, RunEvent};
-use capos_schema::audit::GeneralEvent;
-use capos_schema::authority::{Label, Provenance, SessionLimits};
-use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, ToolCall, ToolResult};
+use capos_schema::authority::{Provenance, SessionLimits};
+use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, ToolCall};
 
 use crate::answer::infer::Inferred;
 use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
 use crate::budget::Reserved;
 use crate::call::Context;
+use crate::conversation::Conversation;
 use crate::conversation::plain::{is_plain, plain};
 use crate::conversation::sendable::sendable;
-use crate::conversation::{Conversation, Known, hex};
 use crate::course::Course;
 use crate::curtain::Curtain;
-use crate::evidence::{Allowance, Unexamined, general_size};
+use crate::delegate::Origin;
+use crate::evidence::{Allowance, Unexamined};
 use crate::execute::execute;
 use crate::going::Going;
 use crate::limits::Bounds;
 use crate::record::flush_pending;
-use crate::result::text;
 use crate::signal::Signal;
-use crate::snapshot::{Mark, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::turn_end::TurnEnd;
 use crate::until::{Completion, Condition};
-use crate::world::{AuditError, BudgetError, Show, World, field, names};
+use crate::world::{AuditError, BudgetError, Show, World, names};
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub struct Agent<W: World> {
     pub(crate) policy: String,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
+    /// Of a child run: what it has of its parent.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl<W: World> Agent<W> {
@@ -120,7 +123,21 @@ impl<W: World> Agent<W> {
             going: None,
             policy: String::new(),
             allowance: Rc::new(Allowance::of_person()),
+            origin: None,
         }
+    }
+
+    /// The run is a child of another one.
+    pub(crate) fn within(self, origin: Origin) -> Self {
+        Self { origin: Some(origin), ..self }
+    }
+
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    pub(crate) fn system(&self) -> &str {
+        &self.system
     }
 
     /// Follows this course, which all conversations of a session share.
@@ -323,10 +340,17 @@ impl<W: World> Agent<W> {
         let _ = self.flush_pending().await;
         self.set_going(turn, message.is_some());
         if let Some(message) = message {
-            let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
+            let mut message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
+            if let Some(origin) = &self.origin {
+                // A model wrote it, and not a person.
+                (message.label, message.provenance) = (origin.label.clone(), Provenance::Untrusted);
+            }
             self.append(message, turn, snapshot.marks()).await;
         }
-        self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
+        self.allowance = match &self.origin {
+            Some(origin) => origin.allowance.clone(),
+            None => Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence)),
+        };
         let failures = self.going.as_ref().map(|going| going.failures.clone()).unwrap_or_default();
         if let Err(end) = self.begin_run(turn, self.size(snapshot).min(self.bounds.request)).await {
             return end;
@@ -353,6 +377,7 @@ impl<W: World> Agent<W> {
             self.course.emit(self.world.now(), Event::StepStarted { count });
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
+            let untrusted = untrusted.saturating_add(self.origin.as_ref().map_or(0, |origin| origin.untrusted));
             let nonce = self.world.random().to_vec();
             let (request, removed) = self.request(snapshot, &nonce);
             self.tell_removed((removed, self.removed.1), "to be sent").await;
@@ -405,6 +430,7 @@ impl<W: World> Agent<W> {
                 }
             }
             self.course.advance(&*self.world, RunEvent::Propose).await;
+            let given = self.give(snapshot, &proposals).await;
             let context = Rc::new(Context {
                 world: self.world.clone(),
                 session: self.session.clone(),
@@ -423,12 +449,15 @@ impl<W: World> Agent<W> {
                 reserved: Reserved::default(),
                 failures: failures.clone(),
                 course: self.course.clone(),
+                task: self.origin.as_ref().map(|origin| origin.task.clone()),
+                given,
             });
             let end = self.reserve(snapshot, &proposals, &context.reserved).await;
             let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
             let (results, interrupted) = work.await;
             context.refuse_unexamined().await;
             self.settle_rest(&context.reserved).await;
+            self.forget_unbegun();
             for (result, proposal) in results.iter().zip(&proposals) {
                 failures.count(&proposal.call.name, result.outcome);
             }
@@ -518,79 +547,5 @@ impl<W: World> Agent<W> {
             Err(BudgetError::Unavailable(why)) => return Err(why),
         }
         Ok(())
-    }
-
-    async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool) {
-        let known = Known { outcome: Some(result.outcome), ..Known::default() };
-        let message = ChatMessage {
-            role: Role::Tool,
-            content: text(&result),
-            tool_call_id: result.call_id,
-            tool_calls: Vec::new(),
-            provenance: result.provenance,
-            label: result.label,
-        };
-        self.keep(message, turn, Vec::new(), known).await;
-        if is_recorded {
-            self.record_message(turn).await;
-        }
-    }
-
-    /// Appends a message and has it saved.
-    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, known: Known) {
-        self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
-        self.conversation.note(self.course.steps(), known);
-        let point = self.checkpoint();
-        self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
-    }
-
-    /// Appends what the model is told in the middle of a turn that is not the person's word.
-    pub(crate) async fn remind(&mut self, message: ChatMessage) {
-        self.append(message, self.conversation.last_turn(), Vec::new()).await;
-    }
-
-    /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
-    async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
-        self.keep(message, turn, tools, Known::default()).await;
-        self.record_message(turn).await;
-    }
-
-    /// The same of an answer, of which its worker says the tokens.
-    async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
-        let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), ..Known::default() };
-        self.keep(message, turn, Vec::new(), known).await;
-        self.record_message(turn).await;
-    }
-
-    async fn record_message(&mut self, turn: u32) {
-        let Some(entry) = self.conversation.entries().last() else { return };
-        let message = &entry.message;
-        let Label { classes } = &message.label;
-        let event = GeneralEvent {
-            kind: "message".to_string(),
-            session: self.session.id.clone(),
-            principal: self.session.principal.clone(),
-            fields: Vec::from([
-                field("conversation", self.conversation.id.as_str()),
-                field("turn", turn.to_string()),
-                field("role", message.role.name()),
-                field("atNanoseconds", entry.at.to_string()),
-                field("length", message.content.len().to_string()),
-                field("hash", hex(&entry.hash)),
-                field("provenance", message.provenance.name()),
-                field("label", classes.join(" ")),
-                field("toolCallId", message.tool_call_id.as_str()),
-            ]),
-        };
-        // The person's own message is the person's word.
-        if message.role != Role::User || message.provenance == Provenance::Untrusted {
-            self.allowance.count(general_size(&event));
-        }
-        if let Err(why) = self.world.general(&event).await
-            && message.role == Role::User
-        {
-            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-            self.world.show(Show::Notice(&text)).await;
-        }
     }
 }

@@ -16,8 +16,11 @@ use crate::call::{Checked, Context, Gated, NANOSECONDS, Ready, judge, refusal};
 use crate::lanes::{Quiet, Touches};
 use crate::race::{Either, race};
 use crate::result::Why;
-use crate::snapshot::Tool;
+use crate::snapshot::{Tool, quote_long};
 use crate::world::{Ask, Gate, Review, Ruling, World, field};
+
+/// Characters of a child run's task that a question shows.
+const TASK: usize = 160;
 
 /// A call that is checked, and about which the person has to be asked.
 pub struct Asks<W: World> {
@@ -99,6 +102,7 @@ impl<W: World> Context<W> {
     /// Asks the person about a call, and the broker with their answer.
     async fn ask(&self, asks: &Asks<W>, Review { mode, note, risk, .. }: Review) -> Gated<<W as Gate>::Lease> {
         let Asks { tool, call, question, .. } = asks;
+        let note = self.told_of_child(note);
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let asked = self.world.now();
         let approval = Rc::new(self.approval((tool, risk), question, asked.saturating_add(limit)));
@@ -134,6 +138,13 @@ impl<W: World> Context<W> {
         };
         let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
         declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
+    }
+
+    /// What a question says of its call; of a child run's, also whose it is.
+    fn told_of_child(&self, note: String) -> String {
+        let Some(task) = &self.task else { return note };
+        let whose = format!("A child run asks. Its task: {}.", quote_long(task, TASK));
+        if note.is_empty() { whose } else { format!("{whose} {note}") }
     }
 
     /// The question about a call, as everybody is told of it.

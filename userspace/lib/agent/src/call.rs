@@ -22,6 +22,7 @@ use crate::backlog::Backlog;
 use crate::budget::{Failures, Reserved};
 use crate::course::Course;
 use crate::curtain::{Curtain, Line};
+use crate::delegate::{Given, Order, delegates};
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
@@ -63,6 +64,10 @@ pub struct Context<W: World> {
     pub failures: Failures,
     /// The course of the run.
     pub course: Rc<Course>,
+    /// Of a child run: its task.
+    pub task: Option<String>,
+    /// What the calls of this response may give child runs.
+    pub given: Option<Rc<Given>>,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -215,6 +220,9 @@ impl<W: World> Context<W> {
         let (prepared, canonical) = self.world.prepare(tool, given, &self.label)?;
         // From here on the call is exactly what was read, whatever the model's spelling hid.
         call.arguments = canonical;
+        if delegates(tool) {
+            Order::read(&call.arguments, self.given.as_deref())?;
+        }
         Ok(prepared)
     }
 
@@ -357,6 +365,9 @@ impl<W: World> Context<W> {
             let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it did not start");
             return self.after(event, result).await;
         }
+        if delegates(tool) {
+            return self.delegate(tool, call, event).await;
+        }
         let limit = time_limit(&tool.descriptor, &self.session.limits);
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
@@ -402,7 +413,7 @@ impl<W: World> Context<W> {
         }
     }
 
-    async fn after(&self, event: &ToolEvent, result: ToolResult) -> ToolResult {
+    pub(crate) async fn after(&self, event: &ToolEvent, result: ToolResult) -> ToolResult {
         let mut event = event.clone();
         close(&mut event, &result);
         self.write(&event).await;

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_run_state::{
@@ -29,11 +30,15 @@ pub struct Course {
     sink: Rc<dyn Sink>,
     runs: Cell<u32>,
     /// The run ends before its next step.
-    ending: Cell<bool>,
+    ending: Rc<Cell<bool>>,
+    /// The same of the run that it is a child of.
+    outer: Option<Rc<Cell<bool>>>,
     steps: Cell<u32>,
     tokens: Cell<u64>,
     /// Calls of the run that still run although their results were due.
-    late: Cell<usize>,
+    late: Rc<Cell<usize>>,
+    /// The same of its child runs.
+    inner: RefCell<Vec<Rc<Cell<usize>>>>,
     /// When calls were proposed, by their ids.
     proposed: RefCell<BTreeMap<String, u64>>,
 }
@@ -56,12 +61,22 @@ impl Course {
             ids: RefCell::new(ids),
             sink,
             runs: Cell::new(0),
-            ending: Cell::new(false),
+            ending: Rc::default(),
+            outer: None,
             steps: Cell::new(0),
             tokens: Cell::new(0),
-            late: Cell::new(0),
+            late: Rc::default(),
+            inner: RefCell::default(),
             proposed: RefCell::default(),
         }
+    }
+
+    /// The course of a child run of the run at hand. It ends no later than that, and calls that outlast it outlast that.
+    pub(crate) fn within(parent: &Self) -> Self {
+        let Ids { machine, session, .. } = parent.ids();
+        let course = Self::new(&machine, &session, parent.sink.clone());
+        parent.inner.borrow_mut().push(course.late.clone());
+        Self { outer: Some(parent.ending.clone()), ..course }
     }
 
     /// Where the session is.
@@ -144,7 +159,7 @@ impl Course {
     }
 
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.ending.get() || self.outer.as_ref().is_some_and(|outer| outer.get())
     }
 
     /// A run begins, or continues after so many steps.
@@ -155,6 +170,7 @@ impl Course {
         self.runs.set(self.runs.get().saturating_add(1));
         self.steps.set(steps);
         self.ending.set(false);
+        self.inner.borrow_mut().retain(|late| late.get() > 0);
         self.proposed.borrow_mut().clear();
     }
 
@@ -184,7 +200,8 @@ impl Course {
     /// Calls of the run that still run although their results were due.
     #[must_use]
     pub fn late(&self) -> usize {
-        self.late.get()
+        let inner = self.inner.borrow().iter().map(|late| late.get()).fold(0, usize::saturating_add);
+        self.late.get().saturating_add(inner)
     }
 
     /// A call outlasts its result. It counts as long as the guard lives.

@@ -66,6 +66,8 @@ impl<W: World> Agent<W> {
             reserved: Reserved::default(),
             failures: Failures::default(),
             course: self.course().clone(),
+            task: None,
+            given: None,
         })
     }
 

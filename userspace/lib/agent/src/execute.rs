@@ -11,7 +11,8 @@ use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ToolCall, ToolResult};
 
 use crate::asking::{Asks, touches};
-use crate::call::{Checked, Context, Proposal, cancelled};
+use crate::call::{Checked, Context, Proposal, Ready, cancelled};
+use crate::delegate::delegates;
 use crate::lanes::{Lanes, Touches};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
@@ -30,10 +31,18 @@ struct Calls<'a, W: World> {
     refused: usize,
 }
 
+/// A call whose turn comes when those before it have ended.
+enum Later<W: World> {
+    /// The person is asked about it.
+    Asks(Asks<W>),
+    /// It begins a child run, which may ask the person: so no other question is open then.
+    Delegates(Box<Ready<W>>),
+}
+
 /// Checks the calls in order, and then asks the person about those that need it, one after the other. A call that needs no
 /// answer begins as soon as it is checked and its capabilities are free. If an earlier one may still change something there, it
-/// is decided when that one has ended. Returns one result for each call, in their order; and
-/// whether the person interrupted. The person is asked about a call when those before it have ended.
+/// is decided when that one has ended. Returns one result for each call, in their order; and whether the person interrupted.
+/// The person is asked about a call, and a child run begins, when those before it have ended.
 pub async fn execute<W: World>(
     context: &Rc<Context<W>>,
     snapshot: &Snapshot,
@@ -41,7 +50,7 @@ pub async fn execute<W: World>(
     interrupt: &mut LocalBoxFuture<'static, ()>,
 ) -> (Vec<ToolResult>, bool) {
     let mut calls = Calls { context, bounds, lanes: Lanes::default(), interrupted: false, refused: 0 };
-    let mut asked: Vec<(usize, &Proposal, Asks<W>)> = Vec::new();
+    let mut later: Vec<(usize, &Proposal, Later<W>)> = Vec::new();
     for proposal in proposals {
         if calls.is_too_many() {
             calls.lanes.push_done(context.skip(&proposal.call, calls.refused));
@@ -63,17 +72,22 @@ pub async fn execute<W: World>(
             context.check(snapshot, proposal, waits).await
         };
         match calls.attend(interrupt, checking).await {
-            Some(Checked::Asks(asks)) => asked.push((calls.lanes.reserve(asks.touches()), proposal, *asks)),
+            Some(Checked::Asks(asks)) => {
+                later.push((calls.lanes.reserve(asks.touches()), proposal, Later::Asks(*asks)));
+            }
+            Some(Checked::Ready(ready)) if delegates(&ready.tool) => {
+                later.push((calls.lanes.reserve(touches(&ready.tool)), proposal, Later::Delegates(ready)));
+            }
             checked => {
                 let place = calls.lanes.reserve(touches_of(checked.as_ref()));
                 calls.place(place, checked, (snapshot, proposal)).await;
             }
         }
     }
-    if !asked.is_empty() && !calls.interrupted {
+    if later.iter().any(|(.., later)| matches!(later, Later::Asks(_))) && !calls.interrupted {
         context.course.advance(&*context.world, RunEvent::Question).await;
     }
-    for (place, proposal, asks) in asked {
+    for (place, proposal, later) in later {
         if calls.is_too_many() {
             calls.lanes.settle(place, context.skip(&proposal.call, calls.refused));
             continue;
@@ -83,7 +97,16 @@ pub async fn execute<W: World>(
             continue;
         }
         let quiet = calls.lanes.quiet();
-        let answered = calls.attend(interrupt, context.answer(asks, (&quiet, place))).await;
+        let found = async {
+            match later {
+                Later::Asks(asks) => context.answer(asks, (&quiet, place)).await,
+                Later::Delegates(ready) => {
+                    quiet.before(place).await;
+                    Checked::Ready(ready)
+                }
+            }
+        };
+        let answered = calls.attend(interrupt, found).await;
         calls.place(place, answered, (snapshot, proposal)).await;
     }
     let Calls { mut lanes, mut interrupted, .. } = calls;
@@ -93,6 +116,8 @@ pub async fn execute<W: World>(
         context.cancel.set();
     }
     lanes.finish().await;
+    // A child run may have been interrupted at a question of its own.
+    interrupted |= context.cancel.is_set();
     (lanes.into_values().collect(), interrupted)
 }
 

@@ -1,11 +1,13 @@
 //! The run at hand: what of it continues when its turn does, in this session or a later one.
 
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use capos_budget::Amounts;
-use capos_run_state::{Checkpoint, Progress, RunEvent, RunState};
+use capos_run_state::{Checkpoint, Children, Progress, RunEvent, RunState};
 use capos_schema::audit::GeneralEvent;
 
 use crate::agent::Agent;
@@ -34,6 +36,8 @@ pub struct Going {
     granted: Amounts,
     spent: Amounts,
     pub(crate) failures: Failures,
+    /// Its child runs.
+    pub(crate) children: Rc<RefCell<Children>>,
     /// Where it was when it ended, paused or was cut off.
     pub(crate) state: RunState,
     /// It cannot be continued any more.
@@ -62,8 +66,9 @@ impl Going {
     /// The run of a checkpoint, in which a tool may fail so often.
     #[must_use]
     pub fn of(checkpoint: &Checkpoint, failures: u32) -> Self {
-        let Progress { state, step, asked, most, segments, reminders, messages, tokens, used, granted, .. } =
-            checkpoint.progress.clone();
+        let Progress {
+            state, step, asked, most, segments, reminders, messages, tokens, used, granted, children, ..
+        } = checkpoint.progress.clone();
         Self {
             conversation: checkpoint.conversation.clone(),
             turn: checkpoint.turn,
@@ -78,6 +83,7 @@ impl Going {
             granted,
             spent: Amounts::default(),
             failures: Failures::new(failures),
+            children: Rc::new(RefCell::new(children)),
             state,
             closed: false,
         }
@@ -92,6 +98,16 @@ impl Going {
     #[must_use]
     pub fn steps(&self) -> (u32, u32) {
         (self.asked, self.most)
+    }
+
+    /// Model calls that it has begun, those of its child runs among them.
+    pub(crate) fn calls(&self) -> u32 {
+        self.asked.saturating_add(self.children.borrow().asked)
+    }
+
+    /// Tokens that models read and wrote in it.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens.0.saturating_add(self.tokens.1)
     }
 
     pub(crate) fn answered(&mut self, (read, written): (u32, u32)) {
@@ -147,8 +163,8 @@ impl<W: World> Agent<W> {
         let max = self.session().limits.max_iterations;
         if !is_new && let Some(going) = self.going.as_mut().filter(|going| going.turn == turn) {
             // Who goes on with a run at its limit permits more.
-            if going.asked >= going.most && going.segments.0 >= going.segments.1 {
-                going.most = going.asked.saturating_add(max);
+            if going.calls() >= going.most && going.segments.0 >= going.segments.1 {
+                going.most = going.calls().saturating_add(max);
             }
             going.closed = false;
             return;
@@ -192,6 +208,7 @@ impl<W: World> Agent<W> {
                 granted: going.granted,
                 spent: going.spent,
                 labels: self.conversation().label().0.classes,
+                children: going.children.borrow().clone(),
                 at: 0,
             },
         };
@@ -213,6 +230,13 @@ impl<W: World> Agent<W> {
         if let Some(going) = &mut self.going {
             going.spent = used.minus(going.used);
             (going.used, going.granted) = (used, granted);
+        }
+    }
+
+    /// The calls of an answer have ended: child runs that were proposed and not permitted are none.
+    pub(crate) fn forget_unbegun(&self) {
+        if let Some(going) = &self.going {
+            going.children.borrow_mut().forget_idle();
         }
     }
 
@@ -261,7 +285,7 @@ impl<W: World> Agent<W> {
         self.world().show(Show::Notice(&text)).await;
         if let Some(going) = &mut self.going {
             going.segments.0 = segment.saturating_add(1);
-            going.most = going.asked.saturating_add(more);
+            going.most = going.calls().saturating_add(more);
         }
         course.advance(&**self.world(), RunEvent::Resume).await;
         Ok(true)

@@ -16,6 +16,7 @@
 //! * Each message is saved before anything comes of it; what cannot be saved stops nothing. So a turn that was cut off can be
 //!   continued: no call is repeated, and the model learns which calls had their effect, as far as the audit log knows.
 //! * The person's Ctrl-C ends the turn at once, wherever it is.
+//! * A child run has a part of its parent's tools and budget, and ends with it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod call;
 mod conversation;
 mod course;
 mod curtain;
+mod delegate;
 mod direct;
 mod evidence;
 mod execute;
@@ -56,6 +58,7 @@ pub use call::time_limit;
 pub use conversation::fate::Fate;
 pub use conversation::{Conversation, ConversationError, Entry};
 pub use course::Course;
+pub use delegate::ChildRun;
 pub use direct::DirectCall;
 pub use going::Going;
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};

@@ -121,9 +121,14 @@ impl Snapshot {
 
 /// A model's name for something, shortened and with everything outside printable ASCII written as an escape.
 pub fn quote(name: &str) -> String {
+    quote_long(name, 64)
+}
+
+/// The same, shortened to `most` characters.
+pub fn quote_long(name: &str, most: usize) -> String {
     let mut text = String::from("\"");
     for (count, letter) in name.chars().enumerate() {
-        if count >= 64 {
+        if count >= most {
             text.push('…');
             break;
         }

@@ -6,7 +6,6 @@ use capos_run_state::{Event, RunEvent};
 use capos_schema::authority::SessionLimits;
 
 use crate::agent::Agent;
-use crate::going::Going;
 use crate::race::{Either, race};
 use crate::turn_end::TurnEnd;
 use crate::world::{Answer, Show, World};
@@ -16,9 +15,13 @@ impl<W: World> Agent<W> {
     /// next segment begins.
     pub(crate) async fn may_begin_step(&mut self) -> Result<(), TurnEnd> {
         loop {
-            let (asked, most) = self.going.as_ref().map(Going::steps).unwrap_or_default();
+            let (asked, most) = self.going.as_ref().map(|going| (going.calls(), going.steps().1)).unwrap_or_default();
             if asked < most {
                 return Ok(());
+            }
+            // A child run asks for no more.
+            if self.origin.is_some() {
+                return Err(TurnEnd::Iterations(asked));
             }
             if self.next_segment().await? {
                 continue;
@@ -57,7 +60,7 @@ impl<W: World> Agent<W> {
 
     /// A step has ended. The person and telemetry hear when four fifths of those that a run may have are used.
     pub(crate) async fn end_step(&self, count: u32) {
-        let (asked, most) = self.going.as_ref().map(Going::steps).unwrap_or_default();
+        let (asked, most) = self.going.as_ref().map(|going| (going.calls(), going.steps().1)).unwrap_or_default();
         self.course().emit(self.world().now(), Event::StepCompleted { count });
         let near = most.saturating_mul(4) / 5;
         if asked == near && asked > 0 {

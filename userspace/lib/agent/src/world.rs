@@ -11,6 +11,7 @@ use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode,
 
 pub use crate::budget::{Budget, Excess, More, Standing};
 use crate::conversation::Conversation;
+pub use crate::delegate::Parent;
 use crate::result::Brought;
 use crate::snapshot::Tool;
 pub use capos_budget::Amounts;
@@ -366,9 +367,12 @@ pub trait Renderer {
 }
 
 /// All of it.
-pub trait World: Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + 'static {}
+pub trait World:
+    Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + Parent + 'static
+{
+}
 
-impl<T: Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + 'static> World for T {}
+impl<T: Model + Tools + Gate + Budget + Approver + Audit + Keeper + Host + Renderer + Parent + 'static> World for T {}
 
 /// A field of a general audit record.
 pub(crate) fn field(name: &str, value: impl Into<String>) -> capos_schema::audit::GeneralEventField {

@@ -43,6 +43,8 @@ pub enum ScopeKind {
     Principal,
     Session,
     Run,
+    /// A child run.
+    Child,
 }
 
 impl ScopeKind {
@@ -52,6 +54,7 @@ impl ScopeKind {
             Self::Principal => "principal",
             Self::Session => "session",
             Self::Run => "run",
+            Self::Child => "child run",
         }
     }
 }
@@ -104,6 +107,7 @@ impl fmt::Display for Exceeded {
             ScopeKind::Principal => "the budget of all sessions of this user",
             ScopeKind::Session => "the budget of this session",
             ScopeKind::Run => "the budget of this run",
+            ScopeKind::Child => "the budget of this child run",
         };
         write!(formatter, "{whose}: {}", self.what())
     }
@@ -217,7 +221,7 @@ impl Ledger {
             need.set(dimension, limit);
         }
         let ticket = self.reserve(parent, need)?;
-        Ok(self.add(ScopeKind::Run, Account::new(plan), Link::Part(parent, ticket)))
+        Ok(self.add(ScopeKind::Child, Account::new(plan), Link::Part(parent, ticket)))
     }
 
     /// The budget and those that it is in, each with whether its amounts are reserved there already.

@@ -13,7 +13,7 @@ use crate::source::{DIRECTORY, HOMES, ISSUER, NEVER_IN_SESSIONS};
 use crate::text::{self, Grant, Process};
 
 /// Names that every session holds, so that no grant may take them.
-const RESERVED: &[&str] = &["approvals", "audit_writer"];
+const RESERVED: &[&str] = &["approvals", "audit_writer", "child_runs"];
 
 /// The capabilities that the issuer of sessions holds to pass on: the place that asks for it first, by
 /// `SERVICE.INTERFACE`.

@@ -11,12 +11,15 @@ use alloc::vec::Vec;
 use capos_budget::{Amounts, Dimension};
 use serde_json::{Map, Value, json};
 
+use crate::child::Children;
 use crate::run::RunState;
 
 /// The version that this system writes and reads.
 pub const CHECKPOINT_VERSION: &str = "1.0";
 /// Bytes of a run's conditions with their schemas as JSON, so that they have room in a head.
 const MOST_CONDITIONS: usize = 16 << 10;
+/// The member of a task that has its child runs, if there were some.
+const CHILDREN: &str = "children";
 
 /// A condition of a run, as it was declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub struct Progress {
     pub spent: Amounts,
     /// The label of all that the model has seen.
     pub labels: Vec<String>,
+    /// Its child runs.
+    pub children: Children,
     /// Milliseconds since 1970.
     pub at: u64,
 }
@@ -154,8 +159,8 @@ impl Checkpoint {
 
     fn changing(&self) -> Value {
         let Progress { state, step, asked, most, segments, reminders, messages, missing, .. } = &self.progress;
-        let Progress { tokens, session_tokens, used, granted, spent, labels, at, .. } = &self.progress;
-        json!({
+        let Progress { tokens, session_tokens, used, granted, spent, labels, children, at, .. } = &self.progress;
+        let mut value = json!({
             "task": {
                 "status": state.name(),
                 "stepCount": step,
@@ -171,7 +176,11 @@ impl Checkpoint {
             "budget": { "used": amounts(*used), "granted": amounts(*granted), "step": amounts(*spent) },
             "labels": labels,
             "checkpointedAt": at,
-        })
+        });
+        if !children.is_none() {
+            merge(&mut value, json!({ "task": { CHILDREN: children.value() } }));
+        }
+        value
     }
 
     /// All of it, as JSON.
@@ -312,6 +321,10 @@ impl<'a> Reader<'a> {
             granted: budget.amounts("granted")?,
             spent: budget.amounts("step")?,
             labels: labels.collect::<Option<_>>().ok_or_else(|| wrong("labels"))?,
+            children: match task.0.get(CHILDREN) {
+                Some(children) => Children::read(children).ok_or_else(|| wrong(CHILDREN))?,
+                None => Children::default(),
+            },
             at: self.long("checkpointedAt")?,
         })
     }
@@ -386,6 +399,14 @@ mod tests {
                         used,
                         granted,
                         spent,
+                        children: {
+                            let mut children = Children::default();
+                            for _ in 0..n[5] % 12 {
+                                let number = children.announce(&label);
+                                children.end(number, RunState::ALL[state], n[6], l[0]);
+                            }
+                            children
+                        },
                         labels: Vec::from([label]),
                         at: l[3],
                     },
@@ -399,7 +420,11 @@ mod tests {
         #[test]
         fn f09_a_checkpoint_is_read_as_it_was_written(first in some(), later in some()) {
             prop_assert_eq!(Checkpoint::read(&first.head(), ""), Ok(first.clone()));
-            let later = Checkpoint { progress: later.progress, ..first.clone() };
+            let mut later = Checkpoint { progress: later.progress, ..first.clone() };
+            if later.progress.children.is_none() {
+                // A run forgets none of them.
+                later.progress.children = first.progress.children.clone();
+            }
             prop_assert_eq!(Checkpoint::read(&first.head(), &later.point()), Ok(later.clone()));
             prop_assert_eq!(read_progress(&later.point()), Ok(later.progress.clone()));
             let step = (later.progress.tokens, later.progress.spent);

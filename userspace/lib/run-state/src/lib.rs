@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod buffer;
 mod checkpoint;
+mod child;
 mod event;
 mod line;
 mod predicate;
@@ -23,6 +24,7 @@ mod table;
 
 pub use buffer::Buffer;
 pub use checkpoint::{CHECKPOINT_VERSION, Checkpoint, Declared, Progress, check_conditions, read_progress, read_step};
+pub use child::{Child, Children};
 pub use event::{Approval, Event, Ids, Nowhere, Record, Risk, Sink};
 pub use line::line;
 pub use predicate::{Predicate, USAGE};

@@ -12,14 +12,30 @@ use capos_schema::authority::{BudgetAnswer, Reply, RunClient};
 use crate::runner::Runner;
 use crate::surface::Surface;
 
-/// The place of a session's run.
+/// The place of a session's run, or of a child run.
 #[derive(Default)]
-pub struct RunSlot(RefCell<Option<RunClient>>);
+pub struct RunSlot {
+    run: RefCell<Option<RunClient>>,
+    /// Of a child run: the run that it is a part of, and which parts of what that has left it asks for.
+    parent: Option<(RunClient, Amounts)>,
+}
 
 impl RunSlot {
     fn client(&self) -> Result<RunClient, String> {
-        self.0.borrow().clone().ok_or_else(|| "no run has begun".to_string())
+        self.run.borrow().clone().ok_or_else(|| "no run has begun".to_string())
     }
+
+    /// The place of a child run of this run, with these parts of its budget.
+    ///
+    /// # Errors
+    /// No run has begun.
+    pub fn child(&self, shares: Amounts) -> Result<Self, String> {
+        Ok(Self { run: RefCell::default(), parent: Some((self.client()?, shares)) })
+    }
+}
+
+fn list(amounts: Amounts) -> Vec<u64> {
+    amounts.iter().map(|(_, amount)| amount).collect()
 }
 
 /// Amounts in the order of the dimensions.
@@ -45,11 +61,20 @@ impl<S: Surface> Budget for Runner<S> {
         (least, most): (u64, u64),
         used: Amounts,
     ) -> Result<Standing, String> {
-        let used: Vec<u64> = used.iter().map(|(_, amount)| amount).collect();
-        let begun = self.within(self.user.begin_run(conversation, turn, least, most, &used)).await;
-        let begun = begun.map_err(|error| error.to_string())?;
-        *self.run.0.borrow_mut() = begun.run;
-        Ok(standing(begun.answer))
+        let (run, answer) = match &self.run.parent {
+            Some((parent, shares)) => {
+                let begun = self.within(parent.split(conversation, &list(*shares), least, most)).await;
+                let begun = begun.map_err(|error| error.to_string())?;
+                (begun.run, begun.answer)
+            }
+            None => {
+                let begun = self.within(self.user.begin_run(conversation, turn, least, most, &list(used))).await;
+                let begun = begun.map_err(|error| error.to_string())?;
+                (begun.run, begun.answer)
+            }
+        };
+        *self.run.run.borrow_mut() = run;
+        Ok(standing(answer))
     }
 
     async fn look(&self) -> Result<Standing, String> {
@@ -88,7 +113,7 @@ impl<S: Surface> Budget for Runner<S> {
     }
 
     async fn end_run(&self, outcome: &str, over: bool) -> Vec<String> {
-        let Some(run) = self.run.0.take() else { return Vec::new() };
+        let Some(run) = self.run.run.take() else { return Vec::new() };
         match self.within(run.end(outcome, over)).await {
             Ok(notices) => notices,
             Err(error) => {

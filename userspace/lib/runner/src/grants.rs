@@ -7,13 +7,25 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::authority::{NamedGrant, Profile, SettingsClient, UsersClient};
+use capos_schema::authority::{
+    ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, SettingsClient, UsersClient,
+};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
 
 /// Interfaces that manage the machine. Their tools are the person's until the person offers them to the model: few requests
 /// need them, and each tool more makes a small model choose worse.
 pub const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID];
+
+/// The interface by which a model hands out tasks. Its tool is the person's to offer, for the same reason.
+pub const DELEGATION: u64 = ChildRunsClient::INTERFACE_ID;
+
+/// What a session that may use a model holds to hand out tasks. The runner begins child runs itself and calls no object, so the
+/// entry has the capability of the session's questions, which rejects calls of this interface. No program is granted it.
+pub fn delegation(grants: &[NamedGrant]) -> Option<NamedGrant> {
+    let approvals = grants.iter().find(|grant| grant.interface == ApprovalClientClient::INTERFACE_ID)?;
+    Some(NamedGrant { name: "child_runs".to_string(), interface: DELEGATION, ..approvals.clone() })
+}
 
 /// The grants of one session.
 pub struct Grants {

@@ -200,6 +200,10 @@ impl<S: Surface> Runner<S> {
 
 impl<S: Surface> Keeper for Runner<S> {
     async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
+        // Of a child run its parent's checkpoint tells, and the audit log.
+        if self.is_child() {
+            return;
+        }
         // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
         let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
         if meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {

@@ -1,6 +1,7 @@
 //! What one session's loop runs on.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,8 +9,8 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::ops::Deref;
 
-use capos_agent::world::Host;
-use capos_agent::{Course, Either, hash, race};
+use capos_agent::world::{Host, Parent};
+use capos_agent::{ChildRun, Course, Either, Signal, hash, race};
 use capos_rt::{Clock, log};
 use capos_run_state::Sink;
 use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, UserSessionClient};
@@ -19,7 +20,7 @@ use capos_schema::system::SystemStatusClient;
 
 use crate::budget::RunSlot;
 use crate::gate::PATIENCE;
-use crate::grants::Grants;
+use crate::grants::{Grants, delegation};
 use crate::keeper::Saving;
 use crate::model::ModelSlot;
 use crate::surface::Surface;
@@ -37,10 +38,26 @@ pub struct Capabilities {
     pub table: CapabilityTableClient,
 }
 
-/// What one session's loop runs on: its surface, its capabilities, its model, time and entropy.
+/// What one session's loop runs on: its surface, its capabilities, its model, time and entropy. A child run has one of its own,
+/// on the same session.
 ///
-/// It gives the members of its surface as its own.
+/// It gives the members of its surface and its session as its own.
 pub struct Runner<S> {
+    base: Rc<Base<S>>,
+    /// Its run.
+    pub run: RunSlot,
+    /// How far the conversation is saved.
+    pub saving: Saving,
+    /// Of how many results that others wrote the person was told when they were last asked.
+    pub told_of: Cell<usize>,
+    /// Of a child run: what ends it.
+    cancel: Option<Signal>,
+    /// Stands before what is shown of a child run.
+    whose: String,
+}
+
+/// What the loops of a session share.
+pub struct Base<S> {
     /// What shows the session and asks its person.
     pub surface: S,
     /// Time.
@@ -64,17 +81,19 @@ pub struct Runner<S> {
     pub grants: Grants,
     /// Its model.
     pub model: ModelSlot,
-    /// Its run.
-    pub run: RunSlot,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
-    /// How far the conversation is saved.
-    pub saving: Saving,
-    /// Of how many results that others wrote the person was told when they were last asked.
-    pub told_of: Cell<usize>,
 }
 
 impl<S> Deref for Runner<S> {
+    type Target = Base<S>;
+
+    fn deref(&self) -> &Base<S> {
+        &self.base
+    }
+}
+
+impl<S> Deref for Base<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -85,7 +104,7 @@ impl<S> Deref for Runner<S> {
 impl<S: Surface> Runner<S> {
     /// For a session that the broker has issued and that begins now.
     pub fn new(held: &Capabilities, surface: S, user: UserSessionClient, info: SessionInfo) -> Rc<Self> {
-        Rc::new(Self {
+        let base = Rc::new(Base {
             surface,
             clock: held.clock.clone(),
             entropy: held.entropy.clone(),
@@ -98,11 +117,24 @@ impl<S: Surface> Runner<S> {
             broker: held.broker.clone(),
             info,
             model: ModelSlot::default(),
-            run: RunSlot::default(),
             lost: Cell::new(false),
-            saving: Saving::default(),
-            told_of: Cell::new(0),
-        })
+        });
+        Rc::new(Self::on(base, RunSlot::default()))
+    }
+
+    fn on(base: Rc<Base<S>>, run: RunSlot) -> Self {
+        let (saving, told_of) = (Saving::default(), Cell::new(0));
+        Self { base, run, saving, told_of, cancel: None, whose: String::new() }
+    }
+
+    /// What stands before what is shown of a child run; nothing if it is none.
+    pub fn whose(&self) -> &str {
+        &self.whose
+    }
+
+    /// Whether it is that of a child run.
+    pub fn is_child(&self) -> bool {
+        self.cancel.is_some()
     }
 
     /// The course of the session. Its surface is told of the events, and the system log if the configuration says so.
@@ -153,7 +185,11 @@ impl<S: Surface> Runner<S> {
 
     /// Fetches the session's capabilities again.
     pub async fn refresh(&self) -> Result<(), CallError> {
-        self.grants.replace(self.within(self.user.bundle()).await?);
+        let mut grants = self.within(self.user.bundle()).await?;
+        if self.info.model_allowed {
+            grants.extend(delegation(&grants));
+        }
+        self.grants.replace(grants);
         Ok(())
     }
 
@@ -194,7 +230,19 @@ impl<S: Surface> Host for Runner<S> {
     }
 
     fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
-        self.surface.interrupt()
+        match self.cancel.clone() {
+            // Its parent waits for the person's Ctrl-C.
+            Some(cancel) => Box::pin(async move { cancel.wait().await }),
+            None => self.surface.interrupt(),
+        }
+    }
+}
+
+impl<S: Surface> Parent for Runner<S> {
+    fn child(&self, child: ChildRun) -> Result<Rc<Self>, String> {
+        let run = self.run.child(child.shares)?;
+        let whose = format!("child run {}: ", child.number);
+        Ok(Rc::new(Self { cancel: Some(child.cancel), whose, ..Self::on(self.base.clone(), run) }))
     }
 }
 

@@ -1,10 +1,11 @@
 //! What shows a session and asks its person.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 
 use capos_agent::Tool;
-use capos_agent::world::{Answer, Approver, Ask, Excess, More, Renderer, Secret, Show};
+use capos_agent::world::{Answer, Approver, Ask, Excess, More, Renderer, RunState, Secret, Show};
 use capos_run_state::Sink;
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -103,6 +104,23 @@ impl<S: Surface> Approver for Runner<S> {
 
 impl<S: Surface> Renderer for Runner<S> {
     async fn show(&self, show: Show<'_>) {
-        S::show(self, show).await;
+        if !self.is_child() {
+            return S::show(self, show).await;
+        }
+        // Its answer is a result of its parent's call. Its calls and what it waits for are shown.
+        let named = |name: &str| format!("{}{name}", self.whose());
+        match show {
+            Show::Text(_) | Show::CallPiece { .. } | Show::Loose { .. } => {}
+            Show::State(RunState::WaitingForModel) => S::show(self, show).await,
+            Show::State(_) => {}
+            Show::Proposed { call_id, name, arguments } => {
+                S::show(self, Show::Proposed { call_id, name: &named(name), arguments }).await;
+            }
+            Show::Finished { name, call_id, outcome, text } => {
+                S::show(self, Show::Finished { name: &named(name), call_id, outcome, text }).await;
+            }
+            Show::Notice(text) => S::show(self, Show::Notice(&named(text))).await,
+            show => S::show(self, show).await,
+        }
     }
 }

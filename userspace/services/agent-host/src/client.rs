@@ -14,7 +14,7 @@ use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
 use capos_runner::change::PendingWrite;
-use capos_runner::grants::MANAGEMENT;
+use capos_runner::grants::{DELEGATION, MANAGEMENT};
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -144,8 +144,8 @@ async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
 impl Surface for Client {
     type Form = NoForm;
 
-    /// What manages the machine is done at its console.
-    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID];
+    /// What manages the machine is done at its console. Clients are not told of child runs.
+    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID, DELEGATION];
 
     fn name(&self) -> String {
         format!("client {}", self.name)

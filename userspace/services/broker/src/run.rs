@@ -1,5 +1,6 @@
 //! The run of a session, as its runner holds it.
 
+mod child;
 mod gauges;
 
 use alloc::collections::BTreeMap;
@@ -12,6 +13,7 @@ use core::fmt::Display;
 
 use capos_audit::Kind;
 use capos_broker::budgets::{self, Line, Opening, Starting, notice};
+use capos_broker::memory_budget::Share;
 use capos_budget::{
     Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
 };
@@ -19,8 +21,8 @@ use capos_keyspace::Durability;
 use capos_policy::{ProfileRules, dimension as dimension_of};
 use capos_rt::log;
 use capos_schema::authority::{
-    BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunExtendResults, RunServer,
-    RunUsedResults, SessionInfo, SessionLimits,
+    BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunClient, RunExtendResults,
+    RunServer, RunSplitResults, RunUsedResults, SessionInfo, SessionLimits,
 };
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::system::ProgramMeterClient;
@@ -45,6 +47,8 @@ pub struct Counter {
     pub broker: Rc<Broker>,
     pub info: SessionInfo,
     pub gauges: Rc<Gauges>,
+    /// Of the room for what the session is asked, in which its runs are.
+    pub share: Rc<Share>,
 }
 
 impl Counter {
@@ -54,7 +58,7 @@ impl Counter {
     /// # Errors
     /// There is such a session already.
     pub async fn open(
-        broker: &Rc<Broker>,
+        (broker, share): (&Rc<Broker>, &Rc<Share>),
         info: &SessionInfo,
         rules: &ProfileRules,
         (programs, has_home): (Option<ProgramMeterClient>, bool),
@@ -74,7 +78,7 @@ impl Counter {
         let homes = broker.blocks.homes.clone().filter(|_| has_home);
         let volumes = broker.blocks.volumes().ok().filter(|_| info.profile == Profile::Operator);
         let gauges = Gauges::new(programs, (homes, &info.principal), volumes);
-        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges });
+        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, share: share.clone() });
         counter.look().await;
         counter.bind().await;
         Ok((counter, limits))
@@ -153,7 +157,8 @@ impl Counter {
             ];
             self.note(Kind::BudgetExceeded, &fields).await;
         }
-        let asks = why.on_exceed == OnExceed::Ask && why.kind != ScopeKind::Principal;
+        let is_child = self.broker.budgets.borrow().child_of(&self.info.id).is_some();
+        let asks = why.on_exceed == OnExceed::Ask && why.kind != ScopeKind::Principal && !is_child;
         BudgetAnswer {
             number: 0,
             notices: self.told().await,
@@ -223,8 +228,7 @@ impl Counter {
                 dimension.title()
             ));
         }
-        let (calls, over) = (RefCell::default(), Cell::new(false));
-        let run = RunObject { counter: self.clone(), calls, over, scope, estimated: (least, most) };
+        let run = RunObject::new(self.clone(), scope, (least, most));
         if !answer.exceeded.is_empty() && !answer.asks {
             if let Some((_, fields)) = run.finish("not begun", false) {
                 record_end(self, &fields).await;
@@ -240,7 +244,10 @@ impl Counter {
         let mut budgets = self.broker.budgets.borrow_mut();
         let found = budgets.lines(&self.info.id, self.broker.moment());
         let line = |line: Line| BudgetLine {
-            scope: line.scope.name().to_string(),
+            scope: match line.child.as_str() {
+                "" => line.scope.name().to_string(),
+                number => format!("{} {number}", line.scope.name()),
+            },
             dimension: to_schema(line.dimension),
             used: line.used,
             reserved: line.reserved,
@@ -305,13 +312,44 @@ pub struct RunObject {
     scope: Option<ScopeId>,
     /// Tokens that it was expected to take.
     estimated: (u64, u64),
+    /// Of a child run: its conversation.
+    child: Option<String>,
 }
 
 impl RunObject {
-    fn alive(&self) -> Result<(), CallError> {
+    fn new(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64)) -> Self {
+        let (calls, over) = (RefCell::default(), Cell::new(false));
+        Self { counter, calls, over, scope, estimated, child: None }
+    }
+
+    /// A child run, which has this conversation.
+    fn child(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64), conversation: &str) -> Self {
+        let mut run = Self::new(counter, scope, estimated);
+        run.child = Some(conversation.to_string());
+        run
+    }
+
+    /// Whether the session's run, or the child run of that, is this one.
+    fn is_current(&self) -> bool {
         let Counter { broker, info, .. } = &*self.counter;
-        if self.over.get() || broker.budgets.borrow().run_of(&info.id) != self.scope {
+        let budgets = broker.budgets.borrow();
+        let current = if self.child.is_some() { budgets.child_of(&info.id) } else { budgets.run_of(&info.id) };
+        current == self.scope
+    }
+
+    fn alive(&self) -> Result<(), CallError> {
+        if self.over.get() || !self.is_current() {
             return Err(CallError::invalid_argument("this run has ended"));
+        }
+        Ok(())
+    }
+
+    /// Whether a step of this run may begin.
+    fn steps(&self) -> Result<(), CallError> {
+        self.alive()?;
+        let Counter { broker, info, .. } = &*self.counter;
+        if self.child.is_none() && broker.budgets.borrow().child_of(&info.id).is_some() {
+            return Err(CallError::invalid_argument("a child run of this run is in progress"));
         }
         Ok(())
     }
@@ -322,16 +360,20 @@ impl RunObject {
             return None;
         }
         let Counter { broker, info, .. } = &*self.counter;
-        if broker.budgets.borrow().run_of(&info.id) != self.scope {
+        if !self.is_current() {
             return None;
         }
-        let ended = broker.budgets.borrow_mut().end_run(&info.id, over, broker.moment())?;
+        let ended = match self.child {
+            None => broker.budgets.borrow_mut().end_run(&info.id, over, broker.moment())?,
+            Some(_) => broker.budgets.borrow_mut().end_child(&info.id, broker.moment())?,
+        };
         let (least, most) = self.estimated;
-        let fields = Vec::from([
+        let mut fields = Vec::from([
             ("outcome", outcome.chars().take(NAME).collect()),
             ("used", text(ended.used)),
             ("estimate", format!("tokens={least}..{most}")),
         ]);
+        fields.extend(self.child.clone().map(|conversation| ("conversation", conversation)));
         Some((ended.crossed, fields))
     }
 }
@@ -353,7 +395,7 @@ impl Drop for RunObject {
 
 impl RunServer for RunObject {
     async fn look(&self, _cx: &CallContext) -> Result<BudgetAnswer, CallError> {
-        self.alive()?;
+        self.steps()?;
         let Counter { broker, info, .. } = &*self.counter;
         let need = Amounts::of(Dimension::Tokens, 1);
         let checked = broker.budgets.borrow_mut().check(&info.id, &need, broker.moment());
@@ -370,7 +412,7 @@ impl RunServer for RunObject {
         _call_id: String,
         writes: u64,
     ) -> Result<BudgetAnswer, CallError> {
-        self.alive()?;
+        self.steps()?;
         if tool.len() > NAME {
             return Err(CallError::invalid_argument(format!("a tool's name has at most {NAME} bytes")));
         }
@@ -423,6 +465,9 @@ impl RunServer for RunObject {
         reply: Reply,
     ) -> Result<RunExtendResults, CallError> {
         self.alive()?;
+        if self.child.is_some() {
+            return Err(CallError::invalid_argument("the budget of a child run is not extended"));
+        }
         let (Counter { broker, info, .. }, dimension) = (&*self.counter, dimension_of(dimension));
         let scope = if session { "session" } else { "run" };
         let agreed = reply == Reply::Agreed && more > 0;
@@ -458,9 +503,34 @@ impl RunServer for RunObject {
         self.alive()?;
         self.counter.look().await;
         let Counter { broker, info, .. } = &*self.counter;
-        let kept = broker.budgets.borrow_mut().run_use(&info.id, broker.moment()).unwrap_or_default();
         let list = |amounts: Amounts| amounts.iter().map(|(_, amount)| amount).collect();
+        if self.child.is_some() {
+            let found = broker.budgets.borrow_mut().child_use(&info.id, broker.moment()).unwrap_or_default();
+            return Ok(RunUsedResults { used: list(found.1), granted: list(Amounts::default()) });
+        }
+        let kept = broker.budgets.borrow_mut().run_use(&info.id, broker.moment()).unwrap_or_default();
         Ok(RunUsedResults { used: list(kept.used), granted: list(kept.granted) })
+    }
+
+    async fn split(
+        &self,
+        _cx: &CallContext,
+        conversation: String,
+        shares: Vec<u64>,
+        least_tokens: u64,
+        most_tokens: u64,
+    ) -> Result<RunSplitResults, CallError> {
+        self.alive()?;
+        if self.child.is_some() {
+            return Err(CallError::invalid_argument("a child run has no child runs"));
+        }
+        if conversation.len() > NAME {
+            return Err(CallError::invalid_argument(format!("a conversation's name has at most {NAME} bytes")));
+        }
+        let (run, answer) = self.counter.begin_child(&conversation, &shares, (least_tokens, most_tokens)).await?;
+        let server = self.counter.broker.server.of(&self.counter.share);
+        let run = run.map(|run| RunClient::serve(&server, run)).transpose()?;
+        Ok(RunSplitResults { run, answer })
     }
 
     async fn end(&self, _cx: &CallContext, outcome: String, over: bool) -> Result<Vec<String>, CallError> {

@@ -17,11 +17,11 @@ use capos_keyspace::Durability;
 use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
-    Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginRunResults,
-    UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults, UserSessionModelResults,
-    UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults, UserSessionServer,
-    UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, BackupsClient, ChildRunsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient,
+    NamedGrant, Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
+    UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults,
+    UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults,
+    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -124,7 +124,7 @@ impl Session {
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
-        let (counter, limits) = Counter::open(&broker, &info, &rules, (programs, home.is_some())).await?;
+        let (counter, limits) = Counter::open((&broker, &share), &info, &rules, (programs, home.is_some())).await?;
         let ends = broker.clock.now().saturating_add(limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
         let lock_seconds = if info.user { broker.config().lock_minutes.saturating_mul(60) } else { 0 };
@@ -140,6 +140,10 @@ impl Session {
         let sets_up = profile == Profile::Operator && !info.user && broker.waits_for_setup().await;
         if sets_up {
             grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
+        }
+        if model_allowed {
+            // The runner has no object for it: it begins the child run itself.
+            grant_tools(&mut tools, ChildRunsClient::INTERFACE_ID, false);
         }
         let policy = issue(&broker, &info, ends, &tools)?;
         let info = SessionInfo { policy: policy_info(&policy), ..info };

@@ -8,7 +8,7 @@ use core::cell::Cell;
 use capos_agent::Tool;
 use capos_agent::world::{Answer, Ask, Excess, More, Secret, Show};
 use capos_runner::Surface;
-use capos_runner::grants::MANAGEMENT;
+use capos_runner::grants::{DELEGATION, MANAGEMENT};
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::terminal::Style;
@@ -46,7 +46,7 @@ impl Console {
 impl Surface for Console {
     type Form = SetUp;
 
-    const WITHHELD: &'static [u64] = &MANAGEMENT;
+    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], DELEGATION];
 
     fn name(&self) -> String {
         String::from("console")

@@ -56,7 +56,7 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
         Show::Progress { done, total } => {
             let told = runner.progress.meter.borrow_mut().read(runner.now(), done, total);
             if let Some(text) = told {
-                screen.status(Style::Dim, &text).await;
+                screen.status(Style::Dim, &format!("{}{text}", runner.whose())).await;
             }
             if done >= total && !runner.progress.was_read.replace(true) {
                 runner.tell_start("the first token").await;

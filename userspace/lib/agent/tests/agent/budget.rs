@@ -1,5 +1,6 @@
 //! The budget of a run: steps that are reserved, and what the person is asked.
 
+use std::cell::RefMut;
 use std::collections::{BTreeMap, VecDeque};
 
 use capos_agent::TurnEnd;
@@ -58,6 +59,16 @@ impl Steps {
     }
 }
 
+impl World {
+    /// The budget of the run, or of the child run.
+    fn steps(&self) -> RefMut<'_, Steps> {
+        match &self.1 {
+            Some(child) => child.steps.borrow_mut(),
+            None => self.0.run.borrow_mut(),
+        }
+    }
+}
+
 impl Budget for World {
     async fn begin_run(
         &self,
@@ -69,18 +80,21 @@ impl Budget for World {
         assert!(least <= most);
         self.0.begun_with.borrow_mut().push(used);
         if let Some(machine) = self.machine() {
-            return machine.begin_run(self, name, turn, used).await;
+            return match &self.1 {
+                Some(child) => machine.begin_child(self, name, child.shares).await,
+                None => machine.begin_run(self, name, turn, used).await,
+            };
         }
         // A turn that was cut off has not settled.
-        let open = core::mem::take(&mut self.0.run.borrow_mut().open);
-        self.0.run.borrow_mut().used += open.len() as u64;
+        let open = core::mem::take(&mut self.steps().open);
+        self.steps().used += open.len() as u64;
         Ok(Standing::default())
     }
 
     async fn used(&self) -> Option<(Amounts, Amounts)> {
         match self.machine() {
             Some(machine) => machine.used(self).await,
-            None => Some((Amounts::of(Dimension::Steps, self.0.run.borrow().used), Amounts::default())),
+            None => Some((Amounts::of(Dimension::Steps, self.steps().used), Amounts::default())),
         }
     }
 
@@ -88,7 +102,7 @@ impl Budget for World {
         if let Some(machine) = self.machine() {
             return machine.look(self).await;
         }
-        let mut run = self.0.run.borrow_mut();
+        let mut run = self.steps();
         assert!(run.open.is_empty(), "a step of an earlier answer is not settled: {:?}", run.open);
         Ok(run.standing())
     }
@@ -100,7 +114,7 @@ impl Budget for World {
         if let Some(machine) = self.machine() {
             return machine.reserve(self, writes).await;
         }
-        let mut run = self.0.run.borrow_mut();
+        let mut run = self.steps();
         let standing = run.standing();
         if standing.excess.is_some() {
             return Ok(standing);
@@ -117,7 +131,7 @@ impl Budget for World {
             machine.settle(self, number, began).await;
             return Vec::new();
         }
-        let mut run = self.0.run.borrow_mut();
+        let mut run = self.steps();
         let tool = run.open.remove(&number).expect("it is settled once");
         run.used += u64::from(began);
         run.settled.push((tool, began));
@@ -125,7 +139,7 @@ impl Budget for World {
     }
 
     async fn extend(&self, _: &Excess, more: u64, reply: Reply) -> Result<(), String> {
-        let mut run = self.0.run.borrow_mut();
+        let mut run = self.steps();
         run.replies.push((more, reply));
         run.limit += if reply == Reply::Agreed { more } else { 0 };
         Ok(())
@@ -135,7 +149,7 @@ impl Budget for World {
         if let Some(machine) = self.machine() {
             machine.end_run(self, over).await;
         }
-        self.0.run.borrow_mut().ends.push(outcome.to_string());
+        self.steps().ends.push(outcome.to_string());
         Vec::new()
     }
 }

@@ -143,7 +143,20 @@ impl Machine {
         Ok(Standing::default())
     }
 
+    /// A child run begins, and its part is on the medium.
+    pub async fn begin_child(&self, world: &World, name: &str, shares: Amounts) -> Result<Standing, String> {
+        let begun =
+            self.budgets.borrow_mut().begin_child(&self.session, (name, shares), Estimate::default(), moment(world));
+        begun.map_err(|why| format!("{why:?}"))?;
+        self.keep(Durability::Now).await;
+        Ok(Standing::default())
+    }
+
     pub async fn used(&self, world: &World) -> Option<(Amounts, Amounts)> {
+        if world.1.is_some() {
+            let found = self.budgets.borrow_mut().child_use(&self.session, moment(world));
+            return found.map(|(_, used)| (used, Amounts::default()));
+        }
         let kept = self.counted(world);
         Some((kept.used, kept.granted))
     }
@@ -190,6 +203,10 @@ impl Machine {
     }
 
     pub async fn end_run(&self, world: &World, over: bool) {
+        if world.1.is_some() {
+            self.budgets.borrow_mut().end_child(&self.session, moment(world));
+            return self.keep(Durability::Later).await;
+        }
         self.budgets.borrow_mut().end_run(&self.session, over, moment(world));
         self.keep(Durability::Later).await;
     }

@@ -3,6 +3,7 @@
 
 mod asking;
 mod budget;
+mod children;
 mod direct;
 mod going;
 mod hostile;

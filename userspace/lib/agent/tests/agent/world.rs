@@ -112,8 +112,9 @@ pub struct Sim {
     cancelled_streams: Cell<u32>,
 }
 
+/// The simulation, and what a child run has for itself.
 #[derive(Clone)]
-pub struct World(pub Rc<Sim>);
+pub struct World(pub Rc<Sim>, pub Option<Rc<crate::children::Inner>>);
 
 struct Flag(AtomicBool);
 impl Wake for Flag {
@@ -124,51 +125,54 @@ impl Wake for Flag {
 
 impl World {
     pub fn new(script: Vec<Vec<Piece>>) -> Self {
-        Self(Rc::new(Sim {
-            clock: Cell::new(0),
-            policy_expires: Rc::new(Cell::new(u64::MAX)),
-            timers: RefCell::default(),
-            tasks: RefCell::default(),
-            script: RefCell::new(script.into()),
-            requests: RefCell::default(),
-            events: RefCell::default(),
-            messages: RefCell::default(),
-            saved: RefCell::default(),
-            begun_with: RefCell::default(),
-            points: RefCell::default(),
-            machine: RefCell::default(),
-            order: RefCell::default(),
-            trace: RefCell::default(),
-            began: RefCell::default(),
-            answers: RefCell::default(),
-            secrets: RefCell::default(),
-            thinks: Cell::new(3 * MS),
-            looks: RefCell::default(),
-            shown: RefCell::default(),
-            prompts: RefCell::default(),
-            replies: RefCell::default(),
-            takes_calls: Cell::new(true),
-            interrupt_at: Cell::new(None),
-            modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
-            notes: RefCell::default(),
-            approvals: RefCell::default(),
-            revoked: Cell::new(false),
-            reach: RefCell::default(),
-            reaches: RefCell::default(),
-            decisions: Cell::new(0),
-            budget: Cell::new(1_000_000),
-            run: RefCell::default(),
-            audit_down: Cell::new(false),
-            audit_hangs: Cell::new(0),
-            chain: RefCell::new(Chain::new(8 << 20)),
-            backlog: Rc::default(),
-            broker_takes: Cell::new((0, MS)),
-            rate: Cell::new(u32::MAX),
-            broker_down: Cell::new(false),
-            given: RefCell::default(),
-            seed: Cell::new(0),
-            cancelled_streams: Cell::new(0),
-        }))
+        Self(
+            Rc::new(Sim {
+                clock: Cell::new(0),
+                policy_expires: Rc::new(Cell::new(u64::MAX)),
+                timers: RefCell::default(),
+                tasks: RefCell::default(),
+                script: RefCell::new(script.into()),
+                requests: RefCell::default(),
+                events: RefCell::default(),
+                messages: RefCell::default(),
+                saved: RefCell::default(),
+                begun_with: RefCell::default(),
+                points: RefCell::default(),
+                machine: RefCell::default(),
+                order: RefCell::default(),
+                trace: RefCell::default(),
+                began: RefCell::default(),
+                answers: RefCell::default(),
+                secrets: RefCell::default(),
+                thinks: Cell::new(3 * MS),
+                looks: RefCell::default(),
+                shown: RefCell::default(),
+                prompts: RefCell::default(),
+                replies: RefCell::default(),
+                takes_calls: Cell::new(true),
+                interrupt_at: Cell::new(None),
+                modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
+                notes: RefCell::default(),
+                approvals: RefCell::default(),
+                revoked: Cell::new(false),
+                reach: RefCell::default(),
+                reaches: RefCell::default(),
+                decisions: Cell::new(0),
+                budget: Cell::new(1_000_000),
+                run: RefCell::default(),
+                audit_down: Cell::new(false),
+                audit_hangs: Cell::new(0),
+                chain: RefCell::new(Chain::new(8 << 20)),
+                backlog: Rc::default(),
+                broker_takes: Cell::new((0, MS)),
+                rate: Cell::new(u32::MAX),
+                broker_down: Cell::new(false),
+                given: RefCell::default(),
+                seed: Cell::new(0),
+                cancelled_streams: Cell::new(0),
+            }),
+            None,
+        )
     }
 
     /// What outlasts a power cut, in tests of that.
@@ -273,7 +277,9 @@ impl World {
                     let not_begun = matches!(&trace[after[0]],
                         Trace::After(_, error, Outcome::Cancelled | Outcome::RefusedByPolicy)
                         if error.contains("did not start"));
-                    assert_eq!(effects.len(), usize::from(!not_begun), "{entry:?} in {trace:#?}");
+                    // What a child run does is recorded by itself.
+                    let is_effect = !not_begun && !arguments.contains("\"task\":");
+                    assert_eq!(effects.len(), usize::from(is_effect), "{entry:?} in {trace:#?}");
                     for effect in effects {
                         assert!(place < effect && effect < after[0], "{entry:?} in {trace:#?}");
                     }
@@ -445,8 +451,9 @@ impl Tools for World {
         for (key, value) in value.as_object().ok_or("not an object")? {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
-                "pad" | "path" | "program" if value.is_string() => {}
-                "arguments" if value.is_array() => {}
+                "tokens" | "modelCalls" | "toolCalls" | "seconds" if value.is_u64() => {}
+                "pad" | "path" | "program" | "task" if value.is_string() => {}
+                "arguments" | "tools" if value.is_array() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
         }
@@ -656,6 +663,9 @@ impl Audit for World {
 
 impl Keeper for World {
     async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
+        if self.1.is_some() {
+            return;
+        }
         self.pause(MS).await;
         if let Some((checkpoint, open)) = run {
             self.0.points.borrow_mut().push((checkpoint.clone(), open));
@@ -697,6 +707,9 @@ impl Host for World {
     }
 
     fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
+        if let Some(child) = &self.1 {
+            return child.interrupt();
+        }
         match self.0.interrupt_at.get() {
             Some(at) => self.sleep_until(at),
             None => Box::pin(std::future::pending()),
@@ -719,6 +732,7 @@ impl Renderer for World {
             Show::AnswerEnd { .. } => "answer end".into(),
             Show::AnswerDropped => "answer dropped".into(),
         };
-        self.0.shown.borrow_mut().push(text);
+        let whose = self.1.as_ref().map(|child| format!("child {}: ", child.number)).unwrap_or_default();
+        self.0.shown.borrow_mut().push(format!("{whose}{text}"));
     }
 }

@@ -3,8 +3,10 @@
 //! A principal's tokens are for a day. A session's budget ends when its holder ends it. A session that was lost by a crash leaves
 //! its budget to the next session of the same principal and profile, until its own time is over.
 
+mod children;
 mod day;
 mod kept;
+mod lines;
 mod text;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,8 +19,10 @@ use capos_budget::{
 };
 use capos_schema::authority::Profile;
 
+use children::Child;
 use day::is_over;
 pub use kept::{Entry, Store, Table};
+pub use lines::Line;
 pub use text::{notice, question, refusal};
 
 /// Principals whose tokens are counted at one time.
@@ -67,17 +71,6 @@ pub struct Step {
     pub remaining: Amounts,
 }
 
-/// One dimension of a budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    pub scope: ScopeKind,
-    pub dimension: Dimension,
-    pub used: u64,
-    pub reserved: u64,
-    pub limit: u64,
-    pub on_exceed: OnExceed,
-}
-
 #[derive(Debug)]
 struct Principal {
     scope: ScopeId,
@@ -96,8 +89,12 @@ struct Session {
     /// Milliseconds before that.
     before: u64,
     run: Option<Run>,
+    /// The child run that the run waits for.
+    child: Option<Child>,
     /// The budget of the last run, once it has ended.
     last: Option<Account>,
+    /// The budgets of the run's child runs that have ended, by the numbers of these.
+    children: Vec<(String, Account)>,
     /// The steps of the run, also after its end.
     steps: Vec<Step>,
     number: u32,
@@ -234,7 +231,9 @@ impl Budgets {
             began_unix,
             before,
             run: None,
+            child: None,
             last: None,
+            children: Vec::new(),
             steps: Vec::new(),
             number: 0,
         };
@@ -311,6 +310,7 @@ impl Budgets {
 
     /// The run of a session, if it has one, ends here and can be continued.
     fn pause_run(&mut self, id: &str, unix: u64) -> Option<(Run, Account)> {
+        self.close_child(id);
         let session = self.sessions.get_mut(id)?;
         let run = session.run.take()?;
         let (principal, session) = (session.principal.clone(), id.to_string());
@@ -345,6 +345,7 @@ impl Budgets {
         let (name, estimate, before) = (run.name.to_string(), run.estimate, used.get(Dimension::WallClock));
         session.run = Some(Run { scope, name, began: at.now, before, estimate, told: Vec::new() });
         session.steps.clear();
+        session.children.clear();
         session.number = 0;
         self.paused.remove(run.name);
         self.touch(id);
@@ -379,9 +380,12 @@ impl Budgets {
         Some(self.sessions.get(id)?.run.as_ref()?.scope)
     }
 
-    /// The run of a session, or the session where it has none.
+    /// The child run of a session's run, or the run, or the session where it has none.
     fn scope(&self, id: &str) -> Option<ScopeId> {
         let session = self.sessions.get(id)?;
+        if let Some(child) = &session.child {
+            return Some(child.scope);
+        }
         Some(session.run.as_ref().map_or(session.scope, |run| run.scope))
     }
 
@@ -394,6 +398,9 @@ impl Budgets {
         if let Some(run) = &session.run {
             let time = at.now.saturating_sub(run.began).checked_div(MILLISECOND).unwrap_or_default();
             self.ledger.passed(run.scope, time.saturating_add(run.before));
+        }
+        if let Some(child) = &session.child {
+            self.ledger.passed(child.scope, child.age(at));
         }
     }
 
@@ -476,7 +483,8 @@ impl Budgets {
         if session.steps.len() >= STEPS {
             session.steps.remove(0);
         }
-        let (number, name) = (session.number, name.to_string());
+        let number = session.number;
+        let name = session.child.as_ref().map_or_else(|| name.to_string(), |child| child.step(name));
         session.steps.push(Step { number, name, prompt_tokens, answer_tokens, used, remaining });
     }
 
@@ -520,37 +528,10 @@ impl Budgets {
         self.touch(id);
         Ok(limit)
     }
-
-    /// The budgets that hold for a session.
-    pub fn lines(&mut self, id: &str, at: Moment) -> Vec<Line> {
-        self.pass(id, at);
-        let Some(session) = self.sessions.get(id) else { return Vec::new() };
-        let principal = self.principals.get(&session.principal).map(|principal| principal.scope);
-        let run = match &session.run {
-            Some(run) => self.ledger.account(run.scope),
-            None => session.last.as_ref(),
-        };
-        let of = |scope| self.ledger.account(scope);
-        let found = [
-            (ScopeKind::Run, run),
-            (ScopeKind::Session, of(session.scope)),
-            (ScopeKind::Principal, principal.and_then(of)),
-        ];
-        let mut lines = Vec::new();
-        for (scope, account) in found.into_iter().filter_map(|(kind, account)| Some((kind, account?))) {
-            for dimension in Dimension::ALL {
-                let rule = account.rule(dimension);
-                if scope == ScopeKind::Principal && rule.limit == UNLIMITED {
-                    continue;
-                }
-                let (used, reserved) = (account.used().get(dimension), account.reserved().get(dimension));
-                lines.push(Line { scope, dimension, used, reserved, limit: rule.limit, on_exceed: rule.on_exceed });
-            }
-        }
-        lines
-    }
 }
 
+#[cfg(test)]
+mod child_tests;
 #[cfg(test)]
 mod run_tests;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use capos_agent::Conversation;
 use capos_agent::world::Host;
 use capos_plural::{count, with_commas};
-use capos_run_state::{Progress, RunState, read_progress, read_step};
+use capos_run_state::{Child, Progress, RunState, read_progress, read_step};
 use capos_runner::cut_off;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::conversations::{ConversationStoreClient, RunInfo};
@@ -74,6 +74,19 @@ fn facts(run: &RunInfo, request: &str, is_here: bool) -> String {
     parts.join(", ")
 }
 
+/// What is told of the child runs of a run, below it.
+fn children(run: &RunInfo) -> Vec<String> {
+    let Ok(progress) = read_progress(&run.json) else { return Vec::new() };
+    let text = |child: &Child| {
+        // A child run is not continued.
+        let state = if child.state.is_over() { child.state.words() } else { "was cut off" };
+        let (calls, tokens) = (count(child.asked, "model call"), with_commas(child.tokens));
+        let task = in_quotes(&first_line(&child.task, REQUEST), REQUEST);
+        format!("child run {}: {task}, {state}, {calls}, {tokens} tokens", child.number)
+    };
+    progress.children.list.iter().map(text).collect()
+}
+
 /// The request that a run is about.
 async fn request(session: &Session, store: &ConversationStoreClient, run: &RunInfo) -> String {
     let from = read_progress(&run.json).map_or(0, |progress| progress.messages.0);
@@ -125,6 +138,7 @@ async fn list(session: &mut Session, store: &ConversationStoreClient, all: bool)
         let request = request(session, store, run).await;
         let is_here = here == (run.conversation.clone(), run.turn);
         text.push((format!("{number}  {}", short(&run.conversation)), facts(run, &request, is_here)));
+        text.extend(children(run).into_iter().map(|child| (String::new(), child)));
     }
     rows(session, &text).await;
     let more = if next.is_empty() { "" } else { "; /runs all lists the others" };
@@ -326,6 +340,27 @@ mod tests {
         assert!(facts(&aside, "x", false).contains("was set aside: it is of version 2"));
         assert!(cut_off_text(&run(RunState::WaitingForModel, true)).contains("was cut off after step 3 of at most 16"));
         assert_eq!(cut_off_text(&run(RunState::Completed, false)), "");
+    }
+
+    /// I15: the child runs of a run stand below it. One that was running when the machine ended was cut off.
+    #[test]
+    fn i15_child_runs_are_told_with_their_parent() {
+        let mut run = run(RunState::ExecutingTools, true);
+        assert_eq!(children(&run), Vec::<String>::new());
+        let mut progress = read_progress(&run.json).unwrap();
+        for task in ["Count the files.\nAll.", "Read them."] {
+            let number = progress.children.announce(task);
+            progress.children.begin(number);
+        }
+        progress.children.end(1, RunState::Completed, 2, 1500);
+        run.json = Checkpoint { conversation: "3f".into(), turn: 2, progress, ..Checkpoint::default() }.point();
+        assert_eq!(
+            children(&run),
+            [
+                "child run 1: \"Count the files. All.\", is done, 2 model calls, 1,500 tokens",
+                "child run 2: \"Read them.\", was cut off, 0 model calls, 0 tokens",
+            ]
+        );
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! The messages of a turn: each is saved and recorded before anything comes of it.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use capos_schema::audit::GeneralEvent;
+use capos_schema::authority::{Label, Provenance};
+use capos_schema::models::{ChatMessage, Role, ToolResult};
+
+use super::Agent;
+use crate::conversation::{Known, hex};
+use crate::evidence::general_size;
+use crate::result::text;
+use crate::snapshot::Mark;
+use crate::world::{Show, World, field};
+
+impl<W: World> Agent<W> {
+    pub(super) async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool) {
+        let known = Known { outcome: Some(result.outcome), ..Known::default() };
+        let message = ChatMessage {
+            role: Role::Tool,
+            content: text(&result),
+            tool_call_id: result.call_id,
+            tool_calls: Vec::new(),
+            provenance: result.provenance,
+            label: result.label,
+        };
+        self.keep(message, turn, Vec::new(), known).await;
+        if is_recorded {
+            self.record_message(turn).await;
+        }
+    }
+
+    /// Appends a message and has it saved.
+    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, known: Known) {
+        self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
+        self.conversation.note(self.course.steps(), known);
+        let point = self.checkpoint();
+        self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
+    }
+
+    /// Appends what the model is told in the middle of a turn that is not the person's word.
+    pub(crate) async fn remind(&mut self, message: ChatMessage) {
+        self.append(message, self.conversation.last_turn(), Vec::new()).await;
+    }
+
+    /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
+    pub(super) async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
+        self.keep(message, turn, tools, Known::default()).await;
+        self.record_message(turn).await;
+    }
+
+    /// The same of an answer, of which its worker says the tokens.
+    pub(super) async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
+        let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), ..Known::default() };
+        self.keep(message, turn, Vec::new(), known).await;
+        self.record_message(turn).await;
+    }
+
+    async fn record_message(&mut self, turn: u32) {
+        let Some(entry) = self.conversation.entries().last() else { return };
+        let message = &entry.message;
+        let Label { classes } = &message.label;
+        let event = GeneralEvent {
+            kind: "message".to_string(),
+            session: self.session.id.clone(),
+            principal: self.session.principal.clone(),
+            fields: Vec::from([
+                field("conversation", self.conversation.id.as_str()),
+                field("turn", turn.to_string()),
+                field("role", message.role.name()),
+                field("atNanoseconds", entry.at.to_string()),
+                field("length", message.content.len().to_string()),
+                field("hash", hex(&entry.hash)),
+                field("provenance", message.provenance.name()),
+                field("label", classes.join(" ")),
+                field("toolCallId", message.tool_call_id.as_str()),
+            ]),
+        };
+        // The person's own message is the person's word.
+        if message.role != Role::User || message.provenance == Provenance::Untrusted {
+            self.allowance.count(general_size(&event));
+        }
+        if let Err(why) = self.world.general(&event).await
+            && message.role == Role::User
+        {
+            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+            self.world.show(Show::Notice(&text)).await;
+        }
+    }
+}

@@ -289,8 +289,8 @@ interface Run {
 }
 
 interface ChildRuns {
-  # Has the model of a run hand out tasks. The broker gives it to sessions that may use a model. The runner runs the child, so the
-  # object itself rejects all calls.
+  # Has the model of a run hand out tasks. The broker permits its tool in sessions that may use a model. The runner runs the child,
+  # and no object serves this interface.
 
   delegate @0 (task :Text, tools :List(Text), tokens :UInt64 = 0, modelCalls :UInt32 = 0, toolCalls :UInt32 = 0, seconds :UInt32 = 0)
       -> (answer :Text)

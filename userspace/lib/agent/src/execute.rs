@@ -34,7 +34,7 @@ struct Calls<'a, W: World> {
 /// A call whose turn comes when those before it have ended.
 enum Later<W: World> {
     /// The person is asked about it.
-    Asks(Asks<W>),
+    Asks(Box<Asks<W>>),
     /// It begins a child run, which may ask the person: so no other question is open then.
     Delegates(Box<Ready<W>>),
 }
@@ -73,7 +73,7 @@ pub async fn execute<W: World>(
         };
         match calls.attend(interrupt, checking).await {
             Some(Checked::Asks(asks)) => {
-                later.push((calls.lanes.reserve(asks.touches()), proposal, Later::Asks(*asks)));
+                later.push((calls.lanes.reserve(asks.touches()), proposal, Later::Asks(asks)));
             }
             Some(Checked::Ready(ready)) if delegates(&ready.tool) => {
                 later.push((calls.lanes.reserve(touches(&ready.tool)), proposal, Later::Delegates(ready)));
@@ -99,7 +99,7 @@ pub async fn execute<W: World>(
         let quiet = calls.lanes.quiet();
         let found = async {
             match later {
-                Later::Asks(asks) => context.answer(asks, (&quiet, place)).await,
+                Later::Asks(asks) => context.answer(*asks, (&quiet, place)).await,
                 Later::Delegates(ready) => {
                     quiet.before(place).await;
                     Checked::Ready(ready)

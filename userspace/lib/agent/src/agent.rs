@@ -262,7 +262,7 @@ impl<W: World> Agent<W> {
     async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
         let end = self.end_or_pause(end).await;
         let last = self.course.last();
-        if let Some(going) = &mut self.going {
+        if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
             going.state = last;
         }
         self.keep_point().await;

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use capos_agent::{Bounds, Conversation, Going};
 use capos_run_state::{Checkpoint, RunState};
 use capos_schema::conversations::{ConversationStoreClient, RunInfo, RunPoint};
+use capos_schema::terminal::Style;
 
 use crate::runner::Runner;
 use crate::session::Kept;
@@ -53,10 +54,27 @@ fn left(info: &RunInfo, last: u32, principal: &str) -> Left {
     }
 }
 
+/// Begins a run with the broker and pauses it at once. So it is known that it runs in no other session, which would do each of
+/// its calls too.
+///
+/// # Errors
+/// It still runs in another session, or the broker does not answer.
+async fn take<S: Surface>(runner: &Runner<S>, conversation: &str, turn: u32) -> Result<(), String> {
+    let begun = runner.within(runner.user.begin_run(conversation, turn, 0, 0, &[])).await;
+    let begun = begun.map_err(|why| format!("{why}. Nothing of it was changed"))?;
+    // A run whose budget is used up has none to look at, and says so when it goes on.
+    let Some(run) = begun.run else { return Ok(()) };
+    let notices = runner.within(run.end("looked at, to be continued", false)).await.map_err(|why| why.to_string())?;
+    for notice in notices {
+        runner.tell(Style::Warning, &notice).await;
+    }
+    Ok(())
+}
+
 /// The run of a conversation's last turn. What cannot be used is set aside.
 ///
 /// # Errors
-/// The store does not answer, or not now. What it holds stays unchanged.
+/// The run still runs in another session, or the store or the broker does not answer. What they hold stays unchanged.
 pub async fn find<S: Surface>(
     runner: &Runner<S>,
     store: &ConversationStoreClient,
@@ -66,7 +84,14 @@ pub async fn find<S: Surface>(
     let info = runner.audited(store.run(id)).await;
     let info =
         info.map_err(|why| format!("the checkpoint of its run was not read: {why}. It stays as it is; try again"))?;
-    let (turn, why, kept) = match left(&info, conversation.last_turn(), &runner.info.principal) {
+    let found = left(&info, conversation.last_turn(), &runner.info.principal);
+    match &found {
+        Left::Run(found) => take(runner, &found.conversation, found.turn).await?,
+        _ if conversation.is_answered() => {}
+        // Its calls without a result would be told as not run.
+        _ => take(runner, id, conversation.last_turn()).await?,
+    }
+    let (turn, why, kept) = match found {
         Left::Nothing => return Ok(Found::Nothing),
         Left::Run(found) => return Ok(Found::Run(found)),
         Left::Aside(turn, why) => (turn, why, "It stays where it is until another run of this turn begins"),
@@ -101,7 +126,7 @@ pub fn kept(conversation: Conversation, found: &Found) -> Kept {
 /// Ends a run that can be continued: nothing continues it.
 ///
 /// # Errors
-/// It cannot be continued already, or the store does not answer.
+/// It cannot be continued already, it still runs in another session, or the store does not answer.
 pub async fn cancel<S: Surface>(
     runner: &Runner<S>,
     store: &ConversationStoreClient,
@@ -111,6 +136,7 @@ pub async fn cancel<S: Surface>(
         return Err("this run has ended already".to_string());
     }
     let mut checkpoint = Checkpoint::read(&info.head, &info.json)?;
+    take(runner, &checkpoint.conversation, checkpoint.turn).await?;
     checkpoint.progress.state = RunState::Cancelled;
     let (turn, step) = (info.turn, checkpoint.progress.step);
     let point = RunPoint { turn, step, json: checkpoint.point(), ..RunPoint::default() };

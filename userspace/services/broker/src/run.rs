@@ -184,7 +184,7 @@ impl Counter {
         let name = format!("{conversation}-{turn}");
         let starting = Starting { name: &name, plan, estimate, used: amounts(used) };
         let begun = self.broker.budgets.borrow_mut().begin_run(id, &starting, at);
-        begun.map_err(|refused| CallError::invalid_argument(budgets::refusal(&refused)))?;
+        begun.map_err(CallError::invalid_argument)?;
         let scope = self.broker.budgets.borrow().run_of(id);
         let left = self.broker.budgets.borrow_mut().left(id, at);
         let judged = estimate.judge(left);

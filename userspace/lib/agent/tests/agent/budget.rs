@@ -27,6 +27,8 @@ pub struct Steps {
     /// What calls said that they write.
     pub writes: u64,
     pub notices: Vec<String>,
+    /// The run still runs in another session.
+    pub elsewhere: bool,
 }
 
 impl Default for Steps {
@@ -43,6 +45,7 @@ impl Default for Steps {
             ends: Vec::new(),
             writes: 0,
             notices: Vec::new(),
+            elsewhere: false,
         }
     }
 }
@@ -70,6 +73,9 @@ impl Budget for World {
         self.0.begun_with.borrow_mut().push(used);
         if let Some(machine) = self.machine() {
             return machine.begin_run(self, name, turn, used).await;
+        }
+        if self.0.run.borrow().elsewhere {
+            return Err("this run still runs in another session".into());
         }
         // A turn that was cut off has not settled.
         let open = core::mem::take(&mut self.0.run.borrow_mut().open);

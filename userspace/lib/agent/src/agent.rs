@@ -512,7 +512,8 @@ impl<W: World> Agent<W> {
     /// Asks the broker what is left.
     async fn look_at_budget(&mut self) -> Result<(), String> {
         match self.world.remaining().await {
-            Ok(left) => self.left = Some(left),
+            // A day may have begun meanwhile, after which there are tokens again.
+            Ok(left) => (self.left, self.exhausted) = (Some(left), None),
             // The step that used up the budget is finished; no other begins.
             Err(BudgetError::Exhausted(why)) => self.exhausted = Some(why),
             Err(BudgetError::Unavailable(why)) => return Err(why),

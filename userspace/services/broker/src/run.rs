@@ -13,7 +13,8 @@ use core::fmt::Display;
 use capos_audit::Kind;
 use capos_broker::budgets::{self, Line, Opening, Starting, notice};
 use capos_budget::{
-    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
+    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Plan, Refused, ScopeId, ScopeKind, Ticket,
+    UNLIMITED,
 };
 use capos_keyspace::Durability;
 use capos_policy::{ProfileRules, dimension as dimension_of};
@@ -45,6 +46,8 @@ pub struct Counter {
     pub broker: Rc<Broker>,
     pub info: SessionInfo,
     pub gauges: Rc<Gauges>,
+    /// Of each run: that of the login, whatever policy the session takes later.
+    runs: Plan,
 }
 
 impl Counter {
@@ -74,7 +77,7 @@ impl Counter {
         let homes = broker.blocks.homes.clone().filter(|_| has_home);
         let volumes = broker.blocks.volumes().ok().filter(|_| info.profile == Profile::Operator);
         let gauges = Gauges::new(programs, (homes, &info.principal), volumes);
-        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges });
+        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, runs: rules.budgets.run() });
         counter.look().await;
         counter.bind().await;
         Ok((counter, limits))
@@ -171,14 +174,13 @@ impl Counter {
     /// The session has ended, or the audit log takes no record.
     pub async fn begin(
         self: &Rc<Self>,
-        rules: &ProfileRules,
         (conversation, turn): (&str, u32),
         (least, most): (u64, u64),
         used: &[u64],
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         // What the person has done by hand counts for the session.
         self.look().await;
-        let (id, at, plan) = (&self.info.id, self.broker.moment(), rules.budgets.run());
+        let (id, at, plan) = (&self.info.id, self.broker.moment(), self.runs);
         let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
         let name = format!("{conversation}-{turn}");

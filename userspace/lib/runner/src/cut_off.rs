@@ -5,10 +5,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_agent::{Bounds, Conversation, Going};
+use capos_budget::Amounts;
 use capos_run_state::{Checkpoint, RunState};
 use capos_schema::conversations::{ConversationStoreClient, RunInfo, RunPoint};
 use capos_schema::terminal::Style;
 
+use crate::budget::amounts;
 use crate::runner::Runner;
 use crate::session::Kept;
 use crate::surface::Surface;
@@ -55,20 +57,26 @@ fn left(info: &RunInfo, last: u32, principal: &str) -> Left {
 }
 
 /// Begins a run with the broker and pauses it at once. So it is known that it runs in no other session, which would do each of
-/// its calls too.
+/// its calls too. Returns what it has used, if the broker tells.
 ///
 /// # Errors
 /// It still runs in another session, or the broker does not answer.
-async fn take<S: Surface>(runner: &Runner<S>, conversation: &str, turn: u32) -> Result<(), String> {
+async fn take<S: Surface>(runner: &Runner<S>, conversation: &str, turn: u32) -> Result<Option<Amounts>, String> {
     let begun = runner.within(runner.user.begin_run(conversation, turn, 0, 0, &[])).await;
     let begun = begun.map_err(|why| format!("{why}. Nothing of it was changed"))?;
     // A run whose budget is used up has none to look at, and says so when it goes on.
-    let Some(run) = begun.run else { return Ok(()) };
+    let Some(run) = begun.run else { return Ok(None) };
+    let used = runner.within(run.used()).await.ok().map(|found| amounts(&found.used));
     let notices = runner.within(run.end("looked at, to be continued", false)).await.map_err(|why| why.to_string())?;
     for notice in notices {
         runner.tell(Style::Warning, &notice).await;
     }
-    Ok(())
+    Ok(used)
+}
+
+/// Counts what the broker knows of a run's use where that is more: it has counted the step in which the run was cut off.
+fn count_known(checkpoint: &mut Checkpoint, known: Amounts) {
+    checkpoint.progress.used = checkpoint.progress.used.most(known);
 }
 
 /// The run of a conversation's last turn. What cannot be used is set aside.
@@ -84,12 +92,15 @@ pub async fn find<S: Surface>(
     let info = runner.audited(store.run(id)).await;
     let info =
         info.map_err(|why| format!("the checkpoint of its run was not read: {why}. It stays as it is; try again"))?;
-    let found = left(&info, conversation.last_turn(), &runner.info.principal);
-    match &found {
-        Left::Run(found) => take(runner, &found.conversation, found.turn).await?,
+    let mut found = left(&info, conversation.last_turn(), &runner.info.principal);
+    match &mut found {
+        Left::Run(found) => {
+            let used = take(runner, &found.conversation, found.turn).await?;
+            count_known(found, used.unwrap_or_default());
+        }
         _ if conversation.is_answered() => {}
         // Its calls without a result would be told as not run.
-        _ => take(runner, id, conversation.last_turn()).await?,
+        _ => drop(take(runner, id, conversation.last_turn()).await?),
     }
     let (turn, why, kept) = match found {
         Left::Nothing => return Ok(Found::Nothing),
@@ -146,6 +157,7 @@ pub async fn cancel<S: Surface>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_budget::Dimension;
 
     fn checkpoint() -> Checkpoint {
         let (conversation, principal) = ("c1".to_string(), "ada".to_string());
@@ -168,6 +180,18 @@ mod tests {
             assert!(matches!(of(&bad), Left::Useless(..)), "{bad:?}");
         }
         assert!(matches!(left(&info(), 2, "eve"), Left::Useless(..)));
+    }
+
+    /// The person is told of, and the run goes on with, no less than the broker has counted.
+    #[test]
+    fn what_a_run_used_when_it_was_cut_off_is_the_brokers_to_say() {
+        let of = |steps, tokens| Amounts::of(Dimension::Steps, steps).with(Dimension::Tokens, tokens);
+        let mut found = checkpoint();
+        found.progress.used = of(2, 40);
+        count_known(&mut found, of(3, 0));
+        assert_eq!(found.progress.used, of(3, 40));
+        count_known(&mut found, Amounts::default());
+        assert_eq!(found.progress.used, of(3, 40));
     }
 
     /// Nothing is written over a record that the store cannot read.

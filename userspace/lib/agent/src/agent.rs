@@ -279,7 +279,7 @@ impl<W: World> Agent<W> {
     async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
         let end = self.end_or_pause(end).await;
         let last = self.course.last();
-        if let Some(going) = &mut self.going {
+        if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
             going.state = last;
         }
         self.keep_point().await;
@@ -541,7 +541,8 @@ impl<W: World> Agent<W> {
     /// Asks the broker what is left.
     async fn look_at_budget(&mut self) -> Result<(), String> {
         match self.world.remaining().await {
-            Ok(left) => self.left = Some(left),
+            // A day may have begun meanwhile, after which there are tokens again.
+            Ok(left) => (self.left, self.exhausted) = (Some(left), None),
             // The step that used up the budget is finished; no other begins.
             Err(BudgetError::Exhausted(why)) => self.exhausted = Some(why),
             Err(BudgetError::Unavailable(why)) => return Err(why),

@@ -214,13 +214,16 @@ impl<W: World> Agent<W> {
     }
 
     /// Begins the run of a turn.
-    pub(crate) async fn begin_run(&self, turn: u32, bytes: usize) -> Result<(), TurnEnd> {
+    pub(crate) async fn begin_run(&mut self, turn: u32, bytes: usize) -> Result<(), TurnEnd> {
         let bytes = bytes as u64;
         let least = bytes / LONGEST_TOKEN;
         let most = (bytes / SHORTEST_TOKEN).saturating_add(self.session().limits.max_tokens_per_call.into());
         let (name, used) =
             self.going.as_ref().map_or((self.conversation().id.clone(), Amounts::default()), Going::budget);
         let begun = self.world().begin_run(&name, turn, (least, most), used).await;
+        if let Some(going) = self.going.as_mut().filter(|_| begun.is_ok()) {
+            going.unbegun = false;
+        }
         self.go_on_after(begun).await.map(drop)
     }
 

@@ -42,6 +42,8 @@ pub struct Going {
     pub(crate) state: RunState,
     /// It cannot be continued any more.
     closed: bool,
+    /// It continues, and the broker has not begun it here yet. It may still run in another session, which keeps where it is.
+    pub(crate) unbegun: bool,
 }
 
 impl Going {
@@ -86,6 +88,7 @@ impl Going {
             children: Rc::new(RefCell::new(children)),
             state,
             closed: false,
+            unbegun: false,
         }
     }
 
@@ -166,19 +169,20 @@ impl<W: World> Agent<W> {
             if going.calls() >= going.most && going.segments.0 >= going.segments.1 {
                 going.most = going.calls().saturating_add(max);
             }
-            going.closed = false;
+            (going.closed, going.unbegun) = (false, true);
             return;
         }
         let entries = self.conversation().entries();
         let from = entries.iter().position(|entry| entry.turn == turn).unwrap_or(entries.len());
         let segments = core::mem::replace(&mut self.segments, 1);
         let name = self.conversation().id.clone();
-        self.going = Some(Going::new(&name, (turn, from), (max, segments), self.bounds().failures));
+        let going = Going::new(&name, (turn, from), (max, segments), self.bounds().failures);
+        self.going = Some(Going { unbegun: !is_new, ..going });
     }
 
-    /// Where the run is now, and whether it can be continued; none if there is none.
+    /// Where the run is now, and whether it can be continued; none if there is none, or another session may run it.
     pub(crate) fn checkpoint(&self) -> Option<(Checkpoint, bool)> {
-        let going = self.going.as_ref()?;
+        let going = self.going.as_ref().filter(|going| !going.unbegun)?;
         let (course, session) = (self.course(), self.session());
         let state = match course.run_state() {
             RunState::Idle => going.state,

@@ -5,9 +5,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_agent::{Bounds, Conversation, Going};
+use capos_budget::Amounts;
 use capos_run_state::{Checkpoint, RunState};
 use capos_schema::conversations::{ConversationStoreClient, RunInfo, RunPoint};
+use capos_schema::terminal::Style;
 
+use crate::budget::amounts;
 use crate::runner::Runner;
 use crate::session::Kept;
 use crate::surface::Surface;
@@ -53,10 +56,33 @@ fn left(info: &RunInfo, last: u32, principal: &str) -> Left {
     }
 }
 
+/// Begins a run with the broker and pauses it at once. So it is known that it runs in no other session, which would do each of
+/// its calls too. Returns what it has used, if the broker tells.
+///
+/// # Errors
+/// It still runs in another session, or the broker does not answer.
+async fn take<S: Surface>(runner: &Runner<S>, conversation: &str, turn: u32) -> Result<Option<Amounts>, String> {
+    let begun = runner.within(runner.user.begin_run(conversation, turn, 0, 0, &[])).await;
+    let begun = begun.map_err(|why| format!("{why}. Nothing of it was changed"))?;
+    // A run whose budget is used up has none to look at, and says so when it goes on.
+    let Some(run) = begun.run else { return Ok(None) };
+    let used = runner.within(run.used()).await.ok().map(|found| amounts(&found.used));
+    let notices = runner.within(run.end("looked at, to be continued", false)).await.map_err(|why| why.to_string())?;
+    for notice in notices {
+        runner.tell(Style::Warning, &notice).await;
+    }
+    Ok(used)
+}
+
+/// Counts what the broker knows of a run's use where that is more: it has counted the step in which the run was cut off.
+fn count_known(checkpoint: &mut Checkpoint, known: Amounts) {
+    checkpoint.progress.used = checkpoint.progress.used.most(known);
+}
+
 /// The run of a conversation's last turn. What cannot be used is set aside.
 ///
 /// # Errors
-/// The store does not answer, or not now. What it holds stays unchanged.
+/// The run still runs in another session, or the store or the broker does not answer. What they hold stays unchanged.
 pub async fn find<S: Surface>(
     runner: &Runner<S>,
     store: &ConversationStoreClient,
@@ -66,7 +92,17 @@ pub async fn find<S: Surface>(
     let info = runner.audited(store.run(id)).await;
     let info =
         info.map_err(|why| format!("the checkpoint of its run was not read: {why}. It stays as it is; try again"))?;
-    let (turn, why, kept) = match left(&info, conversation.last_turn(), &runner.info.principal) {
+    let mut found = left(&info, conversation.last_turn(), &runner.info.principal);
+    match &mut found {
+        Left::Run(found) => {
+            let used = take(runner, &found.conversation, found.turn).await?;
+            count_known(found, used.unwrap_or_default());
+        }
+        _ if conversation.is_answered() => {}
+        // Its calls without a result would be told as not run.
+        _ => drop(take(runner, id, conversation.last_turn()).await?),
+    }
+    let (turn, why, kept) = match found {
         Left::Nothing => return Ok(Found::Nothing),
         Left::Run(found) => return Ok(Found::Run(found)),
         Left::Aside(turn, why) => (turn, why, "It stays where it is until another run of this turn begins"),
@@ -101,7 +137,7 @@ pub fn kept(conversation: Conversation, found: &Found) -> Kept {
 /// Ends a run that can be continued: nothing continues it.
 ///
 /// # Errors
-/// It cannot be continued already, or the store does not answer.
+/// It cannot be continued already, it still runs in another session, or the store does not answer.
 pub async fn cancel<S: Surface>(
     runner: &Runner<S>,
     store: &ConversationStoreClient,
@@ -111,6 +147,7 @@ pub async fn cancel<S: Surface>(
         return Err("this run has ended already".to_string());
     }
     let mut checkpoint = Checkpoint::read(&info.head, &info.json)?;
+    take(runner, &checkpoint.conversation, checkpoint.turn).await?;
     checkpoint.progress.state = RunState::Cancelled;
     let (turn, step) = (info.turn, checkpoint.progress.step);
     let point = RunPoint { turn, step, json: checkpoint.point(), ..RunPoint::default() };
@@ -120,6 +157,7 @@ pub async fn cancel<S: Surface>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_budget::Dimension;
 
     fn checkpoint() -> Checkpoint {
         let (conversation, principal) = ("c1".to_string(), "ada".to_string());
@@ -142,6 +180,18 @@ mod tests {
             assert!(matches!(of(&bad), Left::Useless(..)), "{bad:?}");
         }
         assert!(matches!(left(&info(), 2, "eve"), Left::Useless(..)));
+    }
+
+    /// The person is told of, and the run goes on with, no less than the broker has counted.
+    #[test]
+    fn what_a_run_used_when_it_was_cut_off_is_the_brokers_to_say() {
+        let of = |steps, tokens| Amounts::of(Dimension::Steps, steps).with(Dimension::Tokens, tokens);
+        let mut found = checkpoint();
+        found.progress.used = of(2, 40);
+        count_known(&mut found, of(3, 0));
+        assert_eq!(found.progress.used, of(3, 40));
+        count_known(&mut found, Amounts::default());
+        assert_eq!(found.progress.used, of(3, 40));
     }
 
     /// Nothing is written over a record that the store cannot read.

@@ -15,7 +15,8 @@ use capos_audit::Kind;
 use capos_broker::budgets::{self, Line, Opening, Starting, notice};
 use capos_broker::memory_budget::Share;
 use capos_budget::{
-    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Refused, ScopeId, ScopeKind, Ticket, UNLIMITED,
+    Amounts, Crossed, Dimension, Estimate, Exceeded, Judged, OnExceed, Plan, Refused, ScopeId, ScopeKind, Ticket,
+    UNLIMITED,
 };
 use capos_keyspace::Durability;
 use capos_policy::{ProfileRules, dimension as dimension_of};
@@ -49,6 +50,8 @@ pub struct Counter {
     pub gauges: Rc<Gauges>,
     /// Of the room for what the session is asked, in which its runs are.
     pub share: Rc<Share>,
+    /// Of each run: that of the login, whatever policy the session takes later.
+    runs: Plan,
 }
 
 impl Counter {
@@ -78,7 +81,8 @@ impl Counter {
         let homes = broker.blocks.homes.clone().filter(|_| has_home);
         let volumes = broker.blocks.volumes().ok().filter(|_| info.profile == Profile::Operator);
         let gauges = Gauges::new(programs, (homes, &info.principal), volumes);
-        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, share: share.clone() });
+        let (share, runs) = (share.clone(), rules.budgets.run());
+        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, share, runs });
         counter.look().await;
         counter.bind().await;
         Ok((counter, limits))
@@ -176,20 +180,19 @@ impl Counter {
     /// The session has ended, or the audit log takes no record.
     pub async fn begin(
         self: &Rc<Self>,
-        rules: &ProfileRules,
         (conversation, turn): (&str, u32),
         (least, most): (u64, u64),
         used: &[u64],
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         // What the person has done by hand counts for the session.
         self.look().await;
-        let (id, at, plan) = (&self.info.id, self.broker.moment(), rules.budgets.run());
+        let (id, at, plan) = (&self.info.id, self.broker.moment(), self.runs);
         let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
         let name = format!("{conversation}-{turn}");
         let starting = Starting { name: &name, plan, estimate, used: amounts(used) };
         let begun = self.broker.budgets.borrow_mut().begin_run(id, &starting, at);
-        begun.map_err(|refused| CallError::invalid_argument(budgets::refusal(&refused)))?;
+        begun.map_err(CallError::invalid_argument)?;
         let scope = self.broker.budgets.borrow().run_of(id);
         let left = self.broker.budgets.borrow_mut().left(id, at);
         let judged = estimate.judge(left);

@@ -532,8 +532,7 @@ impl UserSessionServer for Session {
     ) -> Result<UserSessionBeginRunResults, CallError> {
         self.alive()?;
         named("a conversation's name", &conversation)?;
-        let rules = self.policy.borrow().rules().clone();
-        let begun = self.counter.begin(&rules, (&conversation, turn), (least_tokens, most_tokens), &used).await?;
+        let begun = self.counter.begin((&conversation, turn), (least_tokens, most_tokens), &used).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let (run, answer) = begun;

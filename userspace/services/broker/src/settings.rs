@@ -27,7 +27,7 @@ const BUILT_IN: &str = "built in";
 const MAX_BYTES: usize = 256;
 /// Settings at most.
 const MOST: usize = 256;
-/// Tools whose permission stays as the image has it: whoever may use them could otherwise give them away, or lose them.
+/// Tools whose permission and rules stay as the image has them: whoever may use them could otherwise give them away, or lose them.
 const FIXED: [&str; 3] = ["list_settings", "set_setting", "reset_setting"];
 /// Numbers below which nobody could change a setting any more: there would be no time to answer the question.
 const LEAST: [(&str, i64); 8] = [
@@ -107,6 +107,9 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
     let all = parts(name);
     if let ["policy", rest @ ..] | ["profiles", _, "policy", rest @ ..] = all.as_slice() {
         return match *rest {
+            ["tools", tool, ..] if FIXED.contains(&tool) => {
+                Err(format!("the rules of {tool} stay as the image has them, so that settings can be changed"))
+            }
             ["valid_seconds"] => number("valid_seconds"),
             ["areas"]
             | ["paths" | "domains" | "commands", "allow" | "block"]
@@ -430,6 +433,9 @@ mod tests {
             ("policy.format", "2", "there is no setting \"policy.format\"; those of the policy are"),
             ("policy.dreams", "2", "those of the policy are"),
             ("permissions.set_setting", "auto", "stays as the image has it"),
+            ("policy.tools.set_setting.max_argument_bytes", "0", "stay as the image has them"),
+            ("policy.tools.reset_setting.block", "limits", "stay as the image has them"),
+            ("profiles.operator.policy.tools.set_setting.allow", "a", "stay as the image has them"),
             ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
             ("session.utc_offset", "Vienna", "session.utc_offset: \"Vienna\" is no offset from UTC"),
             ("session.passphrase", "x", "there is no setting \"session.passphrase\""),

@@ -156,15 +156,15 @@ impl Tally {
         self.sent.saturating_add(self.around)
     }
 
-    /// The same of what came back, and no more than may come.
+    /// The same of what came back, and no more than may come: what is beyond that counts by its bytes alone.
     fn longest(&self) -> u64 {
         let around = self.calls.saturating_mul(AROUND_CALL).saturating_add(AROUND_ANSWER);
         self.received.saturating_add(around).min(self.most)
     }
 
-    /// The least number of tokens that what came back is counted as, and no more than may come.
+    /// The least number of tokens that what came back is counted as: for all that passed, also where more came than may come.
     fn least(&self) -> u64 {
-        self.received.div_ceil(BYTES_PER_TOKEN).min(self.most)
+        self.received.div_ceil(BYTES_PER_TOKEN)
     }
 
     /// How many more than were counted before.
@@ -234,12 +234,31 @@ mod tests {
         assert_eq!((tally.add(&mut progress(30)), tally.give_up()), (30, 70));
     }
 
-    /// Text without end counts as the tokens that were asked for, and is told to be too much.
+    /// Text without end is told to be too much.
     #[test]
     fn b16_a_worker_that_says_more_than_was_asked_for_is_found_out() {
         let mut tally = asked(0);
         assert_eq!((tally.add(&mut text(500 * 16)), tally.is_too_much()), (500, false));
-        assert_eq!((tally.add(&mut text(500 << 10)), tally.is_too_much()), (0, true));
+        tally.add(&mut text(500 << 10));
+        assert!(tally.is_too_much());
+    }
+
+    /// All that passes is counted, also what is more than was asked for, whatever the worker says.
+    #[test]
+    fn b16_what_passes_beyond_the_tokens_that_were_asked_for_is_counted() {
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&mut text(150_000)), tally.is_too_much()), (9375, false));
+        let mut end = finish(0, 0);
+        assert_eq!((tally.add(&mut end), tally.give_up()), (0, 0));
+        assert_eq!(end, finish(0, 9375));
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&mut text(150_000)), tally.give_up()), (9375, 0));
+        let message = ChatMessage { content: "x".repeat(150_000), ..ChatMessage::default() };
+        let mut whole = InferenceResponse { message, ..InferenceResponse::default() };
+        assert_eq!(asked(0).add_whole(&mut whole), 9375);
+        // The worker's own word is believed up to what was asked for only.
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&mut text(4000)), tally.add(&mut finish(0, 4000))), (250, 250));
     }
 
     #[test]

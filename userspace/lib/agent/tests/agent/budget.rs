@@ -28,6 +28,8 @@ pub struct Steps {
     /// What calls said that they write.
     pub writes: u64,
     pub notices: Vec<String>,
+    /// The run still runs in another session.
+    pub elsewhere: bool,
 }
 
 impl Default for Steps {
@@ -44,6 +46,7 @@ impl Default for Steps {
             ends: Vec::new(),
             writes: 0,
             notices: Vec::new(),
+            elsewhere: false,
         }
     }
 }
@@ -84,6 +87,9 @@ impl Budget for World {
                 Some(child) => machine.begin_child(self, name, child.shares).await,
                 None => machine.begin_run(self, name, turn, used).await,
             };
+        }
+        if self.0.run.borrow().elsewhere {
+            return Err("this run still runs in another session".into());
         }
         // A turn that was cut off has not settled.
         let open = core::mem::take(&mut self.steps().open);

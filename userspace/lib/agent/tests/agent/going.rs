@@ -88,6 +88,34 @@ fn f11_a_continued_run_has_the_rest_of_its_steps() {
     assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Iterations(8));
 }
 
+/// A run that still runs in another session does not go on here: nothing has an effect, and its point stays as that session
+/// keeps it.
+#[test]
+fn f11_a_run_that_runs_in_another_session_stays_as_it_is() {
+    let cut = |after: usize| {
+        let world = World::new(reads(9));
+        let mut first = agent(&world, limits(4));
+        assert!(world.run_for(first.turn("go", &snapshot()), after).is_none(), "it is cut off");
+        drop(first);
+        world.power_off();
+        let (checkpoint, open) = last(&world);
+        (open && checkpoint.progress.step == 1).then_some((world, checkpoint))
+    };
+    let (world, checkpoint) = (10..).find_map(cut).unwrap();
+    let mut agent = resumed(&world, &checkpoint, limits(4));
+    let before = (world.0.points.borrow().len(), world.0.requests.borrow().len(), world.effects().len());
+    world.0.run.borrow_mut().elsewhere = true;
+    let TurnEnd::Refused(why) = world.run(agent.go_on(&snapshot())) else { panic!("it went on") };
+    assert!(why.contains("still runs in another session"), "{why}");
+    world.run(agent.close_run());
+    assert_eq!((world.0.points.borrow().len(), world.0.requests.borrow().len(), world.effects().len()), before);
+    // It goes on once that one has left it.
+    world.0.run.borrow_mut().elsewhere = false;
+    assert!(agent.can_go_on());
+    assert_ne!(world.run(agent.go_on(&snapshot())), TurnEnd::Stopped);
+    assert!(world.0.points.borrow().len() > before.0);
+}
+
 /// Requirement F11: its conditions hold on, and one that cannot be checked any more does not hold.
 #[test]
 fn f11_a_continued_run_has_its_conditions() {

@@ -42,6 +42,19 @@ fn c09_three_limits_have_three_distinct_ends() {
     assert_eq!(world.0.requests.borrow().len(), 1);
 }
 
+/// Tokens that are there again, after a principal's day or by a new limit, are used in the same conversation.
+#[test]
+fn a_conversation_goes_on_when_there_are_tokens_again() {
+    let world = World::new(vec![vec![Piece::Text("one")], vec![Piece::Text("two")]]);
+    let mut agent = agent(&world, SessionLimits::default());
+    world.0.budget.set(0);
+    assert!(matches!(world.run(agent.turn("go", &snapshot())), TurnEnd::Tokens(_)));
+    world.0.budget.set(900);
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
+    world.0.budget.set(0);
+    assert!(matches!(world.run(agent.turn("go", &snapshot())), TurnEnd::Tokens(_)));
+}
+
 #[test]
 fn a_person_lets_a_turn_go_on_past_its_calls() {
     let endless = |count: u64| -> Vec<_> {

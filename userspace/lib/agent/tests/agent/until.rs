@@ -149,7 +149,7 @@ fn conditions_have_room_in_a_checkpoint() {
     let schema = json!({ "type": "object", "description": "x".repeat(13_000) });
     let predicate = || Predicate::parse("matches s.json").unwrap();
     let first = world.run(agent.declare(&[], predicate(), None, schema.clone())).unwrap();
-    let why = world.run(agent.declare(&[first.clone()], predicate(), None, schema)).unwrap_err();
+    let why = world.run(agent.declare(core::slice::from_ref(&first), predicate(), None, schema)).unwrap_err();
     assert!(why.contains("16384 are possible; shorten a schema, or declare fewer"), "{why}");
     assert!(world.run(agent.declare(&[first], predicate(), None, json!({}))).is_ok());
 }

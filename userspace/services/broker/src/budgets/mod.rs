@@ -333,15 +333,22 @@ impl Budgets {
     /// Begins the run of a session, and ends the one before. A run that was paused or lost continues with what it has used.
     ///
     /// # Errors
-    /// The session has ended.
-    pub fn begin_run(&mut self, id: &str, run: &Starting<'_>, at: Moment) -> Result<(), Refused> {
+    /// The session has ended, or the run still runs in another session of its principal.
+    pub fn begin_run(&mut self, id: &str, run: &Starting<'_>, at: Moment) -> Result<(), String> {
+        let over = || text::refusal(&Refused::Over);
+        let principal = &self.sessions.get(id).ok_or_else(over)?.principal;
+        let runs = |other: &Session| other.run.as_ref().is_some_and(|known| known.name == run.name);
+        if self.sessions.iter().any(|(other, found)| other != id && found.principal == *principal && runs(found)) {
+            return Err(text::ELSEWHERE.to_string());
+        }
         self.pause_run(id, at.unix);
-        let session = self.sessions.get_mut(id).ok_or(Refused::Over)?;
+        let session = self.sessions.get_mut(id).ok_or_else(over)?;
         let known = self.paused.get(run.name).filter(|known| known.principal == session.principal);
         let Kept { used, granted } = known.map(|known| known.kept).unwrap_or_default();
         let used = used.most(run.used);
         let account = Account::resumed(run.plan, used, granted);
-        let scope = self.ledger.open_within(session.scope, ScopeKind::Run, account)?;
+        let scope = self.ledger.open_within(session.scope, ScopeKind::Run, account);
+        let scope = scope.map_err(|refused| text::refusal(&refused))?;
         let (name, estimate, before) = (run.name.to_string(), run.estimate, used.get(Dimension::WallClock));
         session.run = Some(Run { scope, name, began: at.now, before, estimate, told: Vec::new() });
         session.steps.clear();

@@ -71,6 +71,28 @@ fn f11_the_runners_word_can_only_raise_what_is_used() {
     assert!(budgets.reserve("s2", steps(10), at(0)).is_ok());
 }
 
+/// Two sessions do not go on with one run at the same time. Another user's run of the same name stops none.
+#[test]
+fn a_run_goes_on_in_one_session_at_a_time() {
+    let mut budgets = Budgets::default();
+    for (id, principal) in [("s1", "ada"), ("s2", "ada"), ("s3", "eve")] {
+        budgets.open_session(&opening(id, principal), at(0)).unwrap();
+    }
+    budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
+    budgets.begin_run("s2", &run("c-2"), at(0)).unwrap();
+    let before = budgets.run_of("s2");
+    assert_eq!(budgets.begin_run("s2", &run("c-1"), at(0)), Err(text::ELSEWHERE.to_string()));
+    assert_eq!(budgets.run_of("s2"), before, "a rejected beginning ends no run");
+    budgets.begin_run("s3", &run("c-1"), at(0)).unwrap();
+    // It goes on once it is paused there, or the session there is lost.
+    budgets.end_run("s1", false, at(0)).unwrap();
+    budgets.begin_run("s2", &run("c-1"), at(0)).unwrap();
+    assert!(budgets.begin_run("s1", &run("c-1"), at(0)).is_err());
+    budgets.lose_session("s2");
+    budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
+    budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
+}
+
 /// Who ends a session ends its runs; and so many runs are kept, whatever happens.
 #[test]
 fn runs_that_can_be_continued_are_bounded_and_end_with_their_session() {

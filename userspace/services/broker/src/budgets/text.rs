@@ -6,6 +6,9 @@ use alloc::string::{String, ToString};
 use capos_budget::{Crossed, Dimension, Exceeded, OnExceed, Refused, ScopeKind};
 use capos_plural::count;
 
+/// Why a run does not begin here: two sessions that went on with one run would each do what it does.
+pub const ELSEWHERE: &str = "this run still runs in another session; wait for its end, or end it there";
+
 /// The setting that holds a limit.
 fn setting(kind: ScopeKind, dimension: Dimension) -> String {
     match (kind, dimension) {

@@ -24,7 +24,7 @@ pub async fn clock(session: &mut Session, rest: &[&str]) -> Done {
             }
             refreshed(session).await?;
             session.runner.grants.find::<SettingsClient>("set the clock")?;
-            return call(session, "set_clock", &json!({ "time": time.join(" ") })).await;
+            return call(session, "set_clock", &json!({ "time": time.join(" ") })).await.map(drop);
         }
         _ => return Err(USAGE.to_string()),
     }

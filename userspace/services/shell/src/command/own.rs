@@ -12,7 +12,6 @@ use capos_schema::models::Outcome;
 use capos_schema::terminal::Style;
 use serde_json::Value;
 
-use super::Done;
 use crate::escape::plain;
 use crate::session::Session;
 use crate::table;
@@ -60,18 +59,20 @@ fn tool(session: &Session, name: &str) -> Result<Tool, String> {
     tool.ok_or_else(|| format!("this session cannot do that: it has no tool {name}"))
 }
 
-/// Calls a tool that models can have too.
-pub async fn call(session: &Session, name: &str, arguments: &Value) -> Done {
+/// Calls a tool that models can have too. False if it was not permitted: the person has been told why.
+///
+/// # Errors
+/// The session has no such tool, or the call failed.
+pub async fn call(session: &Session, name: &str, arguments: &Value) -> Result<bool, String> {
     let tool = &tool(session, name)?;
     let runner = &session.runner;
     let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
-    // Why it may not run has been told.
-    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(()) };
+    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(false) };
     match runner.invoke(tool, prepared).await {
         Ok(brought) => {
             begun.finish(Outcome::Ok, &brought.text).await;
             runner.screen.line(Style::Success, &brought.text).await;
-            Ok(())
+            Ok(true)
         }
         Err(why) => {
             begun.finish(Outcome::ExecutionError, &why).await;

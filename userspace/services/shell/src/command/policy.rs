@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use capos_agent::world::Tools as _;
 use capos_plural::count;
-use capos_schema::authority::{Label, PolicyRule, ToolQuestion, UserSessionPolicyResults};
+use capos_schema::authority::{Label, PolicyRule, ToolQuestion, UserSessionExplainResults, UserSessionPolicyResults};
 use capos_schema::models::PermissionMode;
 use capos_schema::terminal::Style;
 
@@ -98,12 +98,23 @@ async fn check(session: &Session, tool: &str, arguments: &str) -> Done {
     for step in &told.steps {
         runner.screen.wrapped(&[(Style::Plain, &format!("  {}", first_line(step, MOST)))]).await;
     }
-    let (style, text) = match told.mode {
-        PermissionMode::Forbidden => (Style::Warning, format!("would not run: {}", first_line(&told.reason, MOST))),
-        mode => (Style::Success, format!("would run, {} risk: it {}", told.risk.name(), heading(mode))),
-    };
+    // It alone tells of an earlier answer that covers the call.
+    let review = runner.within(runner.user.review(&question)).await.map_err(|why| why.to_string())?;
+    let (style, text) = verdict(&told, &review.approval);
     runner.screen.wrapped(&[(style, &text)]).await;
     Ok(())
+}
+
+/// What would become of a call, with the number of the earlier answer that covers it, if there is one.
+fn verdict(told: &UserSessionExplainResults, approval: &str) -> (Style, String) {
+    let risk = told.risk.name();
+    match told.mode {
+        PermissionMode::Forbidden => (Style::Warning, format!("would not run: {}", first_line(&told.reason, MOST))),
+        PermissionMode::Consent if !approval.is_empty() => {
+            (Style::Success, format!("would run, {risk} risk: it runs without asking, by your answer {approval}"))
+        }
+        mode => (Style::Success, format!("would run, {risk} risk: it {}", heading(mode))),
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +135,17 @@ mod tests {
             "valid for 24 hours",
         ];
         assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_call_that_an_earlier_answer_covers_is_told_to_run_unasked() {
+        let told =
+            |mode, approval: &str| verdict(&UserSessionExplainResults { mode, ..Default::default() }, approval).1;
+        assert!(told(PermissionMode::Consent, "").ends_with("it asks for your consent"));
+        assert!(told(PermissionMode::Consent, "#1").ends_with("it runs without asking, by your answer #1"));
+        // No answer covers these.
+        assert!(told(PermissionMode::StepUp, "#1").ends_with("it needs your passphrase"));
+        assert!(told(PermissionMode::Forbidden, "#1").starts_with("would not run"));
     }
 
     #[test]

@@ -32,8 +32,9 @@ pub async fn settings(session: &mut Session, text: &str) -> Done {
         ("reset", name, "") if !name.is_empty() => ("reset_setting", json!({ "name": name })),
         _ => return Err(USAGE.to_string()),
     };
-    call(session, tool, &arguments).await?;
-    session.runner.screen.line(Style::Dim, "it holds from the next login on").await;
+    if call(session, tool, &arguments).await? {
+        session.runner.screen.line(Style::Dim, "it holds from the next login on").await;
+    }
     Ok(())
 }
 

@@ -169,7 +169,7 @@ pub async fn set_up(session: &Session, rest: &[&str]) -> Done {
         return Err("usage: /setup NAME, where NAME is the first user of the data disk".to_string());
     };
     session.runner.grants.find::<MachineSetupClient>("set a machine up")?;
-    call(session, TOOL, &json!({ USER: user })).await
+    call(session, TOOL, &json!({ USER: user })).await.map(drop)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub async fn users(session: &mut Session, rest: &[&str]) -> Done {
         ["recovery-code"] => ("renew_recovery_code", json!({})),
         _ => return Err(USAGE.to_string()),
     };
-    call(session, tool, &arguments).await
+    call(session, tool, &arguments).await.map(drop)
 }
 
 async fn list(session: &Session, users: &UsersClient) -> Done {

@@ -8,7 +8,7 @@ use capos_agent::world::{Answer, Ask, Excess, More, Secret};
 use capos_agent::{Either, race};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
-use capos_runner::change::{Kind, PendingWrite};
+use capos_runner::change::PendingWrite;
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
@@ -16,6 +16,7 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
+use crate::changed_row;
 use crate::command::setup;
 use crate::console::Runner;
 use crate::escape::one_line;
@@ -176,20 +177,19 @@ impl Questions<'_> {
 }
 
 impl Questions<'_> {
-    /// What a write changes in its file, line by line. The arguments above say all of it; this says what is new.
+    /// What a write changes in its file, line by line. The arguments above say all that it writes; this says what is new.
     async fn change(&self, page: &mut Page, ask: &Ask<'_>, columns: usize) {
         let runner = self.0;
         let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
         let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
         match change.rows(CHANGED) {
             Ok(rows) => {
+                // The last column of the screen stays free.
+                let room = columns.saturating_sub(LEAD.len()).saturating_sub(1);
                 for row in rows {
-                    let (style, sign) = match row.kind {
-                        Kind::Same => (Style::Dim, ' '),
-                        Kind::Goes => (Style::Plain, '-'),
-                        Kind::Comes => (Style::Bold, '+'),
-                    };
-                    page.line(style, &format!("{sign} {}", row.text), columns);
+                    let (style, text) = changed_row::laid_out(&row, room);
+                    // Its spaces are counted already: with the sign before them they would be others.
+                    page.add(style, format!("{LEAD}{}\n", wrap(LEAD, &text, columns)));
                 }
             }
             Err(why) => page.line(Style::Dim, &format!("The change is not shown: {why}."), columns),

@@ -79,8 +79,11 @@ impl Capability {
             name,
             method,
         };
-        let bounds = policy.scopes.iter().filter(|rule| rule.names(profile, &capability));
-        let bounds = bounds.map(|rule| BoundBy { scope: rule.scope.clone(), source: rule.source.clone() }).collect();
+        let bounds = policy.scopes.iter().filter_map(|rule| {
+            let scope = rule.scope_for(profile, &capability)?;
+            Some(BoundBy { scope, source: rule.source.clone() })
+        });
+        let bounds = bounds.collect();
         Self { scopes: bounds, ..capability }
     }
 

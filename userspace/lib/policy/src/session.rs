@@ -41,7 +41,7 @@ pub struct Policy {
 pub enum Target {
     /// The tool with this name.
     Tool(String),
-    /// All that have a path among their arguments.
+    /// All that have a path among their arguments: those of files, and those that run a program with a directory.
     Paths,
     /// All that run a program.
     Programs,
@@ -61,14 +61,23 @@ pub struct ScopeRule {
 }
 
 impl ScopeRule {
-    pub(crate) fn names(&self, profile: Profile, tool: &Capability) -> bool {
-        self.profile.is_none_or(|wanted| wanted == profile)
-            && match &self.target {
-                Target::Tool(name) => *name == tool.name,
-                Target::Paths => !tool.paths.is_empty(),
-                Target::Programs => tool.runs_programs(),
-                Target::Network => tool.reaches_network(),
+    /// What it bounds of this tool; none if it is not about the tool.
+    pub(crate) fn scope_for(&self, profile: Profile, tool: &Capability) -> Option<Scope> {
+        if self.profile.is_some_and(|wanted| wanted != profile) {
+            return None;
+        }
+        let is_named = match &self.target {
+            Target::Tool(name) => *name == tool.name,
+            // Of a program it bounds the directories that a person gives to it, and nothing else.
+            Target::Paths if tool.paths.is_empty() => {
+                let paths = self.scope.paths.clone().filter(|_| tool.runs_programs())?;
+                return Some(Scope { paths: Some(paths), ..Scope::default() });
             }
+            Target::Paths => true,
+            Target::Programs => tool.runs_programs(),
+            Target::Network => tool.reaches_network(),
+        };
+        is_named.then(|| self.scope.clone())
     }
 }
 

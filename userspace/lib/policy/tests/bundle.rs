@@ -277,6 +277,37 @@ fn d16_files_above_the_limit_are_out_of_scope() {
     assert_eq!(self::session(&policy(Vec::new())).measures(&read), None, "nobody has to look without a rule");
 }
 
+/// A directory that a program is given is a path like that of a tool: with it, a file has another name.
+#[test]
+fn a_directory_of_a_program_is_in_scope() {
+    let session = session(&policy(vec![rule(Target::Paths, paths(&["notes", "a:ro"], &["notes/secret"]))]));
+    let run =
+        |with: &str| session.gate(&ask("run_program", &format!("{{\"program\":\"cat\",\"with\":{with}}}")), &now());
+    for within in
+        ["[]", r#"["x=/home/notes:ro"]"#, r#"["x=/home/notes/a:rw","y=/home/notes/:ro"]"#, r#"["x=/home/a:ro:rw"]"#]
+    {
+        assert_eq!(run(within), Gate::AskPerson, "{within}");
+    }
+    for (outside, words) in [
+        (r#"["x=/home/notes/secret:ro"]"#, "with \"x=/home/notes/secret:ro\": the path is blocked"),
+        (r#"["x=/home/notes/./secret/a:rw"]"#, "the path is blocked"),
+        (r#"["y=/home/notes:ro","x=/home//notes//secret:ro"]"#, "the path is blocked"),
+        (r#"["x=/home:ro"]"#, "outside what is allowed"),
+        (r#"["x=/home/etc:ro"]"#, "outside what is allowed"),
+        (r#"["x=/home/notes"]"#, "names no directory"),
+        (r#"["/home/notes:ro"]"#, "names no directory"),
+        (r#""x=/home/notes:ro""#, "not a list of texts"),
+        (r#"[],"with":[]"#, "with is there twice"),
+    ] {
+        assert!(why(run(outside)).contains(words), "{outside}: {}", why(run(outside)));
+    }
+    assert_eq!(session.gate(&ask("run_program", r#"{"program":"cat"}"#), &now()), Gate::AskPerson);
+    // The other bounds of a rule on paths are of files.
+    let scope = Scope { max_bytes: Some(1), max_file_bytes: Some(1), ..Scope::default() };
+    let session = self::session(&policy(vec![rule(Target::Paths, scope)]));
+    assert_eq!(session.gate(&ask("run_program", r#"{"program":"cat"}"#), &now()), Gate::AskPerson);
+}
+
 /// Requirement D17.
 #[test]
 fn d17_programs_are_bounded_by_name_and_arguments() {
@@ -288,6 +319,9 @@ fn d17_programs_are_bounded_by_name_and_arguments() {
     let session = session(&policy(vec![rule(Target::Programs, Scope { commands, ..Scope::default() })]));
     let run = |arguments: &str| session.gate(&ask("run_program", arguments), &now());
     assert_eq!(run(r#"{"program":"cat","arguments":["a"]}"#), Gate::AskPerson);
+    assert_eq!(run(r#"{"program":"cat","arguments":["a"],"with":["x=/home/a:ro"]}"#), Gate::AskPerson);
+    let given = why(run(r#"{"program":"cat","arguments":["a"],"with":["x=/home/secret:ro"]}"#));
+    assert!(given.contains("\"secret*\" is blocked"), "{given}");
     assert_eq!(run(r#"{"program":"ls"}"#), Gate::AskPerson);
     let long = format!("{{\"program\":\"cat\",\"arguments\":[{}\"secret\"]}}", "\"a\",".repeat(2000));
     for (arguments, words) in [

@@ -123,13 +123,15 @@ impl PendingWrite {
 
 impl Change {
     /// The lines that go and that come, with the unchanged line before and after them, at most `most` rows; nothing if
-    /// there is no file yet, or nothing of it is replaced.
+    /// there is no file yet, or nothing of it is replaced. A line ends with a line feed only. A carriage return is part of
+    /// its line, so that a change of it is seen.
     ///
     /// # Errors
     /// Why they are not shown.
     pub fn rows(&self, most: usize) -> Result<Vec<Row>, String> {
         let old = match &self.old {
-            Ok(Some(old)) if !old.is_empty() && !self.is_appended => old,
+            // A text behind a last line without an end changes that line.
+            Ok(Some(old)) if !old.is_empty() && !(self.is_appended && old.ends_with('\n')) => old,
             Ok(_) => return Ok(Vec::new()),
             Err(_) if self.is_appended => return Ok(Vec::new()),
             Err(why) => return Err(why.clone()),
@@ -137,31 +139,55 @@ impl Change {
         if *old == self.new {
             return Err("the file holds exactly this".to_string());
         }
-        let lines = |text: &str| text.lines().count();
-        if lines(old).max(lines(&self.new)) > COMPARED {
-            let (old, new) = (count(lines(old), "line"), count(lines(&self.new), "line"));
+        // Of an append only the last line can change.
+        let from = if self.is_appended { old.rfind('\n').map_or(0, |at| at.saturating_add(1)) } else { 0 };
+        let lines = |text: &'_ str| text.split_inclusive('\n').count();
+        let (old, new) = (old.get(from..).unwrap_or_default(), self.new.get(from..).unwrap_or_default());
+        if lines(old).max(lines(new)) > COMPARED {
+            let (old, new) = (count(lines(old), "line"), count(lines(new), "line"));
             return Err(format!("the file has {old} and would have {new}: too many to be compared"));
         }
-        let diff = TextDiff::from_lines(old.as_str(), self.new.as_str());
-        let groups = diff.grouped_ops(1);
-        let mut rows = Vec::new();
-        for change in groups.iter().flatten().flat_map(|op| diff.iter_changes(op)) {
-            let kind = match change.tag() {
-                ChangeTag::Equal => Kind::Same,
-                ChangeTag::Delete => Kind::Goes,
-                ChangeTag::Insert => Kind::Comes,
-            };
-            let text = change.value().trim_end_matches(['\n', '\r']).to_string();
-            rows.push(Row { kind, text });
-        }
+        let mut rows = compared(old, new);
         if rows.len() > most {
             let changed = |row: &&Row| row.kind != Kind::Same;
             let rest = rows.split_off(most.saturating_sub(1));
             let left_out = count(rest.iter().filter(changed).count(), "more line");
-            rows.push(Row { kind: Kind::Same, text: format!("… {left_out} that change") });
+            rows.push(Row::of(Kind::LeftOut, format!("{left_out} that change")));
         }
         Ok(rows)
     }
+}
+
+/// All rows of what changes from one text to another.
+fn compared(old: &str, new: &str) -> Vec<Row> {
+    let before: Vec<&str> = old.split_inclusive('\n').collect();
+    let after: Vec<&str> = new.split_inclusive('\n').collect();
+    let diff = TextDiff::from_slices(&before, &after);
+    let is_end_changed = old.ends_with('\n') != new.ends_with('\n');
+    let mut rows = Vec::new();
+    for op in diff.grouped_ops(1).iter().flatten() {
+        for change in diff.iter_changes(op) {
+            let other = |lines: &[&str], at: Option<usize>, own: usize, others: core::ops::Range<usize>| {
+                let at = others.start.checked_add(at?.checked_sub(own)?)?;
+                lines.get(at).filter(|_| others.contains(&at)).map(|line| line.to_string())
+            };
+            let (kind, other) = match change.tag() {
+                ChangeTag::Equal => (Kind::Same, None),
+                ChangeTag::Delete => {
+                    (Kind::Goes, other(&after, change.old_index(), op.old_range().start, op.new_range()))
+                }
+                ChangeTag::Insert => {
+                    (Kind::Comes, other(&before, change.new_index(), op.new_range().start, op.old_range()))
+                }
+            };
+            let line = change.value();
+            let is_endless = is_end_changed && kind != Kind::Same && !line.ends_with('\n');
+            let same = other.map_or(0, |other| line.chars().zip(other.chars()).take_while(|(a, b)| a == b).count());
+            let text = line.strip_suffix('\n').unwrap_or(line).to_string();
+            rows.push(Row { kind, text, is_endless, same });
+        }
+    }
+    rows
 }
 
 /// A row of what changes.
@@ -171,6 +197,16 @@ pub struct Row {
     pub kind: Kind,
     /// The line, without its end.
     pub text: String,
+    /// It is the last line of a text without an end, and the last line of the other text has one.
+    pub is_endless: bool,
+    /// Characters at its beginning that the line in its place has as well.
+    pub same: usize,
+}
+
+impl Row {
+    fn of(kind: Kind, text: String) -> Self {
+        Self { kind, text, is_endless: false, same: 0 }
+    }
 }
 
 /// What becomes of a line.
@@ -182,6 +218,8 @@ pub enum Kind {
     Goes,
     /// It is added.
     Comes,
+    /// It is no line of a file: it says how much is not shown.
+    LeftOut,
 }
 
 #[cfg(test)]
@@ -216,6 +254,7 @@ mod tests {
             Kind::Same => ' ',
             Kind::Goes => '-',
             Kind::Comes => '+',
+            Kind::LeftOut => '…',
         };
         change.rows(most).unwrap().iter().map(|row| format!("{}{}", sign(row.kind), row.text)).collect()
     }
@@ -226,11 +265,29 @@ mod tests {
         let new = "one\n2\nthree\nfour\nfive\n6\nseven\n";
         let wanted = [" one", "-two", "+2", " three", " five", "-six", "+6", " seven"];
         assert_eq!(told(&change(old, new), 20), wanted);
-        assert_eq!(
-            told(&change(old, new), 4),
-            [" one", "-two", "+2", "… 2 more lines that change"]
-                .map(|row| { if row.starts_with('…') { format!(" {row}") } else { row.to_string() } })
-        );
+        assert_eq!(told(&change(old, new), 4), [" one", "-two", "+2", "…2 more lines that change"]);
+    }
+
+    #[test]
+    fn c38_a_change_of_line_ends_is_seen() {
+        assert_eq!(told(&change("a\r\nb\r\n", "a\nb\r\n"), 9), ["-a\r", "+a", " b\r"]);
+        // What looks like two lines is one.
+        assert_eq!(told(&change("x\n# note\n", "x\n# note\revil=1\n"), 9), [" x", "-# note", "+# note\revil=1"]);
+        let endless =
+            |change: &Change| -> Vec<bool> { change.rows(9).unwrap().iter().map(|row| row.is_endless).collect() };
+        assert_eq!(endless(&change("a\n", "a")), [false, true]);
+        assert_eq!(endless(&change("a", "b")), [false, false], "neither has an end");
+        let more = Change { is_appended: true, ..change("a\n# note", "a\n# note evil=1\n") };
+        assert_eq!(told(&more, 9), ["-# note", "+# note evil=1"]);
+        assert_eq!(endless(&more), [true, false]);
+    }
+
+    #[test]
+    fn c38_a_row_tells_where_it_differs_from_the_line_in_its_place() {
+        let rows = change("a\nowner = alice\nc\n", "a\nowner = bob\nd\n").rows(9).unwrap();
+        let same: Vec<(Kind, usize)> = rows.iter().map(|row| (row.kind, row.same)).collect();
+        let (goes, comes) = (Kind::Goes, Kind::Comes);
+        assert_eq!(same, [(Kind::Same, 0), (goes, 8), (goes, 0), (comes, 8), (comes, 0)]);
     }
 
     #[test]

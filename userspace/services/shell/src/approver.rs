@@ -8,7 +8,7 @@ use capos_agent::world::{Answer, Ask, Excess, More, Secret};
 use capos_agent::{Either, race};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
-use capos_runner::change::{Kind, PendingWrite};
+use capos_runner::change::PendingWrite;
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
@@ -16,16 +16,19 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
+use crate::changed_row;
 use crate::command::setup;
 use crate::console::Runner;
-use crate::escape::one_line;
+use crate::escape::{in_quotes, one_line};
 use crate::loss;
 use crate::screen::Held;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
-/// Rows for the answers that there are, the question itself and the cursor below it.
-const ASKING: usize = 4;
+/// Rows that a page leaves free: for the question itself, the cursor below it, and a first row that the terminal wraps.
+const ASKING: usize = 3;
+/// Characters of an argument that the answers name. The arguments say all of it.
+const NAMED: usize = 40;
 /// Classes of a label that a question names. Of more it says how many.
 const CLASSES: usize = 3;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
@@ -57,6 +60,21 @@ impl Page {
         self.0.iter().map(|(_, text)| text.matches('\n').count()).sum()
     }
 
+    /// Its rows, in pages of at most `rows` rows.
+    fn split(self, rows: usize) -> Vec<Self> {
+        let lines = self.0.iter().flat_map(|(style, text)| text.split_inclusive('\n').map(|row| (*style, row)));
+        let mut pages = Vec::new();
+        let mut page = Self::default();
+        for (style, row) in lines {
+            if page.rows() >= rows.max(1) {
+                pages.push(core::mem::take(&mut page));
+            }
+            page.add(style, row);
+        }
+        pages.push(page);
+        pages
+    }
+
     fn spans(&self) -> Vec<(Style, &str)> {
         self.0.iter().map(|(style, text)| (*style, text.as_str())).collect()
     }
@@ -68,6 +86,41 @@ fn pages(arguments: &str, columns: usize, rows: usize) -> Vec<String> {
     let text = format!("{MARGIN}{}", wrap(MARGIN, &escape_json(arguments), columns));
     let lines: Vec<&str> = text.split('\n').collect();
     lines.chunks(rows.max(1)).map(|page| page.iter().map(|line| format!("{line}\n")).collect()).collect()
+}
+
+/// What is on the screen at once, and what is asked below it if it is not the last.
+#[derive(Default)]
+struct Sheet {
+    page: Page,
+    next: String,
+}
+
+/// Lays a question out on pages of at most `most` rows: what stands before the arguments, their pages, and what stands
+/// behind them. If that has no room below the last arguments, it has pages of its own, which begin with `again`: no
+/// row of a question scrolls away unseen.
+fn lay_out(head: Page, arguments: Vec<String>, behind: Page, again: &Page, most: usize) -> Vec<Sheet> {
+    let next = |what: &str, number: usize, count: usize| {
+        format!("{what}, page {number} of {count}. Enter: next page, n: reject: ")
+    };
+    let count = arguments.len();
+    let mut sheets: Vec<Sheet> = Vec::new();
+    let mut page = head;
+    for (number, text) in (1_usize..).zip(arguments) {
+        page.add(Style::Bold, text);
+        sheets.push(Sheet { page: core::mem::take(&mut page), next: next("Arguments", number, count) });
+    }
+    match sheets.last_mut() {
+        Some(end) if end.page.rows().saturating_add(behind.rows()) <= most => end.page.0.extend(behind.0),
+        _ => {
+            let parts = behind.split(most.saturating_sub(again.rows()));
+            let count = parts.len();
+            for (number, part) in (1_usize..).zip(parts) {
+                let page = Page(again.0.iter().cloned().chain(part.0).collect());
+                sheets.push(Sheet { page, next: next("What the call does", number, count) });
+            }
+        }
+    }
+    sheets
 }
 
 /// How a question ended.
@@ -99,9 +152,9 @@ impl Questions<'_> {
         }
     }
 
-    /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
-    /// screen come page by page, so that none scrolls away unseen. The question stands below the last page; a person
-    /// does not get it before they have looked at all of them.
+    /// Shows what is asked about, whole: the tool, what it does, every argument, and what it changes. What does not fit on
+    /// the screen comes page by page, so that nothing scrolls away unseen. The question stands below the last page; a
+    /// person does not get it before they have looked at all of them.
     async fn tell(
         &self,
         held: &Held<'_>,
@@ -113,34 +166,31 @@ impl Questions<'_> {
         let tool = &ask.tool.descriptor;
         let mut page = Page::default();
         let who = if ask.by_hand { "You are about to run" } else { "The model wants to run" };
+        let risk = format!("({}, {} risk; {what})", tool.category, ask.approval.risk.name());
         page.add(Style::Question, format!("{who} {} ", tool.name));
-        page.add(Style::Plain, format!("({}, {} risk; {what})\n", tool.category, ask.approval.risk.name()));
+        page.add(Style::Plain, format!("{risk}\n"));
         page.line(Style::Dim, &tool.description.replace('\n', " "), columns);
-        let behind = self.behind(ask, style, columns).await;
-        let around = page.rows().saturating_add(behind.rows()).saturating_add(ASKING).max(AROUND);
-        let pages = pages(ask.arguments, columns, rows.saturating_sub(around).min(ROWS));
-        let count = pages.len();
-        for (number, text) in (1_usize..).zip(pages) {
-            page.add(Style::Bold, text);
-            if number == count {
-                break;
-            }
-            let question = format!("Arguments, page {number} of {count}. Enter: next page, n: reject: ");
-            match held.ask(&page.spans(), &question).await? {
+        let mut behind = self.behind(ask, style, columns).await;
+        if let Last::Question(answers, _) = last {
+            behind.line(Style::Dim, answers, columns);
+        }
+        let around = page.rows().saturating_add(ASKING).max(AROUND);
+        let arguments = pages(ask.arguments, columns, rows.saturating_sub(around).min(ROWS));
+        let mut again = Page::default();
+        again.line(Style::Question, &format!("{} {risk}", tool.name), columns);
+        let mut sheets = lay_out(page, arguments, behind, &again, rows.saturating_sub(ASKING).min(ROWS));
+        let end = sheets.pop().unwrap_or_default();
+        for Sheet { page, next } in sheets {
+            match held.ask(&page.spans(), &next).await? {
                 (line, LineEnd::Entered) if line.is_empty() => {}
                 // Whatever was entered, it is no answer to the question.
                 (_, LineEnd::Entered) => return Ok((String::new(), LineEnd::EndOfInput)),
                 ended => return Ok(ended),
             }
-            page = Page::default();
         }
-        page.0.extend(behind.0);
         let asked = match last {
-            Last::Question(answers, question) => {
-                page.line(Style::Dim, answers, columns);
-                held.ask(&page.spans(), question).await
-            }
-            Last::Secret(question) => held.secret(&page.spans(), question).await,
+            Last::Question(_, question) => held.ask(&end.page.spans(), question).await,
+            Last::Secret(question) => held.secret(&end.page.spans(), question).await,
         };
         // A question that nobody answered has told nobody.
         if matches!(asked, Ok((_, LineEnd::Entered))) {
@@ -176,20 +226,19 @@ impl Questions<'_> {
 }
 
 impl Questions<'_> {
-    /// What a write changes in its file, line by line. The arguments above say all of it; this says what is new.
+    /// What a write changes in its file, line by line. The arguments above say all that it writes; this says what is new.
     async fn change(&self, page: &mut Page, ask: &Ask<'_>, columns: usize) {
         let runner = self.0;
         let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
         let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
         match change.rows(CHANGED) {
             Ok(rows) => {
+                // The last column of the screen stays free.
+                let room = columns.saturating_sub(LEAD.len()).saturating_sub(1);
                 for row in rows {
-                    let (style, sign) = match row.kind {
-                        Kind::Same => (Style::Dim, ' '),
-                        Kind::Goes => (Style::Plain, '-'),
-                        Kind::Comes => (Style::Bold, '+'),
-                    };
-                    page.line(style, &format!("{sign} {}", row.text), columns);
+                    let (style, text) = changed_row::laid_out(&row, room);
+                    // Its spaces are counted already: with the sign before them they would be others.
+                    page.add(style, format!("{LEAD}{}\n", wrap(LEAD, &text, columns)));
                 }
             }
             Err(why) => page.line(Style::Dim, &format!("The change is not shown: {why}."), columns),
@@ -288,7 +337,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
     let selector = selector(ask);
     let pattern = match &selector {
         Some((Pattern::Directory, _)) => ", p: a whole directory".to_string(),
-        Some((Pattern::Same, argument)) => format!(", p: all of {}", quote(argument)),
+        Some((Pattern::Same, argument)) => format!(", p: all of {}", in_quotes(argument, NAMED)),
         None => String::new(),
     };
     let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
@@ -429,6 +478,42 @@ mod tests {
         assert!(text.starts_with("  x.\\n\\u{20}{2}That is all.\\u{20}{60}[y/N] w"), "{text}");
         assert!(text.lines().skip(1).all(|row| row.starts_with(CONTINUED)), "{text}");
         assert_eq!(page.rows(), text.lines().count());
+    }
+
+    proptest! {
+        /// Whatever stands behind the arguments and however small the screen: all of it is shown, in order, and no page
+        /// scrolls. The last page has what the call is and what it does, with the question.
+        #[test]
+        fn no_row_of_a_question_scrolls_away(arguments in 1_usize..5, behind in 1_usize..60, most in 8_usize..50) {
+            let rows = |what: &str, count: usize| -> Vec<String> {
+                (0..count).map(|number| format!("{what}{number}\n")).collect()
+            };
+            let page = |rows: &[String]| Page(rows.iter().map(|row| (Style::Plain, row.clone())).collect());
+            let behind = rows("behind", behind);
+            let shown = lay_out(page(&rows("head", 3)), rows("argument", arguments), page(&behind), &page(&rows("again", 1)), most);
+            for sheet in &shown {
+                prop_assert!(sheet.page.rows() <= most);
+            }
+            let text = |sheet: &Sheet| -> String { sheet.page.0.iter().map(|(_, text)| text.as_str()).collect() };
+            let all: String = shown.iter().map(text).collect();
+            let wanted = [rows("head", 3), rows("argument", arguments), behind].concat().concat();
+            prop_assert_eq!(all.replace("again0\n", ""), wanted);
+            let end = shown.last().map(text).unwrap();
+            prop_assert!(end.starts_with("again0") || end.contains("argument"), "{}", end);
+        }
+    }
+
+    #[test]
+    fn a_long_change_takes_no_room_from_the_arguments() {
+        let page = |rows: usize| Page(vec![(Style::Plain, "row\n".repeat(rows))]);
+        let told = |behind| -> Vec<String> {
+            let shown = lay_out(page(3), vec!["a\n".repeat(14), "b\n".to_string()], page(behind), &page(1), 21);
+            shown.into_iter().map(|sheet| sheet.next).collect()
+        };
+        let arguments = [1, 2].map(|page| format!("Arguments, page {page} of 2. Enter: next page, n: reject: "));
+        assert_eq!(told(20), arguments);
+        let more = [1, 2].map(|page| format!("What the call does, page {page} of 2. Enter: next page, n: reject: "));
+        assert_eq!(told(21), [arguments, more].concat());
     }
 
     #[test]

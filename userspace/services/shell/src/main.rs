@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod approver;
+mod changed_row;
 mod command;
 mod completions;
 mod console;

@@ -67,17 +67,30 @@ impl CommandRules {
         if !self.allow.is_empty() && !self.allow.contains(program) {
             return Err(format!("the program {program:?} is not among those that are allowed"));
         }
-        let rules = self.arguments.get(program).or_else(|| self.arguments.get(base(program)));
-        let Some(ArgumentRules { allow, block }) = rules else { return Ok(()) };
+        let Some(ArgumentRules { allow, .. }) = self.arguments_of(program) else { return Ok(()) };
         for argument in arguments {
-            if let Some(pattern) = block.iter().find(|pattern| matches(pattern, argument)) {
-                return Err(format!("{program} may not have the argument {argument:?}: {pattern:?} is blocked"));
-            }
+            self.check_blocked(program, argument)?;
             if !allow.is_empty() && !allow.iter().any(|pattern| matches(pattern, argument)) {
                 return Err(format!("{program} may not have the argument {argument:?}: no pattern allows it"));
             }
         }
         Ok(())
+    }
+
+    fn arguments_of(&self, program: &str) -> Option<&ArgumentRules> {
+        self.arguments.get(program).or_else(|| self.arguments.get(base(program)))
+    }
+
+    /// Whether no pattern blocks a text that a program gets: an argument, or the path of a directory that it is given.
+    ///
+    /// # Errors
+    /// Which pattern does.
+    pub(crate) fn check_blocked(&self, program: &str, text: &str) -> Result<(), String> {
+        let mut block = self.arguments_of(program).into_iter().flat_map(|rules| &rules.block);
+        match block.find(|pattern| matches(pattern, text)) {
+            Some(pattern) => Err(format!("{program} may not have the argument {text:?}: {pattern:?} is blocked")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub type ScopeError = String;
 /// The arguments of a tool that runs programs.
 const PROGRAM: &str = "program";
 const ARGUMENTS: &str = "arguments";
+/// The directories that a person gives to a program besides what it asks for: `NAME=/GRANT/PATH:ro`, or `:rw`. The path in
+/// the grant has to be in scope, as that of a tool of the grant.
+const WITH: &str = "with";
 /// Those of a tool that writes a text.
 const TEXT: &str = "text";
 const APPEND: &str = "append";
@@ -93,7 +96,7 @@ impl Arguments {
     /// Of a call of this tool.
     pub(crate) fn of(tool: &Capability, text: &str) -> Result<Self, ScopeError> {
         let wanted = |name: &str| {
-            let is_known = matches!(name, PROGRAM | ARGUMENTS | TEXT | APPEND | ADDRESS | VOLUME | SOURCE);
+            let is_known = matches!(name, PROGRAM | ARGUMENTS | WITH | TEXT | APPEND | ADDRESS | VOLUME | SOURCE);
             is_known || tool.paths.contains(&name)
         };
         members(text, wanted).map(Self).map_err(|bad| format!("the arguments are not JSON: {bad}"))
@@ -187,6 +190,10 @@ impl Scope {
             add("no path in", block.iter().collect());
         }
         if tool.runs_programs() {
+            if let Some(PathRules { allow, block }) = &self.paths {
+                add("--with only of paths in", allow.iter().collect());
+                add("--with of no path in", block.iter().collect());
+            }
             add("only the programs", self.commands.allow.iter().collect());
             add("never the programs", self.commands.block.iter().collect());
             let mut programs: Vec<&String> = self.commands.arguments.keys().collect();
@@ -209,6 +216,13 @@ impl Scope {
         }
         lines
     }
+}
+
+/// The path of a directory that a program is given, in the grant that it is of.
+fn path_of(given: &str) -> Option<&str> {
+    let (_, place) = given.split_once('=')?;
+    let place = place.strip_suffix(":ro").or_else(|| place.strip_suffix(":rw"))?.strip_prefix('/')?;
+    Some(place.split_once('/').map_or("", |(_, path)| path))
 }
 
 impl Bounds {
@@ -241,11 +255,20 @@ impl Bounds {
                     rules.check(path, lookups).map_err(|why| format!("{name} {path:?}: {why}"))?;
                 }
             }
+            if tool.runs_programs() {
+                for given in arguments.list(WITH)? {
+                    let path = path_of(given).ok_or_else(|| format!("{WITH} {given:?} names no directory"))?;
+                    rules.check(path, lookups).map_err(|why| format!("{WITH} {given:?}: {why}"))?;
+                }
+            }
         }
         if tool.runs_programs() && !self.commands.is_empty() {
             let program = arguments.text(PROGRAM)?.unwrap_or_default();
             *lookups = lookups.saturating_add(3);
             self.commands.check(program, arguments.list(ARGUMENTS)?)?;
+            for path in arguments.list(WITH)?.iter().filter_map(|given| path_of(given)) {
+                self.commands.check_blocked(program, path)?;
+            }
         }
         if let Some(rules) = self.domains.as_ref().filter(|_| tool.reaches_network())
             && let Some(address) = arguments.text(ADDRESS)?

@@ -15,7 +15,6 @@ use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{LauncherClient, ProgramInfo, ProgramNeed};
 use capos_schema::terminal::Style;
-use serde_json::json;
 
 use super::command_line::{Line, parse};
 use super::grant_plan::{Given, Held, Plan, plan};
@@ -129,10 +128,12 @@ async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> R
     for (stage, (plan, words)) in line.stages.iter().zip(plans) {
         let given = plan.grants(&grants).await.map_err(|why| why.to_string());
         let call = match given {
-            Ok(given) => {
-                let arguments = json!({ "program": stage.program, "arguments": stage.arguments }).to_string();
-                session.agent.begin_direct(tool, arguments).await.ok_or(String::new()).map(|call| (call, given))
-            }
+            Ok(given) => session
+                .agent
+                .begin_direct(tool, plan.arguments(stage))
+                .await
+                .ok_or(String::new())
+                .map(|call| (call, given)),
             Err(why) => Err(why),
         };
         let (call, grants) = match call {

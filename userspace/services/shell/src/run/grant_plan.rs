@@ -10,6 +10,7 @@ use capos_schema::cap::Client;
 use capos_schema::reflection;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{Grant, ProgramInfo};
+use serde_json::json;
 
 use super::command_line::Stage;
 use crate::escape::escape;
@@ -144,6 +145,12 @@ impl Given {
         self.interface == DirectoryClient::INTERFACE_ID
     }
 
+    /// It as the option `--with` of a line, with its access in the end.
+    fn option(&self) -> String {
+        let inside = if self.path.is_empty() { String::new() } else { format!("/{}", self.path) };
+        format!("{}=/{}{inside}:{}", self.name, self.of, if self.read_only { "ro" } else { "rw" })
+    }
+
     fn words(&self) -> String {
         if !self.is_directory() {
             let interface = reflection::interface(self.interface).map_or("unknown interface", |found| found.name);
@@ -164,6 +171,18 @@ impl Plan {
         parts.extend(self.own.iter().cloned());
         parts.extend(self.cpu_seconds.map(|limit| format!("{limit} s of CPU time at most")));
         format!("{name} is given: {} — nothing else", parts.join("; "))
+    }
+
+    /// The arguments of the call that runs the program, as they are judged and recorded: with the directories that the
+    /// line names, since with one a program reaches a file by another path.
+    pub fn arguments(&self, stage: &Stage) -> String {
+        let mut arguments = json!({ "program": stage.program, "arguments": stage.arguments });
+        let named = self.given.iter().filter(|given| stage.with.iter().any(|with| with.name == given.name));
+        let with: Vec<String> = named.map(Given::option).collect();
+        if let Some(members) = arguments.as_object_mut().filter(|_| !with.is_empty()) {
+            members.insert("with".to_string(), json!(with));
+        }
+        arguments.to_string()
     }
 
     /// The capabilities themselves, made of the session's.
@@ -266,6 +285,22 @@ mod tests {
         let reader = [ProgramNeed { read_only: true, ..needs[0].clone() }];
         assert!(words(&reader, "--with home=/home/a kv").contains("home/a (read) as /home;"));
         assert!(words(&reader, "--with home=/home/a:rw kv").contains("home/a (read, write) as /home;"));
+    }
+
+    #[test]
+    fn the_directories_of_a_line_are_among_its_arguments() {
+        let arguments = |line: &str, read_only| {
+            let stage = parse(line).unwrap().stages.remove(0);
+            let needs = [need("data", "ramfs.Directory", DIRECTORY, false)];
+            planned(&needs, line, read_only).unwrap().arguments(&stage)
+        };
+        assert_eq!(arguments("kv a", false), r#"{"arguments":["a"],"program":"kv"}"#);
+        assert_eq!(
+            arguments("--with x=/home/notes//secret/:ro --with y=/home kv a", false),
+            r#"{"arguments":["a"],"program":"kv","with":["x=/home/notes//secret:ro","y=/home:rw"]}"#
+        );
+        // It says what the program gets, not what was asked for.
+        assert!(arguments("--with data=/home/a:rw kv", true).contains(r#""with":["data=/home/a:ro"]"#));
     }
 
     #[test]

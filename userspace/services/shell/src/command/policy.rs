@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Tools as _;
+use capos_agent::{Conversation, Tool};
 use capos_plural::count;
 use capos_schema::authority::{Label, PolicyRule, ToolQuestion, UserSessionExplainResults, UserSessionPolicyResults};
 use capos_schema::models::PermissionMode;
@@ -84,16 +85,7 @@ async fn check(session: &Session, tool: &str, arguments: &str) -> Done {
         return Err(format!("this session has no tool {:?}; /tools lists them", first_line(tool, MOST)));
     };
     let (_, arguments) = runner.prepare(&found, arguments, &Label::default())?;
-    let question = ToolQuestion {
-        interface_id: found.descriptor.interface_id,
-        method_name: found.descriptor.method_name.clone(),
-        tool: found.descriptor.name.clone(),
-        category: found.descriptor.category.clone(),
-        arguments,
-        conversation: session.agent.conversation().id.clone(),
-        turn: session.agent.conversation().last_turn(),
-        ..ToolQuestion::default()
-    };
+    let question = question(&found, arguments, session.agent.conversation());
     let told = runner.within(runner.user.explain(&question)).await.map_err(|why| why.to_string())?;
     for step in &told.steps {
         runner.screen.wrapped(&[(Style::Plain, &format!("  {}", first_line(step, MOST)))]).await;
@@ -103,6 +95,23 @@ async fn check(session: &Session, tool: &str, arguments: &str) -> Done {
     let (style, text) = verdict(&told, &review.approval);
     runner.screen.wrapped(&[(style, &text)]).await;
     Ok(())
+}
+
+/// The question about a call that the model would make next: in its next turn, so that an answer for an earlier one does
+/// not cover it.
+fn question(tool: &Tool, arguments: String, conversation: &Conversation) -> ToolQuestion {
+    ToolQuestion {
+        interface_id: tool.descriptor.interface_id,
+        method_name: tool.descriptor.method_name.clone(),
+        tool: tool.descriptor.name.clone(),
+        category: tool.descriptor.category.clone(),
+        arguments,
+        conversation: conversation.id.clone(),
+        turn: conversation.last_turn().saturating_add(1),
+        labels: conversation.label().0,
+        descriptor: tool.hash().to_vec(),
+        ..ToolQuestion::default()
+    }
 }
 
 /// What would become of a call, with the number of the earlier answer that covers it, if there is one.
@@ -135,6 +144,15 @@ mod tests {
             "valid for 24 hours",
         ];
         assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_check_is_of_the_call_that_would_come_next() {
+        let mut tool = Tool::default();
+        tool.descriptor.name = "write_file".into();
+        let asked = question(&tool, "{}".into(), &Conversation::new("c".into()));
+        // An answer covers a call only of the tool as it is described, in the same conversation.
+        assert_eq!((asked.descriptor, asked.conversation.as_str(), asked.turn), (tool.hash().to_vec(), "c", 1));
     }
 
     #[test]

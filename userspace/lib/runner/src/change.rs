@@ -131,7 +131,7 @@ impl Change {
     pub fn rows(&self, most: usize) -> Result<Vec<Row>, String> {
         let old = match &self.old {
             // A text behind a last line without an end changes that line.
-            Ok(Some(old)) if !old.is_empty() && !(self.is_appended && old.ends_with('\n')) => old,
+            Ok(Some(old)) if !(old.is_empty() || (self.is_appended && old.ends_with('\n'))) => old,
             Ok(_) => return Ok(Vec::new()),
             Err(_) if self.is_appended => return Ok(Vec::new()),
             Err(why) => return Err(why.clone()),

@@ -86,10 +86,15 @@ impl<T> Lanes<T> {
         self.slots.len().saturating_sub(1)
     }
 
-    /// Whether a call that has not ended changes something that this one touches.
+    /// Whether a call that ends before this one begins may still change something that this one touches. A read does not wait for
+    /// a call whose question is open.
     pub fn may_change(&self, touches: &Touches) -> bool {
-        let is_open = |slot: &&Slot<T>| !matches!(slot.work, Work::Done(_));
-        let mut open = self.slots.iter().filter(is_open);
+        let is_before = |slot: &&Slot<T>| match slot.work {
+            Work::Done(_) => false,
+            Work::Asked => !touches.only_reads,
+            Work::Ready(_) | Work::Begun(_) => true,
+        };
+        let mut open = self.slots.iter().filter(is_before);
         open.any(|slot| !slot.touches.only_reads && share(&slot.touches.keys, &touches.keys))
     }
 

@@ -4,16 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use capos_agent::world::{Amounts, Answer, Parent, RunState};
-use capos_agent::{Agent, ChildRun, Conversation, Fate, Going, Session, Signal, Snapshot, Tool, TurnEnd, handle_text};
+use capos_agent::{Agent, ChildRun, Conversation, Going, Session, Signal, Snapshot, Tool, TurnEnd, handle_text};
 use capos_budget::Dimension;
 use capos_run_state::Checkpoint;
-use capos_schema::audit::Phase;
 use capos_schema::authority::{ChildRunsClient, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::json;
 
 use crate::budget::Steps;
+use crate::kills::fate;
 use crate::machine::Machine;
 use crate::world::{MS, Piece, World, agent, call, handle, session, snapshot};
 
@@ -332,15 +332,6 @@ fn script(from: u64) -> Vec<Vec<Piece>> {
         ]
     };
     (from..STEPS).flat_map(step).chain([said("All is done.")]).collect()
-}
-
-/// What is known of an open call by the audit log.
-fn fate(world: &World, call: &ToolCall) -> Fate {
-    let events = world.0.events.borrow();
-    let of_call = || events.iter().filter(|event| event.call_id == call.id);
-    let ended = of_call().find(|event| event.phase != Phase::Before).map(|event| event.outcome.name());
-    let began = of_call().any(|event| event.phase == Phase::Before);
-    Fate::of((began || ended.is_some()).then_some((began, ended)), true)
 }
 
 /// Kills a run at this boundary, and lets the next session end it. How many boundaries there were, whether it was killed, and

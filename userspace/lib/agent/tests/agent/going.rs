@@ -5,7 +5,7 @@ use std::rc::Rc;
 use capos_agent::world::Answer;
 use capos_agent::{Agent, Conversation, Going, Session, TurnEnd};
 use capos_budget::Dimension;
-use capos_run_state::{Checkpoint, Predicate, RunState};
+use capos_run_state::{Checkpoint, Predicate, Progress, RunState};
 use capos_schema::authority::SessionLimits;
 use capos_schema::models::Role;
 use serde_json::Value;
@@ -58,10 +58,9 @@ fn f10_each_step_has_its_point() {
     assert_eq!(end.run(), "c1-1");
 }
 
-/// Requirement F11: a run that is continued in another session has its steps and its use, and not those of a new one.
-#[test]
-fn f11_a_continued_run_has_the_rest_of_its_steps() {
-    // It is cut off after two of its four requests to the model.
+/// A run with four requests to the model that the power ended, with its last point: that of the first moment, from the poll
+/// `from` on, at which its progress is as wanted.
+fn cut_off(from: usize, is_wanted: impl Fn(&Progress) -> bool) -> (World, Checkpoint) {
     let cut = |after: usize| {
         let world = World::new(reads(9));
         let mut first = agent(&world, limits(4));
@@ -69,9 +68,16 @@ fn f11_a_continued_run_has_the_rest_of_its_steps() {
         drop(first);
         world.power_off();
         let (checkpoint, open) = last(&world);
-        (open && checkpoint.progress.asked == 2 && checkpoint.progress.step == 2).then_some((world, checkpoint))
+        (open && is_wanted(&checkpoint.progress)).then_some((world, checkpoint))
     };
-    let (world, checkpoint) = (20..).find_map(cut).unwrap();
+    (from..).find_map(cut).unwrap()
+}
+
+/// Requirement F11: a run that is continued in another session has its steps and its use, and not those of a new one.
+#[test]
+fn f11_a_continued_run_has_the_rest_of_its_steps() {
+    // It is cut off after two of its four requests to the model.
+    let (world, checkpoint) = cut_off(20, |progress| progress.asked == 2 && progress.step == 2);
     let asked = checkpoint.progress.asked;
     let proposed = world.0.saved.borrow().iter().filter(|text| text.contains("\"role\":\"assistant\"")).count();
     *world.0.script.borrow_mut() = reads(9).split_off(proposed).into();
@@ -92,16 +98,7 @@ fn f11_a_continued_run_has_the_rest_of_its_steps() {
 /// keeps it.
 #[test]
 fn f11_a_run_that_runs_in_another_session_stays_as_it_is() {
-    let cut = |after: usize| {
-        let world = World::new(reads(9));
-        let mut first = agent(&world, limits(4));
-        assert!(world.run_for(first.turn("go", &snapshot()), after).is_none(), "it is cut off");
-        drop(first);
-        world.power_off();
-        let (checkpoint, open) = last(&world);
-        (open && checkpoint.progress.step == 1).then_some((world, checkpoint))
-    };
-    let (world, checkpoint) = (10..).find_map(cut).unwrap();
+    let (world, checkpoint) = cut_off(10, |progress| progress.step == 1);
     let mut agent = resumed(&world, &checkpoint, limits(4));
     let before = (world.0.points.borrow().len(), world.0.requests.borrow().len(), world.effects().len());
     world.0.run.borrow_mut().elsewhere = true;

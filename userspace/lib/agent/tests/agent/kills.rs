@@ -23,7 +23,7 @@ fn limits() -> SessionLimits {
 }
 
 /// What is known of an open call by the audit log.
-fn fate(world: &World, call: &ToolCall) -> Fate {
+pub fn fate(world: &World, call: &ToolCall) -> Fate {
     let events = world.0.events.borrow();
     let of_call = || events.iter().filter(|event| event.call_id == call.id);
     let ended = of_call().find(|event| event.phase != Phase::Before).map(|event| event.outcome.name());

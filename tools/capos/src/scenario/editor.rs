@@ -63,7 +63,7 @@ pub fn run(editor: &Editor, folder: &Path, socket: &Path, out: &Path, deadline: 
 }
 
 /// A path at which this program can be started, also after a build has replaced its file: the host tests of `make test`
-/// build it anew.
+/// build it again.
 fn this_program() -> Result<PathBuf> {
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     if running.exists() { Ok(running) } else { std::env::current_exe().context("finding this program") }

@@ -1,6 +1,6 @@
 //! Measures a chain of a million records: how long opening, a check of all records and questions take.
 //!
-//! `cargo run --release -p capos-audit --example million -- FILE [RECORDS]` writes the chain to the file first, if that does
+//! `cargo run --release -p capos-audit --features measure --example million -- FILE [RECORDS]` writes the chain to the file first, if that does
 //! not exist. Half of the records are tool calls of 1.1 KiB, and a year lies between the first and the last one. If the name of
 //! the file ends with `.jsonl`, it is an export: a record a line.
 

@@ -1,5 +1,6 @@
 //! Appends pairs of records to a chain on an encrypted volume in memory, to be counted by callgrind:
 //!
+//! `cargo build --release -p capos-audit --features measure --example pair`
 //! `valgrind --tool=callgrind target/release/examples/pair 200`
 //!
 //! The difference of two runs is the cost of the pairs that one has more. Callgrind's processor has no instructions for

@@ -1,0 +1,10 @@
+//! The tests of this crate through its public interface, in one program.
+
+mod archive;
+mod aside;
+mod chain;
+mod crash;
+mod damage;
+mod members;
+mod stored;
+mod support;

@@ -1,0 +1,9 @@
+//! The tests of this crate through its public interface, in one program.
+
+mod behaviour;
+mod common;
+mod crash;
+mod edges;
+mod faults;
+mod homes;
+mod large;

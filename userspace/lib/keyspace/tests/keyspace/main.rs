@@ -1,0 +1,4 @@
+//! The tests of this crate through its public interface, in one program.
+
+mod client;
+mod layered;

@@ -1,0 +1,49 @@
+//! Layers of the configuration: none lifts what another says, and each is seen.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
+
+use capos_policy::*;
+use capos_schema::authority::{Profile, Risk, ToolQuestion};
+
+use crate::support::*;
+
+/// A rule that allows no path permits none, and a person sees it in the policy and as a change of it.
+#[test]
+fn a_rule_that_allows_no_path_is_shown() {
+    let (plain, closed) = (session(&policy(Vec::new())), session(&policy(vec![rule(Target::Paths, paths(&[], &[]))])));
+    assert!(why(closed.gate(&at("a"), &now())).contains("outside what is allowed"));
+    let shown = listed(&closed).into_iter().find(|rule| rule.tool == "read_file").unwrap();
+    assert_eq!(shown.bounds, ["no path at all (settings)"]);
+    assert!(changes(&plain, &closed).contains(&"read_file: now no path at all (settings)".to_string()));
+}
+
+/// What a layer raises no other one lowers, and a profile's rules are for its sessions alone.
+#[test]
+fn risks_add_up_over_layers_and_are_of_their_profile() {
+    let image = raises(None, &["proj"], &["ls"]);
+    let with = |more: &[RiskRules]| {
+        let policy = Policy { risks: [core::slice::from_ref(&image), more].concat(), ..policy(Vec::new()) };
+        session(&policy)
+    };
+    let run = |program: &str| ask("run_program", &serde_json::json!({ "program": program }).to_string());
+    let risk = |session: &SessionPolicy, question: &ToolQuestion| session.review(question, &now()).risk;
+    let alone = with(&[]);
+    for (more, here) in [
+        // Another area, or all of them, is no leave to work there.
+        (raises(None, &["/"], &["rm"]), [Risk::Medium, Risk::High, Risk::High, Risk::High]),
+        (raises(Some(Profile::Operator), &["/"], &["rm", "ls"]), [Risk::Medium, Risk::High, Risk::Medium, Risk::High]),
+        (raises(Some(Profile::Operator), &["proj/a"], &[]), [Risk::High, Risk::High, Risk::Medium, Risk::High]),
+        // Of another profile.
+        (raises(Some(Profile::Guest), &["/"], &["rm"]), [Risk::Medium, Risk::High, Risk::Medium, Risk::High]),
+    ] {
+        let both = with(core::slice::from_ref(&more));
+        let found = [at("proj/b"), at("x"), run("ls"), run("rm")].map(|question| risk(&both, &question));
+        assert_eq!(found, here, "{more:?}");
+        let is_here = more.profile != Some(Profile::Guest);
+        assert_eq!(both.bundle().0 != alone.bundle().0, is_here, "{more:?}");
+        assert_eq!(!changes(&alone, &both).is_empty(), is_here, "{more:?}");
+    }
+    let narrower = with(&[raises(None, &["proj/a"], &[])]);
+    assert_eq!(changes(&alone, &narrower), ["now high risk for a change outside \"proj/a\" (settings)"]);
+    assert_eq!(changes(&narrower, &alone), ["no longer high risk for a change outside \"proj/a\" (settings)"]);
+}

@@ -1,0 +1,6 @@
+//! The tests of this crate through its public interface, in one program.
+
+mod crash;
+mod damage;
+mod edges;
+mod model;

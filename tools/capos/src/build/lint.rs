@@ -25,7 +25,12 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     };
     step("format", toolchain::cargo().args(["fmt", "--all", "--check"]))?;
     let deny = ["--", "-D", "warnings"];
-    step("host", toolchain::cargo().args(["clippy", "--workspace", "--all-targets", "--features", "capos-audit/measure"]).args(deny))?;
+    step(
+        "host",
+        toolchain::cargo()
+            .args(["clippy", "--workspace", "--all-targets", "--features", "capos-audit/measure"])
+            .args(deny),
+    )?;
 
     let mut bare = toolchain::cargo();
     let kernel = ["clippy", "--profile", "kernel", "--target", BARE, "--target-dir", "target/kernel"];

@@ -2,19 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
 use crate::support;
 use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{
     Batch, Cache, CacheType, Encoder, EngineError, Forward, Generation, Machine, Model, Pool, Request, Single,
 };
 use capos_engine_threads::Threads;
 use serde_json::Value;
-use crate::support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 
 /// How much further from the reference vectors may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;

@@ -2,17 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::support::{exact_kernels, kernels, read};
 use capos_engine::generation::Options;
 use capos_engine::kernel;
 use capos_engine::{
     Batch, Cache, CacheType, Constraint, EngineError, Event, Finish, Forward, Generation, Machine, Mask, Model,
     Request, RequestId, Sampling, Single, Usage, greedy,
 };
-use crate::support::{exact_kernels, kernels, read};
 
 const SCALAR: Machine<'static> = Machine { kernels: &kernel::Scalar, pool: &Single };
 

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
-
 use crate::support;
 use std::fs;
 
+use crate::support::{files, folder};
 use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
 use capos_gguf::{Header, TensorType, WriterValue};
 use capos_hostile_models::{Parts, Random, WIDTH, changed};
-use crate::support::{files, folder};
 
 /// Why a file is refused.
 fn refused(parts: &Parts) -> String {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
+use crate::support::kernels;
 use bytemuck::Zeroable;
 use capos_engine::activations::{Activations, FLOAT_ROWS, FloatTile, TILE_COLUMNS};
 use capos_engine::architecture::Activation;
@@ -11,7 +11,6 @@ use capos_engine::kernel::{Kernels, Layout, MANY_FROM, Parts, Scalar};
 use capos_engine::{Single, Tensor};
 use capos_engine_threads::Threads;
 use capos_gguf::TensorType;
-use crate::support::kernels;
 
 /// Numbers that look random and are always the same.
 struct Random(u64);

@@ -4,15 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
 use crate::support;
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::support::{distance, files, folder, kernels, name, numbers, read_all, tokens};
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
 use serde_json::Value;
-use crate::support::{distance, files, folder, kernels, name, numbers, read_all, tokens};
 
 /// A model with which llama.cpp does something else: it leaves out the sliding window.
 const UNLIKE: &str = "phi3-window";

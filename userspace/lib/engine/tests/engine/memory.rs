@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
+use crate::support::{files, folder, kernels, name};
 use capos_engine::memory::{Load, pass_bytes, token_bytes};
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Single};
-use crate::support::{files, folder, kernels, name};
 
 const LOAD: Load = Load { prefill: 128, sequences: 4, threads: 1 };
 

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
+use crate::support::{distance, files, folder, kernels, name, read};
 use capos_engine::kernel::Kernels;
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Single, greedy};
 use capos_engine_threads::Threads;
-use crate::support::{distance, files, folder, kernels, name, read};
 
 /// How much further from the reference logits may be if keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;

@@ -1,14 +1,13 @@
 //! A tree in a keyspace does what one in memory does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
 use std::cell::RefCell;
 
+use crate::common::steps::{all, step};
+use crate::common::{keyspace, whole};
 use capos_files::Files;
 use capos_tree::suite::{self, CREATE, READ, done, label};
 use capos_tree::{FileTree, Removal, Tree, WriteAt};
-use crate::common::steps::{all, step};
-use crate::common::{keyspace, whole};
 use proptest::prelude::*;
 
 #[test]

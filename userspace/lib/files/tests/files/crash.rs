@@ -4,10 +4,11 @@
 //! `CRASHES=1000000` runs longer, `CRASH_SEED=7` runs one seed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::steps::{Step, all, copy, step};
+use crate::common::whole;
 use capos_files::Files;
 use capos_keyspace::local::LocalKeyspace;
 use capos_store::{OnVolume, Store};
@@ -15,8 +16,6 @@ use capos_tree::FileTree;
 use capos_tree::suite::done;
 use capos_volume::sim::{Seed, SharedDisk, SimDisk};
 use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
-use crate::common::steps::{Step, all, copy, step};
-use crate::common::whole;
 
 const KEY: Secret<'static> = Secret::KeyFile(&[7; 32]);
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };

@@ -1,12 +1,11 @@
 //! Many homes, a tree that has its first files, and a count for which there is no room.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
-
+use crate::common::{Counting, keyspace, whole};
 use capos_files::{Files, Homes};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace};
 use capos_tree::suite::{done, label};
 use capos_tree::{FileTree, Removal, Tree};
-use crate::common::{Counting, keyspace, whole};
 
 #[test]
 fn more_homes_than_are_read_at_once() {

@@ -1,17 +1,16 @@
 //! A store that ends, that takes changes back, and that is full.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::{Counting, keyspace, whole};
 use capos_files::Files;
 use capos_keyspace::local::LocalKeyspace;
 use capos_keyspace::{Batch, Durability, Keyspace, Within};
 use capos_store::{MemoryBlocks, Store};
 use capos_tree::suite::{CREATE, done, label};
 use capos_tree::{FileTree, Removal, Tree, TreeError, WriteAt};
-use crate::common::{Counting, keyspace, whole};
 
 const ROOT: capos_tree::NodeId = Tree::ROOT;
 

@@ -1,12 +1,11 @@
 //! Homes by principal.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
-
+use crate::common::keyspace;
 use capos_files::{Files, Homes};
 use capos_keyspace::Fault;
 use capos_tree::suite::{CREATE, READ, done, label};
 use capos_tree::{FileTree, Tree, WriteAt};
-use crate::common::keyspace;
 
 /// Somebody holds a home, a folder and an open file of it from before its user was removed.
 #[test]

@@ -2,11 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 #![allow(clippy::unit_arg, reason = "what is counted is what the argument does")]
 
-
+use crate::common::{Counting, Map, whole};
 use capos_files::Files;
 use capos_tree::suite::{CREATE, READ, done, label};
 use capos_tree::{FileTree, Removal, Tree};
-use crate::common::{Counting, Map, whole};
 
 const ENTRIES: u32 = 100_000;
 const ROOT: capos_tree::NodeId = Tree::ROOT;

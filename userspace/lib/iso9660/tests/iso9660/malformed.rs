@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
+use crate::support::*;
 use capos_iso9660::*;
 use proptest::prelude::*;
-use crate::support::*;
 
 #[track_caller]
 fn refused(image: &Image, words: &[&str]) {

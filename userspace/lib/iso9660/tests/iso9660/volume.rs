@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::*;
 use capos_iso9660::*;
 use proptest::prelude::*;
-use crate::support::*;
 
 /// The largest extent that image makers write: 4 GiB less a sector.
 const FULL: u32 = 0xffff_f800;

@@ -5,7 +5,6 @@
 use capos_terminal::{CONTINUED, Console, Echo, Event, Read, Settings, Style, sanitise, wrap};
 use proptest::prelude::*;
 
-
 use crate::emulator::Session;
 
 #[test]

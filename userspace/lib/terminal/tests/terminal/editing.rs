@@ -3,9 +3,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-
-use capos_terminal::{Event, Read, Style, sanitise};
 use crate::emulator::Session;
+use capos_terminal::{Event, Read, Style, sanitise};
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;

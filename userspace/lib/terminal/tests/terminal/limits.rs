@@ -2,9 +2,8 @@
 
 #![allow(clippy::panic, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-
-use capos_terminal::{Echo, Event, Question, Read, Style, sanitise};
 use crate::emulator::Session;
+use capos_terminal::{Echo, Event, Question, Read, Style, sanitise};
 
 /// The longest line.
 const LIMIT: usize = 63 * 1024;

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
-use capos_transfer::{Error, Volume};
 use crate::support::*;
+use capos_transfer::{Error, Volume};
 
 /// Work that touches all that FAT has: new and longer files, folders, names, and space that is freed and used again.
 async fn work(volume: &mut Volume<Memory>) -> Result<(), Error> {

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
-use capos_transfer::{Error, Fault, Format, Kind, MAX_FILE, MAX_GAP, Volume};
 use crate::support::*;
+use capos_transfer::{Error, Fault, Format, Kind, MAX_FILE, MAX_GAP, Volume};
 
 #[test]
 fn files_of_another_system_are_read() {

@@ -3,9 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
-use capos_transfer::{Error, Format, Kind, Volume};
 use crate::support::*;
+use capos_transfer::{Error, Format, Kind, Volume};
 
 const ENTRY: u64 = 32;
 

@@ -5,9 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
-
-use capos_transfer::{Error, Format, Volume};
 use crate::support::*;
+use capos_transfer::{Error, Format, Volume};
 
 /// The most operations of the disk that all the work on one damaged volume takes. A volume that is intact takes about 150.
 const MOST: u64 = 20_000;

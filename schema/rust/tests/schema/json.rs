@@ -1,8 +1,7 @@
 //! JSON by reflection, against the schema of every type: it agrees with the typed values.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-extern crate alloc;
-
+use crate::{everything, everything_capnp};
 use capnp::introspect::{Introspect, Type};
 use capos_reflect::{decode, decode_results, encode, encode_params, parse, validate};
 use capos_schema::cap::{AsCap, CallContext, CallError, IncomingMessage};
@@ -12,11 +11,7 @@ use capos_schema::wire::{Wire, decode_value, encode_value};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-mod support;
-
-include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
-
-use support::{defaults, json as any_json, mixed, pointers, scalars, shape, tree};
+use crate::support::{defaults, json as any_json, mixed, pointers, scalars, shape, tree};
 
 const EVERYTHING: &InterfaceInfo = &everything::EVERYTHING_INTERFACE;
 

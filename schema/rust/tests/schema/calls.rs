@@ -1,8 +1,7 @@
 //! Clients and servers made from the test schema, connected inside the process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-extern crate alloc;
-
+use crate::everything_capnp;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,9 +14,7 @@ use capos_schema::cap::{
 use capos_schema::kernel::TimerClient;
 use capos_schema::local::{Local, run};
 
-include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
-
-use everything::*;
+use crate::everything::*;
 
 /// A counter that can be dropped visibly.
 struct Count {

@@ -1,16 +1,13 @@
 //! Synchronous dispatch, as the kernel uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-extern crate alloc;
-
+use crate::{everything, everything_capnp};
 use capos_schema::cap::IncomingMessage;
 use capos_schema::sync::{self, Completion, Exception};
 use capos_schema::wire;
 
-include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
-
-use everything_capnp::counter;
-use everything_dispatch::{COUNTER, COUNTER_METHODS, CounterKernel, dispatch_counter};
+use crate::everything_capnp::counter;
+use crate::everything_dispatch::{COUNTER, COUNTER_METHODS, CounterKernel, dispatch_counter};
 
 struct Object;
 

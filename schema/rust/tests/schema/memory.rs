@@ -1,17 +1,12 @@
 //! The values read from a message take no more memory than its length accounts for, whatever its lists contain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-extern crate alloc;
-
+use crate::everything;
 use capos_schema::models::{ChatMessage, InferenceRequest, ToolCall, ToolDescriptor};
 use capos_schema::wire::{ALLOCATION, MEMORY_BESIDES, MEMORY_FACTOR, Wire, from_bytes, memory_for, to_bytes};
 use proptest::prelude::*;
 
-mod support;
-
-include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
-
-use everything::{Defaults, Json, Outer, Pointers, Tree};
+use crate::everything::{Defaults, Json, Outer, Pointers, Tree};
 
 /// Memory that a value holds besides its own place, in bytes.
 trait Held {

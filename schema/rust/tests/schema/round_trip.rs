@@ -1,17 +1,11 @@
 //! Owned values survive the way into a message and back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-extern crate alloc;
-
 use capos_schema::wire::{Wire, decode_value, encode_value, from_bytes, to_bytes};
 use proptest::prelude::*;
 
-mod support;
-
-include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
-
-use everything::{Colour, Defaults, Json, Outer, OuterInner, Pointers, Shape, Tree};
-use support::{defaults, json, mixed, pointers, scalars, shape, tree};
+use crate::everything::{Colour, Defaults, Json, Outer, OuterInner, Pointers, Shape, Tree};
+use crate::support::{defaults, json, mixed, pointers, scalars, shape, tree};
 
 fn round<T: Wire + PartialEq + std::fmt::Debug>(value: &T) {
     let bytes = to_bytes(value).expect("every value of these fits");

@@ -16,7 +16,7 @@ endif
 
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
@@ -57,6 +57,7 @@ help:
 	@echo '  make sanitize               run crates with unsafe code under AddressSanitizer and Miri: CRATES=names'
 	@echo '  make mutants CRATE=name     change the code of a crate in one place after the other, and run its own tests: SHARD=0/8'
 	@echo 'Extend'
+	@echo '  make tools                  build the host command line, target/debug/capos'
 	@echo '  make new-service NAME=name  create a service: schema, program, manifest entry, a tool for the agent'
 	@echo '  make new-app NAME=name      create a program on std'
 	@echo '  make fmt                    format the source'
@@ -80,6 +81,8 @@ help:
 	@echo '  CPUS=number                 of the virtual machine; by default those of the host, at most 4'
 	@echo '  DATA=file|none              data disk of make run; by default target/data.img, created on first use'
 	@echo '  DATA_SIZE=8G                size of a new data disk, 1M to 8T'
+	@echo '  STICK=file                  attach this file to make run as a stick, created with a FAT volume on first use'
+	@echo '  CLIENT=socket               port of make run for an editor, see docs/clients.md'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'
 	@echo '  LIMINE_DIR=dir              boot with this Limine release instead of GRUB'
 	@echo '  LINUX_KERNEL=file           kernel for comparisons with Linux; by default Debian'"'"'s is downloaded'

@@ -1,9 +1,10 @@
-//! The data disk of `capos run`: a sparse file that keeps what the system writes to it.
+//! The disks of `capos run`: sparse files that keep what the system writes to them.
 //!
-//! The host creates the file as zeros and never formats it.
+//! The host creates the data disk as zeros and never formats it. A new stick gets a FAT volume.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -70,7 +71,7 @@ impl FromStr for Choice {
     }
 }
 
-/// A data disk that no other run uses. The lock ends with this value.
+/// A disk that no other run uses. The lock ends with this value.
 #[derive(Debug)]
 pub struct DataDisk {
     /// Its path, absolute.
@@ -88,29 +89,29 @@ impl DataDisk {
     /// # Errors
     /// The file cannot be a disk, or another run uses it.
     pub fn open(file: &Path, size: Option<Size>) -> Result<Self> {
-        let file = std::path::absolute(file).with_context(|| format!("DATA={}", file.display()))?;
+        let file = std::path::absolute(file).with_context(|| file.display().to_string())?;
         let created = !file.exists();
         let opened = if created {
             create_blank(&file, size.unwrap_or_default())?
         } else {
-            ensure!(file.is_file(), "DATA={}: it is no regular file", file.display());
+            ensure!(file.is_file(), "{}: it is no regular file", file.display());
             let opened = OpenOptions::new().read(true).write(true).open(&file);
-            opened.with_context(|| format!("opening the data disk {}", file.display()))?
+            opened.with_context(|| format!("opening the disk {}", file.display()))?
         };
         match opened.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
-                "the data disk {} is in use by another run; end that run, or give this one another file: DATA=FILE, DATA=none",
+                "the disk {} is in use by another run; end that run, or give this one another file: DATA=FILE, DATA=none, STICK=FILE",
                 file.display()
             ),
             Err(TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("locking the data disk {}", file.display()));
+                return Err(error).with_context(|| format!("locking the disk {}", file.display()));
             }
         }
         let bytes = opened.metadata()?.len();
         ensure!(
             bytes >= LEAST && bytes.is_multiple_of(SECTOR),
-            "the data disk {} has {bytes} bytes; a disk has at least 1 MiB, in whole sectors of {SECTOR} bytes",
+            "the disk {} has {bytes} bytes; a disk has at least 1 MiB, in whole sectors of {SECTOR} bytes",
             file.display()
         );
         if let Some(Size(wanted)) = size {
@@ -122,6 +123,28 @@ impl DataDisk {
         }
         Ok(Self { file, bytes, created, _locked: opened })
     }
+}
+
+/// The volume on a new stick: its label, and its size in sectors (256 MiB).
+const STICK: (&str, &str) = ("STICK", "524288");
+
+/// The stick in `file`. If there is no such file, it is made, with an empty FAT32 volume.
+///
+/// # Errors
+/// The file cannot be made or cannot be a disk, or another run uses it.
+pub fn stick(file: &Path) -> Result<DataDisk> {
+    let made = !file.exists();
+    if made {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        }
+        let (label, sectors) = STICK;
+        let mut format = Command::new("mformat");
+        format.args(["-C", "-T", sectors, "-F", "-v", label, "-i"]).arg(file).arg("::");
+        let done = format.output().context("starting mformat, which makes a stick's volume: install mtools")?;
+        ensure!(done.status.success(), "making the stick: {}", String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(DataDisk { created: made, ..DataDisk::open(file, None)? })
 }
 
 /// Makes a file of zeros that takes no room on the host until it is written. It is an error if the file exists.
@@ -142,6 +165,8 @@ pub fn create_blank(file: &Path, size: Size) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -175,6 +200,24 @@ mod tests {
         assert!(!disk.created && disk.bytes == 2 << 20);
         drop(disk);
         assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "the host writes nothing");
+    }
+
+    #[test]
+    fn a_stick_is_made_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/stick.img");
+        let made = stick(&file).unwrap();
+        assert!(made.created && made.bytes == 256 << 20);
+        let error = format!("{:#}", stick(&file).unwrap_err());
+        assert!(error.contains("in use by another run") && error.contains("STICK=FILE"), "{error}");
+        drop(made);
+        let status =
+            Command::new("mcopy").arg("-i").arg(&file).arg("-").arg("::/kept.txt").stdin(Stdio::null()).status();
+        assert!(status.unwrap().success());
+        let found = stick(&file).unwrap();
+        assert!(!found.created);
+        let listed = Command::new("mdir").arg("-b").arg("-i").arg(&file).arg("::").output().unwrap();
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("kept.txt"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use capos_plural::count;
 
 use crate::build::iso::{Limine, Models, limine_dir};
 use crate::build::system::{System, Variant};
-use crate::data::{Choice, DataDisk, Size};
+use crate::data::{self, Choice, DataDisk, Size};
 use capos_vm::accel;
 use capos_vm::qemu::{Board, Bus, Disk, Firmware, Machine, Medium};
 
@@ -58,6 +58,9 @@ pub struct Args {
     /// Size of a new data disk, in bytes or with K, M, G or T; 8G if left out.
     #[arg(long, value_name = "SIZE", env = "DATA_SIZE")]
     data_size: Option<Size>,
+    /// A file that is attached as a stick, created with an empty FAT volume if there is none.
+    #[arg(long, value_name = "FILE", env = "STICK")]
+    stick: Option<PathBuf>,
     /// A socket at which a client, such as `capos acp`, reaches the agent; without it the machine has no port for one.
     #[arg(long, value_name = "PATH", env = "CLIENT")]
     client: Option<PathBuf>,
@@ -65,7 +68,7 @@ pub struct Args {
     models: Models,
 }
 
-/// The data disk, attached last, and the line about it. Outside the source there is none unless it is named.
+/// The data disk and the line about it. Outside the source there is none unless it is named.
 fn data_disk(args: &Args, target: Option<&Path>) -> Result<(Option<DataDisk>, String)> {
     let file = match (&args.data, target) {
         (Some(Choice::File(file)), _) => Some(file.clone()),
@@ -90,7 +93,7 @@ pub(crate) fn log_file(target: Option<PathBuf>, name: &str) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// The data disk as the machine has it.
+/// A disk as the machine has it.
 pub(crate) fn attached(file: &Path) -> Disk {
     Disk { file: file.to_owned(), served: None, bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
 }
@@ -122,6 +125,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Said before anything is built.
     let target = System::find().ok().map(|system| system.target());
     let (data, about_data) = data_disk(args, target.as_deref())?;
+    let stick = args.stick.as_deref().map(data::stick).transpose()?;
+    let about_stick = stick.as_ref().map(|stick| format!("\nIts stick: {}", stick.file.display())).unwrap_or_default();
     let mut memory = MEMORY;
     let image = match &args.image {
         Some(image) => image.clone(),
@@ -147,19 +152,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         memory,
         cpus,
         medium: args.medium,
-        disks: data.iter().map(|disk| attached(&disk.file)).collect(),
+        disks: data.iter().chain(&stick).map(|disk| attached(&disk.file)).collect(),
         client: args.client.as_deref().map(socket).transpose()?,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(target, LOG)?;
     println!(
-        "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)\n{about_data}",
+        "Starting capOS ({accelerator}, {memory} MiB, {}). To stop the machine: Ctrl-] and then x.\nLog: {} (the next run overwrites it)\n{about_data}{about_stick}",
         count(cpus, "processor"),
         log.display()
     );
     let status = machine.console(&log)?.status().context("starting QEMU")?;
-    // The disk stays locked until here.
-    drop(data);
+    // The disks stay locked until here.
+    drop((data, stick));
     println!();
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -90,7 +90,7 @@ pub async fn export(log: &Log, folder: DirectoryClient, name: String) -> Result<
     let found = capos_audit::survey(&reader, head).await.map_err(failed)?;
     if let Err(class) = Egress::default().check_outbound(&found.label) {
         return Err(CallError::invalid_argument(format!(
-            "records with the label `{class}` may not leave this machine on a volume"
+            "records with the label `{class}` may not leave this machine on a volume; `/audit archive` moves all records"
         )));
     }
     // The file is one chain: a record in it says what it lacks.

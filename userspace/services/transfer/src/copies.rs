@@ -22,7 +22,10 @@ use crate::file::FileObject;
 /// It may not; the error names the class.
 pub fn check_label(label: &Label) -> Result<(), CallError> {
     Egress::default().check_outbound(label).map_err(|class| {
-        CallError::invalid_argument(format!("data with the label `{class}` may not leave this machine on a volume"))
+        CallError::invalid_argument(format!(
+            "data with the label `{class}` may not leave this machine on a volume; a file gets the labels of all that its \
+             conversation had read, so write it in a new one (`/stop`)"
+        ))
     })
 }
 

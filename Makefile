@@ -16,7 +16,7 @@ endif
 
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
@@ -84,6 +84,7 @@ help:
 	@echo '  STICK=file                  attach this file to make run as a stick, created with a FAT volume on first use'
 	@echo '  CLIENT=socket               port of make run for an editor, see docs/clients.md'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'
+	@echo '  SUMMARISES=file.gguf        of the models, this one can summarise a conversation; its signature says so'
 	@echo '  LIMINE_DIR=dir              boot with this Limine release instead of GRUB'
 	@echo '  LINUX_KERNEL=file           kernel for comparisons with Linux; by default Debian'"'"'s is downloaded'
 

@@ -80,6 +80,8 @@ struct InferenceRequest {
   responseSchema @5 :Text;          # JSON Schema of the final answer; empty: none.
   nonce @6 :Data;                   # Correlates with the audit log.
   endRepetition @7 :Bool;           # Ends an answer whose text repeats itself without end, as `repetition`.
+  goal @8 :UInt32;                  # The place in `messages` of the request that is worked on, which is never left out.
+                                    # 0: the last message with the role user.
 }
 
 struct TokenUsage {
@@ -150,6 +152,7 @@ struct ModelInfo {
   bytes @8 :UInt64;
   license @9 :Text;
   description @10 :Text;     # The file's description of the model, shortened to one line. It is not verified.
+  summarises @11 :Bool;      # Whoever signed the model, or its script, says that it can summarise a conversation.
 }
 
 interface LanguageModel {

@@ -1,11 +1,13 @@
 //! `info`: prints a model file's facts, and whether the engine can run it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use capos_chat::CallForm;
 use capos_engine::{Model, Pooling};
+use capos_verity::FileSignature;
 use serde_json::json;
 
 use crate::file::ModelFile;
@@ -14,6 +16,16 @@ use crate::file::ModelFile;
 pub struct Args {
     /// The model file.
     model: PathBuf,
+}
+
+/// Whether the signature next to the model says that it can summarise a conversation; none if it is not signed. The signature is not
+/// verified here.
+fn summarises(model: &Path) -> Result<Option<bool>> {
+    let mut path = OsString::from(model);
+    path.push(".sig");
+    let Ok(text) = std::fs::read(&path) else { return Ok(None) };
+    let signature = FileSignature::parse(&text).with_context(|| path.display().to_string())?;
+    Ok(Some(signature.summarises()))
 }
 
 pub fn run(args: &Args, as_json: bool) -> Result<()> {
@@ -52,6 +64,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<()> {
         "chatTemplate": facts.template_without_tools().is_some(),
         "callsTools": CallForm::first(facts.templates_with_tools()).is_some(),
         "writes": model.writes(),
+        "summarises": summarises(&args.model)?,
         "pooling": config.pooling.map(|pooling| match pooling {
             Pooling::Mean => "mean",
             Pooling::First => "first",

@@ -31,6 +31,10 @@ pub struct Models {
     /// Sessions start with the first.
     #[arg(long = "model", value_name = "FILE", env = "MODEL")]
     named: Vec<PathBuf>,
+    /// Declare in the signature of the model with this file name that it can summarise a long conversation; SUMMARISES may
+    /// name several, separated by spaces.
+    #[arg(long, value_name = "NAME", env = "SUMMARISES", value_delimiter = ' ')]
+    summarises: Vec<String>,
 }
 
 impl Models {
@@ -39,7 +43,8 @@ impl Models {
     /// # Errors
     /// Which one cannot be put on an image, and why.
     pub fn checked(&self) -> Result<PackedModels> {
-        PackedModels::check(self.files())
+        let names: Vec<String> = self.summarises.iter().filter(|name| !name.is_empty()).cloned().collect();
+        PackedModels::check(self.files())?.summarise(&names)
     }
 
     /// The files; an empty value, as an empty variable of make gives, names none.
@@ -114,7 +119,7 @@ mod tests {
             std::fs::write(file, "").unwrap();
         }
         let files = |named: &[&str]| {
-            let files = Models { named: named.iter().map(PathBuf::from).collect() }.files();
+            let files = Models { named: named.iter().map(PathBuf::from).collect(), summarises: Vec::new() }.files();
             files.iter().map(|file| file.to_str().unwrap().to_owned()).collect::<Vec<String>>()
         };
         assert_eq!(files(&[&blank]), [blank.as_str()]);

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::models::chain::{self, Chain};
 use crate::models::handbook;
 use crate::models::random::{self, Random};
-use crate::sign::sign_file::sign;
+use crate::sign::sign_file::declare;
 use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
 use capos_host::files::write_whole;
 
@@ -64,6 +64,9 @@ pub struct ExtraModel {
     /// Whether it says that it can call tools.
     #[serde(default = "default_tools")]
     pub tools: bool,
+    /// Whether its signature says that it can summarise a conversation.
+    #[serde(default)]
+    pub summarises: bool,
     /// Whose signature it has.
     #[serde(default)]
     pub key: Signer,
@@ -212,7 +215,7 @@ fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut Trus
         Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,
         Signer::Unknown => SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [3; 32])?,
     };
-    sign(path, &key)?;
+    declare(path, &key, model.summarises)?;
     match model.key {
         Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,
         Signer::Nobody => std::fs::remove_file(signature_path(path))?,

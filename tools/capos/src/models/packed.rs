@@ -11,7 +11,7 @@ use capos_model::Backend;
 use capos_verity::SigningKey;
 
 use crate::sign::name_of;
-use crate::sign::sign_file::sign;
+use crate::sign::sign_file::declare;
 use capos_host::files::{self, write_whole};
 
 /// Where models are on the image.
@@ -23,7 +23,11 @@ const ORDER: &str = "etc/models";
 /// checked before anything is built, since a build takes much longer. A file that changes afterwards is packed with its
 /// new content.
 #[derive(Debug)]
-pub struct PackedModels(Vec<PathBuf>);
+pub struct PackedModels {
+    files: Vec<PathBuf>,
+    /// Names of those that can summarise a conversation.
+    able: BTreeSet<String>,
+}
 
 impl PackedModels {
     /// Looks at the files.
@@ -41,12 +45,24 @@ impl PackedModels {
                 eprintln!("{}: no backend of capOS computes with {}", model.display(), unused.join(", "));
             }
         }
-        Ok(Self(models))
+        Ok(Self { files: models, able: BTreeSet::new() })
+    }
+
+    /// The same, with the names of those that can summarise a conversation, which their signatures then say.
+    ///
+    /// # Errors
+    /// None of the models has one of the names.
+    pub fn summarise(self, names: &[String]) -> Result<Self> {
+        for name in names {
+            let is_name = |file: &PathBuf| name_of(file).is_ok_and(|found| found == name);
+            ensure!(self.files.iter().any(is_name), "none of the models is called {name}, which is to summarise");
+        }
+        Ok(Self { able: names.iter().cloned().collect(), ..self })
     }
 
     /// Whether no model is named.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     /// MiB of all files together, rounded up.
@@ -55,7 +71,8 @@ impl PackedModels {
     /// A file is gone.
     pub fn mebibytes(&self) -> Result<u32> {
         let length = |model: &PathBuf| std::fs::metadata(model).with_context(|| format!("reading {}", model.display()));
-        let bytes = self.0.iter().try_fold(0_u64, |sum, model| anyhow::Ok(sum.saturating_add(length(model)?.len())))?;
+        let bytes =
+            self.files.iter().try_fold(0_u64, |sum, model| anyhow::Ok(sum.saturating_add(length(model)?.len())))?;
         Ok(u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX))
     }
 
@@ -69,11 +86,11 @@ impl PackedModels {
             std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
         }
         let mut order = String::new();
-        for model in &self.0 {
+        for model in &self.files {
             let name = name_of(model)?;
             let placed = tree.join(FOLDER).join(name);
             files::copy_if_newer(model, &placed)?;
-            sign(&placed, key)?;
+            declare(&placed, key, self.able.contains(name))?;
             order.push_str(name);
             order.push('\n');
         }
@@ -177,14 +194,18 @@ mod tests {
         trust.allow(key.public(), key.purpose()).unwrap();
         let tree = at("tree");
         let models = PackedModels::check(vec![at("z.gguf"), at("a.gguf")]).unwrap();
+        let models = models.summarise(&["a.gguf".into()]).unwrap();
         assert_eq!(
             (models.mebibytes().unwrap(), PackedModels::check(Vec::new()).unwrap().mebibytes().unwrap()),
             (1, 0)
         );
         models.pack(&key, &tree).unwrap();
         for name in ["z.gguf", "a.gguf"] {
-            verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
+            let found = verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
+            assert_eq!(found.summarises(), name == "a.gguf");
         }
+        let error = models.summarise(&["b.gguf".into()]).unwrap_err().to_string();
+        assert_eq!(error, "none of the models is called b.gguf, which is to summarise");
         assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
         PackedModels::check(vec![at("a.gguf")]).unwrap().pack(&key, &tree).unwrap();
         assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");

@@ -23,6 +23,9 @@ pub struct Args {
     /// The purpose of the file; must be the key's.
     #[arg(long)]
     purpose: String,
+    /// Declare that the file is a model that can summarise a long conversation.
+    #[arg(long)]
+    summarises: bool,
 }
 
 /// Runs the subcommand.
@@ -36,13 +39,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             args.purpose
         );
     }
-    let digest = sign(&args.file, &key)?;
+    let digest = declare(&args.file, &key, args.summarises)?;
     println!("{digest} {}", args.file.display());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes tree and signature of a file and gives its digest.
 pub fn sign(path: &Path, key: &SigningKey) -> Result<FileDigest> {
+    declare(path, key, false)
+}
+
+/// The same, with the statement whether it is a model that can summarise a conversation.
+pub fn declare(path: &Path, key: &SigningKey, summarises: bool) -> Result<FileDigest> {
     let name = name_of(path)?;
     let (file, size) = open(path)?;
     // An old signature must not remain next to a new tree, whatever happens in between.
@@ -60,7 +68,7 @@ pub fn sign(path: &Path, key: &SigningKey) -> Result<FileDigest> {
         Ok(())
     })?;
     let digest = found.context("the file was not read")?;
-    let signature = FileSignature::sign(key, name, size, digest)?;
+    let signature = FileSignature::declare(key, (name, size, digest), summarises)?;
     write_whole(&signature_path, |file| Ok(file.write_all(signature.to_text().as_bytes())?))?;
     Ok(digest)
 }

@@ -12,7 +12,8 @@ use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 /// Characters that are kept of a file's description of its model.
 const MAX_DESCRIPTION: usize = 240;
 
-/// The description of a file of `bytes` bytes. Its answers are limited by its context alone: see [`output_tokens`].
+/// The description of a file of `bytes` bytes. Its answers are limited by its context alone: see [`output_tokens`]. Whether it
+/// summarises is not in the file: its signature or its script says so.
 #[must_use]
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
@@ -36,6 +37,7 @@ pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) ->
         bytes,
         license: facts.license.unwrap_or_default().to_string(),
         description: one_line(facts.description.unwrap_or_default()),
+        summarises: false,
     }
 }
 
@@ -104,7 +106,12 @@ pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
     if let Some((field, said, found)) = number {
         return Some(format!("its {field} is {found}, not {said} as stated"));
     }
-    (said.supports_tools && !found.supports_tools).then(|| "its supportsTools is false, not true as stated".to_string())
+    let flags = [
+        ("supportsTools", said.supports_tools, found.supports_tools),
+        ("summarises", said.summarises, found.summarises),
+    ];
+    let flag = flags.into_iter().find(|(_, said, found)| *said && !found);
+    flag.map(|(field, ..)| format!("its {field} is false, not true as stated"))
 }
 
 #[cfg(test)]
@@ -134,6 +141,7 @@ mod tests {
             bytes: 256 << 10,
             license: "MIT OR Apache-2.0".into(),
             description: "Well-formed filler without meaning, made by the capOS tools from seed 3".into(),
+            summarises: false,
         };
         assert_eq!(found(), expected);
     }
@@ -196,6 +204,7 @@ mod tests {
             bytes: found.bytes,
             license: "CC0-1.0".into(),
             description: String::new(),
+            summarises: false,
         };
         assert_eq!(found, expected);
         assert!(told("? a\ncall b {}\n").supports_tools);
@@ -243,5 +252,7 @@ mod tests {
         }
         let toolless = ModelInfo { supports_tools: false, ..found.clone() };
         assert_eq!(difference(&found, &toolless).unwrap(), "its supportsTools is false, not true as stated");
+        let able = ModelInfo { summarises: true, ..found.clone() };
+        assert_eq!(difference(&able, &found).unwrap(), "its summarises is false, not true as stated");
     }
 }

@@ -25,7 +25,7 @@ mod turn;
 
 pub use condition::Condition;
 pub use event::{CallDelta, Crash, ErrorKind, Event, Finish, Usage, weights_text};
-pub use parse::ScriptError;
+pub use parse::{ScriptError, summarises};
 pub use player::Player;
 pub use request::{MessageView, RequestView, Role, ToolView};
 pub use response::{Collected, CollectedCall, Response};

@@ -41,7 +41,7 @@ impl Script {
     /// # Errors
     /// Names the first line that is not understood, and why. A script without any response is an error of line 1.
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
-        let mut script = Self { selection: Selection::default(), turns: Vec::new() };
+        let mut script = Self { selection: Selection::default(), summarises: false, turns: Vec::new() };
         let mut header_allowed = true;
         for (number, line) in (1_u64..).zip(bytes.split(|&byte| byte == b'\n')) {
             let error = |what: String| ScriptError { line: number, what };
@@ -57,7 +57,9 @@ impl Script {
                 if !header_allowed || object.len() > 1 {
                     return Err(error("\"script\" must be alone on the first line, or absent".to_string()));
                 }
+                let header = self::object(header, "script").map_err(&error)?;
                 script.selection = selection(header).map_err(&error)?;
+                script.summarises = flag(header, "summarises", false).map_err(&error)?;
             } else {
                 script.turns.push(Arc::new(turn(object, number).map_err(&error)?));
             }
@@ -70,9 +72,18 @@ impl Script {
     }
 }
 
-fn selection(value: &Value) -> Parsed<Selection> {
-    let header = object(value, "script")?;
-    known(header, "script", &["select"])?;
+/// Whether the script with these first bytes says in its first line that its model can summarise a conversation. A script that is
+/// not understood says nothing.
+#[must_use]
+pub fn summarises(bytes: &[u8]) -> bool {
+    let lines = bytes.split(|&byte| byte == b'\n').filter_map(|line| core::str::from_utf8(line).ok()).map(str::trim);
+    let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'));
+    let value: Option<Value> = first.and_then(|line| serde_json::from_str(line).ok());
+    value.and_then(|line| line.get("script")?.get("summarises")?.as_bool()).unwrap_or(false)
+}
+
+fn selection(header: &Object) -> Parsed<Selection> {
+    known(header, "script", &["select", "summarises"])?;
     let table = [("sequence", Selection::Sequence), ("stateless", Selection::Stateless)];
     header.get("select").map_or(Ok(Selection::default()), |value| choice(value, "select", &table))
 }

@@ -34,7 +34,7 @@ impl Player {
     /// A player without a script: it answers each request with an exception that gives the reason.
     #[must_use]
     pub fn broken(why: String) -> Self {
-        Self::new(Script { selection: Selection::Stateless, turns: vec![Arc::new(failing(why))] })
+        Self::new(Script { selection: Selection::Stateless, summarises: false, turns: vec![Arc::new(failing(why))] })
     }
 
     /// How many requests have been answered.

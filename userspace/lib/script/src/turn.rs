@@ -13,6 +13,8 @@ use crate::request::RequestView;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     pub selection: Selection,
+    /// Whether it says that the model can summarise a conversation.
+    pub summarises: bool,
     pub turns: Vec<Arc<Turn>>,
 }
 

@@ -1,5 +1,6 @@
 //! The signature file: five facts about a file, and an Ed25519 signature over them.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -9,6 +10,8 @@ use crate::{FileDigest, FormatError, KeyId, Refusal, SigningKey, TrustStore};
 
 const MAGIC: &str = "capos-signature";
 const VERSION: u32 = 1;
+/// The line, and the last bytes of the signed form, of a model that can summarise.
+const SUMMARISES: &str = "summarises";
 
 /// First bytes of the signed form, so that a signature made here can never be taken for one over
 /// anything else.
@@ -17,7 +20,7 @@ const DOMAIN: &[u8] = b"capOS file signature v1\0";
 /// A signature file, read but not yet believed.
 ///
 /// The text form (`<name>.sig`) has exactly these lines, in this order, each ended by a line
-/// feed:
+/// feed. The line `summarises` is absent from most files:
 ///
 /// ```text
 /// capos-signature 1
@@ -25,19 +28,22 @@ const DOMAIN: &[u8] = b"capOS file signature v1\0";
 /// name: builtin.gguf
 /// size: 67108864
 /// digest: sha256:<64 hexadecimal digits>
+/// summarises: true                            (only of a model that can summarise a conversation)
 /// key: <32 hexadecimal digits>
 /// signature: <128 hexadecimal digits>
 /// ```
 ///
 /// The signature covers a binary form of the facts. It is the 24 bytes `capOS file signature v1\0`,
 /// then purpose and name, each after its length in bytes (32 bits, little endian). The size (64
-/// bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id follow.
+/// bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id follow. A file
+/// that summarises has the bytes `summarises` after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSignature {
     purpose: String,
     name: String,
     size: u64,
     digest: FileDigest,
+    summarises: bool,
     key: KeyId,
     signature: [u8; 64],
 }
@@ -65,12 +71,26 @@ impl FileSignature {
     /// # Errors
     /// [`FormatError::Value`] if the name is not one printable path component.
     pub fn sign(key: &SigningKey, name: &str, size: u64, digest: FileDigest) -> Result<Self, FormatError> {
+        Self::declare(key, (name, size, digest), false)
+    }
+
+    /// The same of a file's name, size and digest, with the statement whether it is a model that can summarise a
+    /// conversation.
+    ///
+    /// # Errors
+    /// Those of [`FileSignature::sign`].
+    pub fn declare(
+        key: &SigningKey,
+        (name, size, digest): (&str, u64, FileDigest),
+        summarises: bool,
+    ) -> Result<Self, FormatError> {
         check_name(name).map_err(bad(0, "name"))?;
         let mut facts = Self {
             purpose: owned(key.purpose()),
             name: owned(name),
             size,
             digest,
+            summarises,
             key: key.public().id(),
             signature: [0; 64],
         };
@@ -93,21 +113,27 @@ impl FileSignature {
         let (line, digest) = lines.field("digest")?;
         let digest =
             FileDigest::parse(digest).ok_or_else(|| bad(line, "digest")("not 'sha256:' and 64 hexadecimal digits"))?;
+        let summarises = match lines.optional(SUMMARISES) {
+            None => false,
+            Some((_, "true")) => true,
+            Some((line, _)) => return Err(bad(line, SUMMARISES)("it is true, or the line is absent")),
+        };
         let (line, key) = lines.field("key")?;
         let key = KeyId::parse(key).ok_or_else(|| bad(line, "key")("not 32 hexadecimal digits"))?;
         let (line, signature) = lines.field("signature")?;
         let signature = parse_hex(signature).ok_or_else(|| bad(line, "signature")("not 128 hexadecimal digits"))?;
         lines.end()?;
-        Ok(Self { purpose: owned(purpose), name: owned(name), size, digest, key, signature })
+        Ok(Self { purpose: owned(purpose), name: owned(name), size, digest, summarises, key, signature })
     }
 
     /// The text form.
     pub fn to_text(&self) -> String {
-        let Self { purpose, name, size, digest, key, signature } = self;
+        let Self { purpose, name, size, digest, summarises, key, signature } = self;
+        let able = if *summarises { format!("{SUMMARISES}: true\n") } else { String::new() };
         let mut text = String::new();
         let _ = write!(
             text,
-            "{MAGIC} {VERSION}\npurpose: {purpose}\nname: {name}\nsize: {size}\ndigest: {digest}\nkey: {key}\nsignature: "
+            "{MAGIC} {VERSION}\npurpose: {purpose}\nname: {name}\nsize: {size}\ndigest: {digest}\n{able}key: {key}\nsignature: "
         );
         let _ = write_hex(&mut text, signature);
         text.push('\n');
@@ -132,6 +158,11 @@ impl FileSignature {
     /// The digest the signature claims.
     pub fn digest(&self) -> &FileDigest {
         &self.digest
+    }
+
+    /// Whether the signature claims that the file is a model that can summarise a conversation.
+    pub fn summarises(&self) -> bool {
+        self.summarises
     }
 
     /// The key the signature claims to be by.
@@ -177,6 +208,9 @@ impl FileSignature {
         message.extend_from_slice(&self.size.to_le_bytes());
         message.extend_from_slice(self.digest.as_bytes());
         message.extend_from_slice(&self.key.0);
+        if self.summarises {
+            message.extend_from_slice(SUMMARISES.as_bytes());
+        }
         message
     }
 }
@@ -200,6 +234,11 @@ impl VerifiedFile {
     /// The permitted use of the file.
     pub fn purpose(&self) -> &str {
         &self.facts.purpose
+    }
+
+    /// Whether it is a model that can summarise a conversation, as its signer says.
+    pub fn summarises(&self) -> bool {
+        self.facts.summarises
     }
 
     /// The key that signed it.

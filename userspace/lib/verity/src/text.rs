@@ -58,6 +58,14 @@ impl<'a> Lines<'a> {
             .ok_or(FormatError::UnexpectedLine { line, expected: field })
     }
 
+    /// The value of the next line if it is `<field>: <value>`; otherwise that line is still the next one.
+    pub fn optional(&mut self, field: &'static str) -> Option<(usize, &'a str)> {
+        let mut ahead = Self { lines: self.lines.clone() };
+        let found = ahead.field(field).ok()?;
+        *self = ahead;
+        Some(found)
+    }
+
     /// Refuses anything after the last field.
     pub fn end(&mut self) -> Result<(), FormatError> {
         match self.next() {

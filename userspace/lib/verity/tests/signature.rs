@@ -91,6 +91,24 @@ fn every_changed_fact_breaks_the_signature() {
     }
 }
 
+/// Requirement F03: what a model can do besides answering is its signer's word, and a signature without that word stays as it was.
+#[test]
+fn f03_a_signer_declares_that_a_model_summarises() {
+    let key = key(PURPOSE_MODEL_WEIGHTS, 1);
+    let store = trust(&key, PURPOSE_MODEL_WEIGHTS);
+    let text = FileSignature::declare(&key, (NAME, SIZE, DIGEST), true).unwrap().to_text();
+    assert_eq!(text.lines().nth(5), Some("summarises: true"));
+    let read = |text: &str| FileSignature::parse(text.as_bytes()).unwrap().verify(&store, &EXPECTED);
+    assert!(read(&text).unwrap().summarises());
+    assert!(!read(&signed(&key).to_text()).unwrap().summarises());
+    let line = "summarises: true\n";
+    let bad = Refusal::BadSignature { key: key.public().id() };
+    assert_eq!(read(&text.replace(line, "")), Err(bad.clone()), "it cannot be taken away");
+    assert_eq!(read(&signed(&key).to_text().replace("key:", &format!("{line}key:"))), Err(bad), "nor added");
+    let error = FileSignature::parse(text.replace(line, "summarises: false\n").as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("line 6: summarises: it is true, or the line is absent"), "{error}");
+}
+
 #[test]
 fn malformed_signatures_are_refused_in_words() {
     let good = signed(&key(PURPOSE_MODEL_WEIGHTS, 1)).to_text();

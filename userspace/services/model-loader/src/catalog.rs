@@ -146,6 +146,8 @@ impl Catalog {
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
         let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
         let (mut info, need) = weights.info(threads()).await?;
+        let says_so = self.forge.script.as_ref().is_some_and(|(.., summarises)| *summarises);
+        info.summarises |= says_so && info.backend == LOCAL_SCRIPTED;
         // The description of a model is that of its file.
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
             return Err(Error::new(format!(

@@ -42,6 +42,8 @@ const SCRIPTS: [&str; 2] = [SCENARIO_SCRIPT, "etc/demo.jsonl"];
 const ORDER: &str = "etc/models";
 /// A trust store or an order larger than this is not read.
 const MAX_TEXT: usize = 64 * 1024;
+/// How much of a script is read for what its first line says of its model.
+const FIRST_LINE: usize = 4096;
 
 /// In which order models are offered, if the image says so.
 async fn order(medium: &DirectoryClient) -> Result<String, Error> {
@@ -51,13 +53,15 @@ async fn order(medium: &DirectoryClient) -> Result<String, Error> {
     String::from_utf8(medium::read_file(medium, ORDER, MAX_TEXT).await?).context(ORDER)
 }
 
-/// The script that workers play: the scenario's if there is one.
-async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64)>, Error> {
+/// The script that workers play, its length, and whether it says that its model summarises: the scenario's if there is one.
+async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64, bool)>, Error> {
     for path in SCRIPTS {
         if let Ok(file) = medium.open(path).await {
             let found = file.memory().await.with_context(|| alloc::format!("mapping {path}"))?;
             log::info!("workers play {path}, {}", count(found.bytes, "byte"));
-            return Ok(Some((found.memory, found.bytes)));
+            let first =
+                medium::read_range(&file, 0, FIRST_LINE).await.with_context(|| alloc::format!("reading {path}"))?;
+            return Ok(Some((found.memory, found.bytes, capos_script::summarises(&first))));
         }
     }
     Ok(None)

@@ -43,6 +43,8 @@ pub struct VerifiedWeights {
     /// Refusals of pages that the audit log has.
     told: RefCell<BTreeSet<String>>,
     size: u64,
+    /// Whether its signer says that it can summarise a conversation.
+    summarises: bool,
 }
 
 /// A model as offered: three files, none of which is trusted yet.
@@ -103,7 +105,8 @@ impl VerifiedWeights {
         let found = offer.tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
         verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
         let Offer { path, file, tree, .. } = offer;
-        Ok(Self { path, file, tree, verifier: RefCell::new(verifier), table, report, told: RefCell::default(), size })
+        let (verifier, told, summarises) = (RefCell::new(verifier), RefCell::default(), verified.summarises());
+        Ok(Self { path, file, tree, verifier, table, report, told, size, summarises })
     }
 
     /// The file's name, without folders.
@@ -189,6 +192,7 @@ impl VerifiedWeights {
                     let id = format!("{}-{}", self.digest(), header.facts().architecture);
                     let backend = Backend::of(&header).with_context(|| self.path.clone())?;
                     let info = capos_model::describe(&header, &id, self.size, &backend);
+                    let info = ModelInfo { summarises: self.summarises, ..info };
                     return Ok((info, Need::of(&header, threads)));
                 }
                 Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {

@@ -62,8 +62,8 @@ pub struct Forge {
     pub timer: TimerClient,
     /// Chance, for the hash tables of workers' libraries.
     pub entropy: EntropyClient,
-    /// The script of the scripted backend, and its length in bytes.
-    pub script: Option<(MemoryObjectClient, u64)>,
+    /// The script of the scripted backend, its length in bytes, and whether it says that its model summarises.
+    pub script: Option<(MemoryObjectClient, u64, bool)>,
     /// Bytes of the machine's memory.
     pub machine: u64,
     /// The limits of workers and of their answers.
@@ -78,6 +78,7 @@ pub struct Worker {
     model: String,
     /// Whether its backend plays the script; others do not get it.
     scripted: bool,
+    summarises: bool,
     limits: Limits,
     /// Tokens of a conversation, if the machine gives fewer than the file says.
     context: Option<u32>,
@@ -157,6 +158,7 @@ impl Worker {
             forge: forge.clone(),
             model: info.id.clone(),
             scripted: info.backend == LOCAL_SCRIPTED,
+            summarises: info.summarises,
             limits: Limits { frames: room.frames, ..limits(info) },
             context: room.fewer,
             weights: weights.clone(),
@@ -264,7 +266,7 @@ impl Worker {
             grant("entropy", &self.forge.entropy, Rights::CALL),
         ];
         let script_bytes = match &self.forge.script {
-            Some((memory, bytes)) if self.scripted => {
+            Some((memory, bytes, _)) if self.scripted => {
                 grants.push(grant("script", memory, read_only));
                 *bytes
             }
@@ -277,6 +279,7 @@ impl Worker {
             script_bytes.to_string(),
             max_tokens.to_string(),
             self.limits.threads.to_string(),
+            u8::from(self.summarises).to_string(),
         ];
         arguments.extend(self.context.map(|tokens| tokens.to_string()));
         let process = self

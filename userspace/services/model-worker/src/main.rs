@@ -2,8 +2,8 @@
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
 //! nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
-//! of one call, and the number of threads. The tokens of the longest conversation follow if they differ from the file's
-//! number. The model's file selects the backend.
+//! of one call, the number of threads, and 1 if the model summarises conversations. The tokens of the longest conversation follow
+//! if they differ from the file's number. The model's file selects the backend.
 
 mod chunk;
 mod inference;
@@ -141,11 +141,13 @@ async fn run() -> Result<(), Error> {
     let length = number(&env, 2, "the script's length in bytes")?;
     let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
     let threads = usize::try_from(number(&env, 4, "the number of threads")?).unwrap_or(usize::MAX);
-    let context = match env.arguments().get(5) {
-        Some(_) => u32::try_from(number(&env, 5, "the tokens of a conversation")?).ok(),
+    let summarises = number(&env, 5, "1 if the model summarises, and else 0")? == 1;
+    let context = match env.arguments().get(6) {
+        Some(_) => u32::try_from(number(&env, 6, "the tokens of a conversation")?).ok(),
         None => None,
     };
     let (info, backend) = weights.info(&id, max_tokens, context)?;
+    let info = ModelInfo { summarises, ..info };
     let server = env.server();
     let written = match backend {
         Backend::Engine | Backend::Embedder => {

@@ -38,6 +38,7 @@ fn is_described(info: &ModelInfo) -> Result<(), Error> {
         bytes: info.bytes,
         license: "CC0-1.0".to_string(),
         description: String::new(),
+        summarises: false,
     };
     ensure(*info == expected && info.id.ends_with("-llama"), format!("the catalog says {info:?}"))
 }

@@ -49,6 +49,7 @@ pub async fn model(session: &mut Session, rest: &[&str]) -> Done {
 fn facts(info: &ModelInfo, in_use: bool) -> String {
     let now = if in_use { "in use, " } else { "" };
     let tools = if info.supports_tools { "calls tools" } else { "calls no tools" };
+    let able = if info.summarises { ", summarises" } else { "" };
     let size = match info.bytes >> 20 {
         0 => format!("{} KiB", info.bytes.div_ceil(1 << 10)),
         mebibytes => format!("{mebibytes} MiB"),
@@ -58,7 +59,7 @@ fn facts(info: &ModelInfo, in_use: bool) -> String {
         license => format!(", licence {}", name(license)),
     };
     format!(
-        "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}, {size}{license}",
+        "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}{able}, {size}{license}",
         name(&info.display_name),
         name(&info.arch),
         name(&info.quantisation),
@@ -115,6 +116,9 @@ mod tests {
             ..info.clone()
         };
         assert!(!facts(&all, true).contains(char::is_control));
+        assert!(
+            facts(&ModelInfo { summarises: true, ..info.clone() }, false).contains(", calls tools, summarises, 3 MiB")
+        );
         let small = ModelInfo { bytes: 1025, license: String::new(), supports_tools: false, ..info };
         let told = told.replace("calls tools, 3 MiB", "calls no tools, 2 KiB");
         assert_eq!(facts(&small, false), told);

@@ -24,6 +24,8 @@ pub enum Speaker {
     Person,
     /// The model: its text and its calls.
     Model,
+    /// The runner, which tells the model in the middle of a turn that it is not done.
+    Reminder,
     /// A tool: the result of a call.
     Tool,
 }
@@ -158,7 +160,9 @@ impl Steps {
                     removed = removed.saturating_add(1);
                     None
                 }
-                Speaker::Person | Speaker::Model => Some(Kept { place, removed: core::mem::take(&mut removed) }),
+                Speaker::Person | Speaker::Model | Speaker::Reminder => {
+                    Some(Kept { place, removed: core::mem::take(&mut removed) })
+                }
                 Speaker::Tool => Some(Kept { place, removed: 0 }),
             }
         })
@@ -168,7 +172,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Speaker::{Model, Person, System, Tool};
+    use Speaker::{Model, Person, Reminder, System, Tool};
     use core::convert::Infallible;
     use proptest::prelude::*;
 
@@ -205,6 +209,15 @@ mod tests {
         }
     }
 
+    /// Requirement F06: what the runner says in the middle of a turn does not take the place of what the person said.
+    #[test]
+    fn f06_a_reminder_does_not_push_out_the_request() {
+        let found = steps(&[Person, Model, Person, Model, Tool, Model, Reminder, Model, Tool]);
+        assert_eq!(found.count(), 3);
+        assert_eq!(sent(&found, 1)[..2], [(2, 2), (3, 0)]);
+        assert_eq!(sent(&found, 3), [(2, 2), (7, 4), (8, 0)]);
+    }
+
     #[test]
     fn as_little_as_possible_is_left_out_up_to_the_next_piece() {
         let conversation: Vec<Speaker> = [System].into_iter().chain([Person, Model].repeat(10)).collect();
@@ -221,7 +234,7 @@ mod tests {
     }
 
     fn speaker() -> impl Strategy<Value = Speaker> {
-        prop::sample::select(&[System, Person, Model, Tool, Tool][..])
+        prop::sample::select(&[System, Person, Model, Reminder, Tool, Tool][..])
     }
 
     proptest! {
@@ -240,7 +253,7 @@ mod tests {
                 prop_assert!(!needed || has(place), "{} {:?}", place, speakers);
                 // A result that is sent stands behind its call.
                 if *speaker == Tool && has(place)
-                    && let Some(before) = speakers[..place].iter().rposition(|speaker| matches!(speaker, Model | Person))
+                    && let Some(before) = speakers[..place].iter().rposition(|speaker| matches!(speaker, Model | Person | Reminder))
                 {
                     prop_assert!(has(before), "{} {:?}", place, speakers);
                 }

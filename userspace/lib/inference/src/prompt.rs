@@ -32,7 +32,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
         let ids = prompt.encode(model.tokenizer());
         Ok((prompt, ids))
     };
-    let steps = Steps::of(request.messages.iter().map(|message| (speaker(message.role), length(message))));
+    let steps = Steps::of(spoken(request));
     let mut rendered = None;
     let mut fits = |count: usize| -> Result<bool, InferenceError> {
         let found = render(&without(&request.messages, &steps, count))?;
@@ -54,6 +54,15 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
     }
     let removed = request.messages.len().saturating_sub(steps.kept(count).count());
     Ok(Fitting { prompt, ids, removed })
+}
+
+/// Who says how much in a conversation. What stands behind the request in the role of its author is the runner's.
+fn spoken(request: &Request) -> impl Iterator<Item = (Speaker, usize)> + '_ {
+    request.messages.iter().enumerate().map(|(place, message)| {
+        let is_behind = request.goal.is_some_and(|goal| place > goal);
+        let speaker = if message.role == Role::User && is_behind { Speaker::Reminder } else { speaker(message.role) };
+        (speaker, length(message))
+    })
 }
 
 fn speaker(role: Role) -> Speaker {

@@ -12,6 +12,8 @@ use crate::InferenceError;
 pub struct Request {
     /// The conversation.
     pub messages: Vec<Message>,
+    /// The place of the request that is worked on, which is never left out: the last message of the user if none is named.
+    pub goal: Option<usize>,
     /// The tools of this turn.
     pub tools: Vec<Tool>,
     /// Most tokens of the answer; as many as fit if none is named.

@@ -252,6 +252,14 @@ fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
     assert!(long.removed > 0 && long.removed.is_multiple_of(2), "{}", long.removed);
     let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
     assert_eq!((same.text, same.removed), (long.text, 0));
+    // What the runner says behind the request does not push it out.
+    let reminder = messages.len();
+    messages.push(Message::new(Role::User, "It is not done yet."));
+    messages.push(Message::new(Role::Assistant, "I do the rest."));
+    let long = answer(&model, Request { messages: messages.clone(), goal: Some(1), ..request("") });
+    let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
+    assert!(long.removed > 0 && long.removed <= reminder - 2, "{}", long.removed);
+    assert_eq!((same.text, same.removed), (long.text, 0));
     // What has to stay fits, or nothing does.
     let huge = "many words ".repeat(200);
     let error = assistant(&model).request(request(&huge)).unwrap_err();

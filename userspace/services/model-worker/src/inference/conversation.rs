@@ -20,6 +20,7 @@ pub fn request(request: &InferenceRequest) -> Result<Request, CallError> {
     };
     Ok(Request {
         messages: request.messages.iter().map(message).collect(),
+        goal: usize::try_from(request.goal).ok().filter(|goal| *goal > 0),
         tools: request.tools.iter().map(tool).collect::<Result<_, _>>()?,
         limit: Some(usize::try_from(request.max_tokens).unwrap_or(usize::MAX)),
         sampling: Some(Sampling {

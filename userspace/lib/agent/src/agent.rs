@@ -1,26 +1,31 @@
 //! The loop: turns, responses, limits.
 
 mod messages;
+mod request;
+mod summary;
+pub mod window;
 
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::ops::ControlFlow;
 
-use capos_plural::count;
 use capos_run_state::{Event, RunEvent};
 use capos_schema::authority::{Provenance, SessionLimits};
-use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, ToolCall};
+use capos_schema::models::{ChatMessage, FinishReason, Role, ToolCall};
 
-use crate::answer::infer::Inferred;
+use self::window::Scale;
+
+use crate::answer::infer::{Inferred, Manner};
 use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
 use crate::budget::Reserved;
 use crate::call::Context;
 use crate::conversation::Conversation;
-use crate::conversation::plain::{is_plain, plain};
-use crate::conversation::sendable::sendable;
+use crate::conversation::plain::is_plain;
+use crate::conversation::shown::Shown;
 use crate::course::Course;
 use crate::curtain::Curtain;
 use crate::delegate::Origin;
@@ -33,7 +38,7 @@ use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::turn_end::TurnEnd;
 use crate::until::{Completion, Condition};
-use crate::world::{AuditError, BudgetError, Show, World, names};
+use crate::world::{AuditError, BudgetError, World, names};
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,12 @@ pub struct Agent<W: World> {
     exhausted: Option<String>,
     /// Calls and results of turns up to this one are sent as text.
     plain_until: u32,
+    /// What the worker said of the last request from which it left nothing out.
+    pub(crate) scale: Scale,
+    /// The worker left messages out of the last request.
+    pub(crate) was_cut: bool,
+    /// Estimated tokens of messages from which on a summary is tried.
+    next_summary: u64,
     /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
     pub(crate) removed: (usize, usize),
     backlog: Rc<Backlog>,
@@ -114,6 +125,9 @@ impl<W: World> Agent<W> {
             left: None,
             exhausted: None,
             plain_until: 0,
+            scale: Scale::default(),
+            was_cut: false,
+            next_summary: 0,
             removed: (0, 0),
             backlog,
             course: Rc::default(),
@@ -198,9 +212,8 @@ impl<W: World> Agent<W> {
     /// Whether the conversation holds what [`tell_plainly`](Self::tell_plainly) would send as text.
     #[must_use]
     pub fn has_calls(&self) -> bool {
-        let entries = self.conversation.entries();
-        let later = entries.iter().position(|entry| entry.turn > self.plain_until).unwrap_or(entries.len());
-        !is_plain(entries.get(later..).unwrap_or_default())
+        let shown = Shown::of(self.conversation.entries()).entries;
+        !is_plain(shown.into_iter().map(|(_, entry)| entry).filter(|entry| entry.turn > self.plain_until))
     }
 
     /// Sends the calls and results of all turns so far as text from now on, which any template takes; or as what they are,
@@ -368,21 +381,27 @@ impl<W: World> Agent<W> {
             if self.course.is_ending() {
                 return TurnEnd::Stopped;
             }
+            match self.summarise(snapshot, &mut interrupt).await {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => continue,
+                Err(end) => return end,
+            }
             if let Err(end) = self.may_begin_step().await {
                 return end;
             }
-            let count = self.course.begin_step();
-            let Some(going) = &mut self.going else { return TurnEnd::Stopped };
-            going.asked = going.asked.saturating_add(1);
-            self.course.emit(self.world.now(), Event::StepStarted { count });
+            let count = self.begin_model_call();
             let model = self.world.info();
             let (label, untrusted) = self.conversation.label();
             let untrusted = untrusted.saturating_add(self.origin.as_ref().map_or(0, |origin| origin.untrusted));
             let nonce = self.world.random().to_vec();
-            let (request, removed) = self.request(snapshot, &nonce);
+            let (request, removed) = match self.request(snapshot, &model, &nonce) {
+                Ok(request) => request,
+                Err(end) => return end,
+            };
             self.tell_removed((removed, self.removed.1), "to be sent").await;
             self.course.advance(&*self.world, RunEvent::Ask).await;
-            let response = match self.infer(&request, &model.id, &mut interrupt).await {
+            let deadline = self.session.end();
+            let response = match self.infer(&request, &model.id, &mut interrupt, (Manner::Shown, deadline)).await {
                 Inferred::Whole(response) => response,
                 Inferred::Interrupted => return TurnEnd::Interrupted,
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
@@ -393,6 +412,7 @@ impl<W: World> Agent<W> {
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
+            self.measure(&model.id, response.usage.prompt_tokens, &request);
             self.course.advance(&*self.world, RunEvent::Answer).await;
             if let Err(why) = self.look_at_budget().await {
                 return TurnEnd::Refused(format!(
@@ -481,16 +501,6 @@ impl<W: World> Agent<W> {
         }
     }
 
-    /// Bytes of the next request, about.
-    fn size(&self, snapshot: &Snapshot) -> usize {
-        let said = self.conversation.entries().iter().map(|entry| entry.message.content.len());
-        let tools = snapshot.tools().iter().map(|tool| {
-            let found = &tool.descriptor;
-            found.param_schema.len().saturating_add(found.description.len())
-        });
-        said.chain(tools).fold(self.system.len(), usize::saturating_add)
-    }
-
     /// Whether a limit of the session is reached.
     fn over(&self) -> Option<TurnEnd> {
         if self.backlog.evidence.get() == 0 {
@@ -503,39 +513,6 @@ impl<W: World> Agent<W> {
             return Some(TurnEnd::Policy);
         }
         self.exhausted.clone().map(TurnEnd::Tokens)
-    }
-
-    /// What the model is asked, and how many messages of the conversation are not in it.
-    fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> (InferenceRequest, usize) {
-        let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
-        let mut messages = Vec::from([system]);
-        messages.extend(plain(self.conversation.entries(), self.plain_until));
-        let (messages, removed) = sendable(messages, self.bounds.request);
-        let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
-        let request = InferenceRequest {
-            messages,
-            tools: snapshot.descriptors(),
-            max_tokens: self.session.limits.max_tokens_per_call.min(left),
-            nonce: nonce.to_vec(),
-            // No person reads such an answer to its end.
-            end_repetition: true,
-            ..InferenceRequest::default()
-        };
-        (request, removed)
-    }
-
-    /// Tells the person that the model does not see so many messages of the conversation, whenever that is another number.
-    pub(crate) async fn tell_removed(&mut self, (unsent, unread): (usize, usize), why: &str) {
-        let messages = unsent.saturating_add(unread);
-        if self.removed == (unsent, unread) || messages == 0 {
-            return;
-        }
-        self.removed = (unsent, unread);
-        let text = format!(
-            "the conversation is too long {why}: the model does not see {} of it; /stop begins a new one",
-            count(messages, "older message")
-        );
-        self.world.show(Show::Notice(&text)).await;
     }
 
     /// Asks the broker what is left.

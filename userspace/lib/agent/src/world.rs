@@ -355,6 +355,11 @@ pub enum Show<'a> {
         /// What the model will see of it.
         text: &'a str,
     },
+    /// A summary stands for older messages from now on.
+    Summarised {
+        /// How many.
+        messages: usize,
+    },
     /// Something the person should know.
     Notice(&'a str),
 }

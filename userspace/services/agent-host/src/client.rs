@@ -266,6 +266,10 @@ impl Surface for Client {
                 }
             }
             Show::Notice(text) => runner.shared.notice(text),
+            Show::Summarised { messages } => {
+                let text = format!("{} replaced by a summary", capos_plural::count(messages, "earlier message"));
+                runner.shared.notice(&text);
+            }
             // The sink tells of it.
             _ => {}
         }

@@ -20,7 +20,10 @@ pub fn messages(conversation: &Conversation, from: u32, category: impl Fn(&str) 
     let (mut messages, mut bytes, mut next) = (Vec::new(), 0_usize, None);
     for (number, entry) in (0_u32..).zip(conversation.entries()).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
         let outcome = entry.outcome.map(|outcome| outcome.name().into());
-        let message = Message { outcome, ..message(&entry.message, &category) };
+        let mut message = Message { outcome, ..message(&entry.message, &category) };
+        if entry.replaces > 0 {
+            message.text = format!("(Summary of earlier messages, which stay in the conversation.) {}", message.text);
+        }
         bytes = bytes.saturating_add(size(&message));
         if bytes > ROOM && !messages.is_empty() {
             next = Some(number);

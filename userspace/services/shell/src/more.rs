@@ -1,4 +1,4 @@
-//! What the tools of the last turn gave, whole.
+//! What the tools of the last turn gave, whole, and the summary that was made in it.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -21,7 +21,8 @@ const MARGIN: &str = "  │ ";
 
 /// `/more`.
 pub async fn more(session: &Session) -> Done {
-    let results = results(session.agent.conversation());
+    let conversation = session.agent.conversation();
+    let results: Vec<(String, String)> = summary(conversation).into_iter().chain(results(conversation)).collect();
     if results.is_empty() {
         return Err("this conversation has no tool results yet".to_string());
     }
@@ -34,6 +35,13 @@ pub async fn more(session: &Session) -> Done {
         held.show(&[(Style::Tool, &heading), (Style::Plain, &margined(&lines, columns))]).await;
     }
     Ok(())
+}
+
+/// The summary of the last turn, if one was made in it: how many messages it stands for, and its text.
+fn summary(conversation: &Conversation) -> Option<(String, String)> {
+    let (entry, messages) = conversation.summary().filter(|(entry, _)| entry.turn == conversation.last_turn())?;
+    let heading = format!("▸ the model's summary of {}", count(messages, "message"));
+    Some((heading, entry.message.content.clone()))
 }
 
 /// The results of the last turn that has any: what each is of, and its text.
@@ -96,6 +104,24 @@ mod tests {
             results(&conversation),
             [("▸ read_file {}: 22 bytes".to_string(), file), ("▸ list {}: 27 bytes".to_string(), dated)]
         );
+    }
+
+    #[test]
+    fn f16_the_summary_of_the_last_turn_is_shown() {
+        let summary_of = |turn: u32, last: u32| {
+            let mut conversation = Conversation::new("c".into());
+            conversation.push(ChatMessage { role: Role::User, ..ChatMessage::default() }, (1, 0), "", Vec::new());
+            conversation.push(asks("old"), (1, 0), "", Vec::new());
+            let entry = "{\"at\":0,\"content\":\"so far\",\"label\":[],\"model\":\"\",\"provenance\":\"untrusted\",\"replaces\":2,\
+                         \"role\":\"assistant\",\"sha256\":\"SHA\",\"toolCallId\":\"\",\"toolCalls\":[],\"tools\":[],\"turn\":TURN,\
+                         \"version\":1}";
+            let sha: String = capos_agent::hash("so far").iter().map(|byte| format!("{byte:02x}")).collect();
+            conversation.load_message(&entry.replace("TURN", &turn.to_string()).replace("SHA", &sha)).unwrap();
+            conversation.push(asks("new"), (last, 0), "", Vec::new());
+            summary(&conversation)
+        };
+        assert_eq!(summary_of(1, 1), Some(("▸ the model's summary of 1 message".into(), "so far".into())));
+        assert_eq!(summary_of(1, 2), None);
     }
 
     #[test]

@@ -45,6 +45,12 @@ fn loose(tool: &str, why: &str) -> String {
     )
 }
 
+/// What the person is told of a summary.
+fn summarised(messages: usize) -> String {
+    let verb = if messages == 1 { "was" } else { "were" };
+    format!("{} {verb} replaced by a summary; /more shows it", count(messages, "message"))
+}
+
 /// Shows something of a turn.
 pub async fn show(runner: &Runner, show: Show<'_>) {
     let screen = &runner.screen;
@@ -139,6 +145,7 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
             };
             screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
         }
+        Show::Summarised { messages } => screen.line(Style::Dim, &summarised(messages)).await,
         Show::Notice(text) => screen.line(Style::Warning, text).await,
         // What runs without asking is mostly over before it could be read that it runs.
         Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
@@ -153,6 +160,12 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f16_a_summary_is_one_line() {
+        assert_eq!(summarised(12), "12 messages were replaced by a summary; /more shows it");
+        assert_eq!(summarised(1), "1 message was replaced by a summary; /more shows it");
+    }
 
     #[test]
     fn what_a_worker_says_of_a_tool_stays_in_its_note() {

@@ -54,6 +54,11 @@ impl<W: World> Agent<W> {
     /// The same of an answer, of which its worker says the tokens.
     pub(super) async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
         let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), ..Known::default() };
+        self.append_known(message, turn, known).await;
+    }
+
+    /// The same of a message of which more is known.
+    pub(super) async fn append_known(&mut self, message: ChatMessage, turn: u32, known: Known) {
         self.keep(message, turn, Vec::new(), known).await;
         self.record_message(turn).await;
     }

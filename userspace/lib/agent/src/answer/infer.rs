@@ -13,6 +13,15 @@ use crate::answer::response::Response;
 use crate::race::{Either, race};
 use crate::world::{ModelStream, Show, Unasked, World};
 
+/// Whether an answer is shown while it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It is for the person.
+    Shown,
+    /// It is for the runner, and only how far the model has read is shown.
+    Silent,
+}
+
 /// What came of asking the model.
 pub(crate) enum Inferred {
     Whole(Response),
@@ -25,17 +34,20 @@ pub(crate) enum Inferred {
 }
 
 impl<W: World> Agent<W> {
-    /// Has the model answer, and shows its answer as it comes.
+    /// Has the model answer until `deadline`, in nanoseconds since boot, and shows each piece of the answer when it comes.
     pub(crate) async fn infer(
         &mut self,
         request: &InferenceRequest,
         model: &str,
         interrupt: &mut LocalBoxFuture<'static, ()>,
+        (manner, deadline): (Manner, u64),
     ) -> Inferred {
+        let is_shown = manner == Manner::Shown;
+        self.was_cut = false;
         let (course, asked) = (self.course().clone(), self.world().now());
         course
             .emit(asked, Event::ModelRequestStarted { model: model.to_string(), input_tokens: about_tokens(request) });
-        let mut deadline = self.world().sleep_until(self.session().end());
+        let mut deadline = self.world().sleep_until(deadline);
         let opened = {
             let stop = race(interrupt.as_mut(), deadline.as_mut());
             race(self.world().stream(request), stop).await
@@ -61,17 +73,21 @@ impl<W: World> Agent<W> {
                 Either::Left(Either::Right(())) => break Inferred::Time,
             };
             match &chunk {
-                StreamChunk::TextDelta(text) if !text.is_empty() => {
+                StreamChunk::TextDelta(text) if !text.is_empty() && is_shown => {
                     course.emit(self.world().now(), Event::TextChunk { text: text.clone() });
                     self.world().show(Show::Text(text)).await;
                 }
                 StreamChunk::Progress(progress) => {
                     self.world().show(Show::Progress { done: progress.done, total: progress.total }).await;
                 }
-                StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
+                StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) if is_shown => {
                     self.world().show(Show::CallPiece { index: *index, name, arguments }).await;
                 }
                 StreamChunk::Removed(messages) => {
+                    self.was_cut |= *messages > 0;
+                    if !is_shown {
+                        continue;
+                    }
                     let messages = usize::try_from(*messages).unwrap_or(usize::MAX);
                     self.tell_removed((self.removed.0, messages), "for this model").await;
                 }
@@ -104,7 +120,9 @@ impl<W: World> Agent<W> {
                 let (model, now) = (model.to_string(), self.world().now());
                 let latency = now.saturating_sub(asked);
                 course.emit(now, Event::ModelRequestCompleted { model, input_tokens, output_tokens, latency });
-                self.world().show(Show::AnswerEnd { usage: &response.usage }).await;
+                if is_shown {
+                    self.world().show(Show::AnswerEnd { usage: &response.usage }).await;
+                }
                 return Inferred::Whole(response);
             }
         };
@@ -116,7 +134,7 @@ impl<W: World> Agent<W> {
 }
 
 /// About as many tokens as a request has: one for each four bytes of its texts.
-fn about_tokens(request: &InferenceRequest) -> u64 {
+pub(crate) fn about_tokens(request: &InferenceRequest) -> u64 {
     let calls = |message: &ChatMessage| message.tool_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
     let messages = request.messages.iter().map(|message| message.content.len().saturating_add(calls(message)));
     let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));

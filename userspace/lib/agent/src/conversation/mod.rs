@@ -3,6 +3,7 @@
 pub mod fate;
 pub mod plain;
 pub mod sendable;
+pub mod shown;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,6 +16,7 @@ use capos_schema::models::{ChatMessage, Outcome, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::conversation::fate::Fate;
+use crate::conversation::shown::Shown;
 use crate::result::hash;
 use crate::snapshot::Mark;
 
@@ -22,6 +24,8 @@ use crate::snapshot::Mark;
 const VERSION: u64 = 1;
 /// The member of a result that has its outcome.
 const OUTCOME: &str = "outcome";
+/// The member of a summary that has the number of messages before the first one that it does not stand for.
+const REPLACES: &str = "replaces";
 
 /// What is known of a message besides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +34,8 @@ pub(crate) struct Known {
     pub tokens: Option<u32>,
     /// Of a call's result: its outcome.
     pub outcome: Option<Outcome>,
+    /// Of a summary: what it replaces.
+    pub replaces: u32,
 }
 
 /// One message and what is known about it.
@@ -47,6 +53,9 @@ pub struct Entry {
     pub tokens: u32,
     /// Of a call's result: its outcome, if it is known.
     pub outcome: Option<Outcome>,
+    /// Of a summary: the model is sent it instead of all messages before this number, except the request of its turn.
+    /// 0: it is no summary.
+    pub replaces: u32,
     /// When it was appended, in nanoseconds since boot.
     pub at: u64,
     /// Id of the model in use.
@@ -109,6 +118,7 @@ impl Conversation {
             step: 0,
             tokens,
             outcome: None,
+            replaces: 0,
             at,
             model: model.to_string(),
             tools,
@@ -121,10 +131,10 @@ impl Conversation {
 
     /// Notes the step of the last message, and what is known of it.
     pub(crate) fn note(&mut self, step: u32, known: Known) {
-        let Known { tokens, outcome } = known;
+        let Known { tokens, outcome, replaces } = known;
         if let Some(entry) = self.entries.last_mut() {
             entry.step = step;
-            entry.outcome = outcome;
+            (entry.outcome, entry.replaces) = (outcome, replaces);
             entry.tokens = tokens.unwrap_or(entry.tokens);
         }
     }
@@ -151,6 +161,10 @@ impl Conversation {
         if entry.turn < self.last_turn() {
             return Err(wrong("turn", "that of the message before it, or a later one"));
         }
+        let is_reply = entry.message.role == Role::Assistant && entry.message.tool_calls.is_empty();
+        if entry.replaces > 0 && !is_reply {
+            return Err(wrong(REPLACES, "absent from a message that is no summary"));
+        }
         let message = &mut entry.message;
         let below = if message.role == Role::Assistant { self.label().0 } else { Label::default() };
         message.label = join(&message.label, &below);
@@ -164,10 +178,30 @@ impl Conversation {
         Ok(())
     }
 
+    /// The latest summary, and the number of messages that the model is not sent because it stands for them.
+    #[must_use]
+    pub fn summary(&self) -> Option<(&Entry, usize)> {
+        Shown::of(&self.entries).summary
+    }
+
+    /// Of each message, whether the model is sent it. A summary can stand for it.
+    #[must_use]
+    pub fn sent(&self) -> Vec<bool> {
+        let shown = Shown::of(&self.entries);
+        let mut places = shown.entries.iter().map(|(number, _)| *number).peekable();
+        let is_summary = |entry: &Entry| shown.summary.is_some_and(|(summary, _)| summary.id == entry.id);
+        let sent = self
+            .entries
+            .iter()
+            .enumerate()
+            .map(|(number, entry)| places.next_if_eq(&number).is_some() || is_summary(entry));
+        sent.collect()
+    }
+
     /// Whether the model has had the last word: no request and no result of a tool waits for its answer.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        let last = self.entries.last().map(|entry| &entry.message);
+        let last = self.entries.iter().rfind(|entry| entry.replaces == 0).map(|entry| &entry.message);
         last.is_none_or(|message| message.role == Role::Assistant && message.tool_calls.is_empty())
     }
 
@@ -285,8 +319,12 @@ fn dump_entry(entry: &Entry) -> Value {
         "tools": tools,
         "sha256": hex(&entry.hash),
     });
-    if let (Some(outcome), Some(members)) = (entry.outcome, dumped.as_object_mut()) {
-        members.insert(OUTCOME.to_string(), json!(outcome.name()));
+    let outcome = entry.outcome.map(|outcome| (OUTCOME, json!(outcome.name())));
+    let replaces = (entry.replaces > 0).then(|| (REPLACES, json!(entry.replaces)));
+    for (name, value) in outcome.into_iter().chain(replaces) {
+        if let Some(members) = dumped.as_object_mut() {
+            members.insert(name.to_string(), value);
+        }
     }
     dumped
 }
@@ -333,7 +371,7 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         return Err(wrong("sha256", "the digest of the content"));
     }
     let small = |key| u32::try_from(number(root, key)?).map_err(|_| wrong(key, "at most 4294967295"));
-    // Messages of earlier systems have neither id nor step nor tokens, and no outcome.
+    // Messages of earlier systems have neither id nor step nor tokens, and no outcome. Most are no summaries.
     let id = if root.contains_key("id") { text_of(root, "id")? } else { String::new() };
     let step = if root.contains_key("step") { small("step")? } else { 0 };
     let tokens = if root.contains_key("tokens") { small("tokens")? } else { about_tokens(&message) };
@@ -342,11 +380,12 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         None => None,
         Some(name) => Some(Outcome::from_name(&name).ok_or_else(|| wrong(OUTCOME, "an outcome of a call"))?),
     };
-    Ok(Entry { id, message, turn, step, tokens, outcome, at, model, tools, hash })
+    let replaces = if root.contains_key(REPLACES) { small(REPLACES)? } else { 0 };
+    Ok(Entry { id, message, turn, step, tokens, outcome, replaces, at, model, tools, hash })
 }
 
 /// About as many tokens as a message has: one for each four bytes of its texts.
-fn about_tokens(message: &ChatMessage) -> u32 {
+pub(crate) fn about_tokens(message: &ChatMessage) -> u32 {
     let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
     let bytes = calls.fold(message.content.len(), usize::saturating_add);
     u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX)

@@ -12,9 +12,9 @@ use capos_schema::models::{ChatMessage, Role};
 use crate::conversation::Entry;
 
 /// Whether [`plain`] would change something of these messages.
-pub fn is_plain(entries: &[Entry]) -> bool {
+pub fn is_plain<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> bool {
     let mut last = None;
-    entries.iter().map(|entry| &entry.message).all(|message| {
+    entries.into_iter().map(|entry| &entry.message).all(|message| {
         let again = last.replace(message.role) == Some(message.role);
         !again && message.role != Role::Tool && message.tool_calls.is_empty()
     })
@@ -23,7 +23,7 @@ pub fn is_plain(entries: &[Entry]) -> bool {
 /// The messages, in which calls and results of turns up to `until` are told as text of the model's, and what has one speaker is
 /// one message. No text changes its speaker: results stand next to what the model said of them, and all of that is
 /// untrusted.
-pub fn plain(entries: &[Entry], until: u32) -> Vec<ChatMessage> {
+pub fn plain(entries: &[&Entry], until: u32) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     // A message of a turn that is told as text, or the person's, with which what follows may be one.
     let mut open = false;
@@ -59,7 +59,7 @@ fn add(to: &mut ChatMessage, more: &ChatMessage) {
 }
 
 /// What a message of the model or of a tool says, its calls and its result among it.
-fn text(message: &ChatMessage, entries: &[Entry]) -> String {
+fn text(message: &ChatMessage, entries: &[&Entry]) -> String {
     if message.role == Role::Tool {
         let mut calls = entries.iter().flat_map(|entry| &entry.message.tool_calls);
         let name = calls.find(|call| call.id == message.tool_call_id).map_or("a tool", |call| &call.name);
@@ -88,6 +88,7 @@ mod tests {
             step: 0,
             tokens: 0,
             outcome: None,
+            replaces: 0,
             at: 0,
             model: String::new(),
             tools: Vec::new(),
@@ -129,6 +130,7 @@ mod tests {
             entry(3, gave("c", "three")),
         ];
         assert!(!is_plain(&entries));
+        let entries: Vec<&Entry> = entries.iter().collect();
         let found = plain(&entries, 2);
         let texts: Vec<_> = found.iter().map(|message| (message.role, message.content.as_str())).collect();
         let told = "I look.\n\n(I called read with {\"path\":\"a\"}.)\n\n(I called read with {\"path\":\"b\"}.)\n\n\
@@ -161,7 +163,7 @@ mod tests {
                     _ => gave("x", &word),
                 }));
             }
-            let found = plain(&entries, u32::MAX);
+            let found = plain(&entries.iter().collect::<Vec<_>>(), u32::MAX);
             let all: Vec<Entry> = found.iter().map(|message| entry(1, message.clone())).collect();
             prop_assert!(is_plain(&all));
             let said: String = found.iter().map(|message| message.content.as_str()).collect();

@@ -17,5 +17,6 @@ mod records;
 mod resume;
 mod runs;
 mod services;
+mod summary;
 mod until;
 mod world;

@@ -26,6 +26,7 @@ pub const MS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 pub enum Piece {
     Text(&'static str),
+    Say(String),
     Call { id: String, name: String, handle: String, arguments: String },
     Loose { tool: &'static str, why: &'static str },
     Wait(u64),
@@ -51,6 +52,10 @@ pub struct Sim {
     timers: RefCell<Vec<u64>>,
     tasks: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
     pub script: RefCell<VecDeque<Vec<Piece>>>,
+    /// What is answered to requests for summaries; none if the model is not able to make any.
+    pub summaries: RefCell<Option<VecDeque<Vec<Piece>>>>,
+    /// Tokens that the model can read and write together.
+    pub window: Cell<u32>,
     pub requests: RefCell<Vec<InferenceRequest>>,
     pub events: RefCell<Vec<ToolEvent>>,
     pub messages: RefCell<Vec<GeneralEvent>>,
@@ -132,6 +137,8 @@ impl World {
                 timers: RefCell::default(),
                 tasks: RefCell::default(),
                 script: RefCell::new(script.into()),
+                summaries: RefCell::default(),
+                window: Cell::new(0),
                 requests: RefCell::default(),
                 events: RefCell::default(),
                 messages: RefCell::default(),
@@ -372,11 +379,22 @@ pub fn call(id: &str, name: &str, arguments: &str) -> Piece {
     Piece::Call { id: id.into(), name: name.into(), handle: handle(name), arguments: arguments.into() }
 }
 
+/// Whether a request asks for a summary: its system prompt is another one.
+pub fn is_for_summary(request: &InferenceRequest) -> bool {
+    request.messages[0].content.starts_with("You shorten conversations")
+}
+
 impl Model for World {
     type Stream = Stream;
 
     fn info(&self) -> ModelInfo {
-        ModelInfo { id: "sha256:1-scripted".into(), backend: "local-scripted".into(), ..ModelInfo::default() }
+        ModelInfo {
+            id: "sha256:1-scripted".into(),
+            backend: "local-scripted".into(),
+            context_tokens: self.0.window.get(),
+            summarises: self.0.summaries.borrow().is_some(),
+            ..ModelInfo::default()
+        }
     }
 
     async fn stream(&self, request: &InferenceRequest) -> Result<Stream, Unasked> {
@@ -390,7 +408,11 @@ impl Model for World {
         if !self.0.takes_calls.get() && request.messages.iter().any(|message| message.role == Role::Tool) {
             return Err(Unasked::Rejected("it takes no calls".into()));
         }
-        let pieces = self.0.script.borrow_mut().pop_front().ok_or(Unasked::Failed("the script is over".into()))?;
+        let pieces = match is_for_summary(request) {
+            true => self.0.summaries.borrow_mut().as_mut().and_then(VecDeque::pop_front),
+            false => self.0.script.borrow_mut().pop_front(),
+        };
+        let pieces = pieces.ok_or(Unasked::Failed("the script is over".into()))?;
         Ok(Stream { world: self.clone(), pieces: pieces.into(), next: 0, usage: TokenUsage::default() })
     }
 }
@@ -407,6 +429,7 @@ impl ModelStream for Stream {
         loop {
             self.world.pause(MS).await;
             match self.pieces.pop_front() {
+                Some(Piece::Say(text)) => return Ok((StreamChunk::TextDelta(text), false)),
                 Some(Piece::Text(text)) => return Ok((StreamChunk::TextDelta(text.into()), false)),
                 Some(Piece::Call { id, name, handle, arguments }) => {
                     let index = self.next;
@@ -726,6 +749,7 @@ impl Renderer for World {
             Show::Started { tool, call_id } => format!("started {} {call_id}", tool.descriptor.name),
             Show::Finished { name, call_id, outcome, text } => format!("finished {name} {call_id} {outcome} {text}"),
             Show::Notice(text) => format!("notice {text}"),
+            Show::Summarised { messages } => format!("summarised {messages}"),
             Show::Progress { .. } => "progress".into(),
             Show::CallPiece { index, name, arguments } => format!("call {index} piece {name}|{arguments}"),
             Show::Loose { tool, why } => format!("loose {tool}: {why}"),

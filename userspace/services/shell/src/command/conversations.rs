@@ -237,8 +237,11 @@ async fn tell_run(session: &Session, found: &Found) {
 /// The person's last message and the model's last words.
 fn last_words(conversation: &Conversation) -> Vec<&Entry> {
     let entries = conversation.entries();
-    let last =
-        |role: Role| entries.iter().rposition(|entry| entry.message.role == role && !entry.message.content.is_empty());
+    let last = |role: Role| {
+        entries
+            .iter()
+            .rposition(|entry| entry.message.role == role && !entry.message.content.is_empty() && entry.replaces == 0)
+    };
     let mut found: Vec<usize> = [Role::User, Role::Assistant].into_iter().filter_map(last).collect();
     found.sort_unstable();
     found.into_iter().filter_map(|at| entries.get(at)).collect()

@@ -76,22 +76,28 @@ pub async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
-/// Everything that the next request would hold before the person's line.
+/// Everything that the next request would hold before the person's line, and what a summary stands for.
 async fn conversation(session: &Session) -> Done {
     let screen = &session.runner.screen;
-    let entries = session.agent.conversation().entries();
+    let conversation = session.agent.conversation();
+    let entries = conversation.entries();
     screen
         .line(
             Style::Heading,
             &format!("conversation {}: {}", session.agent.conversation().id, count(entries.len(), "message")),
         )
         .await;
-    for entry in entries {
+    for (entry, is_sent) in entries.iter().zip(conversation.sent()) {
         let message = &entry.message;
         let label =
             if message.label.classes.is_empty() { "public".to_string() } else { message.label.classes.join("+") };
+        let state = match (is_sent, entry.replaces > 0) {
+            (true, true) => ", a summary",
+            (true, false) => "",
+            (false, _) => ", replaced by a summary",
+        };
         let head = format!(
-            "  {:<9} turn {}, {}, {label}, {}",
+            "  {:<9} turn {}, {}, {label}, {}{state}",
             message.role.name(),
             entry.turn,
             message.provenance.name(),

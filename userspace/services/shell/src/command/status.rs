@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_agent::{Part, Window};
 use capos_plural::count;
 use capos_schema::kernel::Usage;
 use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStatusClient};
@@ -67,6 +68,12 @@ pub async fn status(session: &Session) -> Done {
         count(session.agent.background(), "call")
     );
     screen.line(Style::Plain, &text).await;
+    if let Some(info) = session.runner.model.info() {
+        let window = session.agent.window(&session.snapshot);
+        let style =
+            if window.parts().iter().any(|part| part.is_above(&window)) { Style::Warning } else { Style::Plain };
+        screen.line(style, &context(&window, info.summarises)).await;
+    }
     let course = &session.course;
     if course.runs() > 0 {
         let text = format!(
@@ -78,6 +85,23 @@ pub async fn status(session: &Session) -> Done {
         screen.line(Style::Plain, &text).await;
     }
     Ok(())
+}
+
+/// How the next request divides what the model can read at once, about.
+fn context(window: &Window, summarises: bool) -> String {
+    let part = |part: &Part| {
+        let above =
+            if part.is_above(window) { format!(", above its share of {} %", part.share) } else { String::new() };
+        let percent = part.percent(window).map(|percent| format!(" ({percent} %{above})")).unwrap_or_default();
+        format!("{} {}{percent}", part.name, part.tokens)
+    };
+    let parts: Vec<String> = window.parts().iter().map(part).collect();
+    let whole = match window.tokens {
+        0 => format!("{} tokens", window.used()),
+        tokens => format!("{} of {}", window.used(), count(tokens, "token")),
+    };
+    let then = if summarises { "are summarised" } else { "are left out" };
+    format!("context: about {whole}: {}; older messages {then} when it is full", parts.join(", "))
 }
 
 /// The state of a service, as a text.
@@ -93,4 +117,26 @@ fn state_of(service: &ServiceInfo) -> String {
         what = format!("{what}; last: {}", first_line(&service.last_exit, 100));
     }
     what
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirement F04.
+    #[test]
+    fn f04_the_context_is_told_part_by_part() {
+        let window = Window { tokens: 2048, system: 150, tools: 614, history: 40 };
+        assert_eq!(
+            context(&window, false),
+            "context: about 804 of 2048 tokens: system prompt 150 (7 %), tools 614 (29 %, above its share of 15 %), history 40 \
+             (1 %); older messages are left out when it is full"
+        );
+        let unknown = context(&Window { tokens: 0, ..window }, true);
+        assert!(
+            unknown.starts_with("context: about 804 tokens: system prompt 150, tools 614, history 40; "),
+            "{unknown}"
+        );
+        assert!(unknown.contains("are summarised"));
+    }
 }

@@ -57,6 +57,23 @@ fn duration(seconds: u64) -> String {
     if seconds == u64::MAX { "as long as the session".to_string() } else { count(seconds, "second").to_string() }
 }
 
+/// Lines about tools. What is true of several tools is one line, with their names.
+#[derive(Default)]
+struct Lines(Vec<(String, Vec<String>)>);
+
+impl Lines {
+    fn add(&mut self, tool: &str, change: String) {
+        match self.0.iter_mut().find(|(known, _)| *known == change) {
+            Some((_, tools)) => tools.push(tool.to_string()),
+            None => self.0.push((change, Vec::from([tool.to_string()]))),
+        }
+    }
+
+    fn finish(self) -> impl Iterator<Item = String> {
+        self.0.into_iter().map(|(change, tools)| format!("{}: {change}", tools.join(", ")))
+    }
+}
+
 /// How `after` permits otherwise than `before`, one difference a line.
 #[must_use]
 pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
@@ -78,21 +95,23 @@ pub fn changes(before: &SessionPolicy, after: &SessionPolicy) -> Vec<String> {
     let come = raises.1.iter().filter(|line| !raises.0.contains(line));
     lines.extend(come.map(|line| format!("now {line}")));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let mut of_tools = Lines::default();
     for name in names {
         match (before.get(name), after.get(name)) {
             (Some(old), Some(new)) => {
                 if mode(old) != mode(new) {
-                    lines.push(format!("{name}: {} becomes {}", mode(old), mode(new)));
+                    of_tools.add(name, format!("{} becomes {}", mode(old), mode(new)));
                 }
                 let gone = old.bounds.iter().filter(|bound| !new.bounds.contains(bound));
-                lines.extend(gone.map(|bound| format!("{name}: no longer {bound}")));
+                gone.for_each(|bound| of_tools.add(name, format!("no longer {bound}")));
                 let come = new.bounds.iter().filter(|bound| !old.bounds.contains(bound));
-                lines.extend(come.map(|bound| format!("{name}: now {bound}")));
+                come.for_each(|bound| of_tools.add(name, format!("now {bound}")));
             }
-            (Some(_), None) => lines.push(format!("{name} is no longer granted")),
-            (None, Some(_)) => lines.push(format!("{name} is granted")),
+            (Some(_), None) => of_tools.add(name, "no longer granted".to_string()),
+            (None, Some(_)) => of_tools.add(name, "granted".to_string()),
             (None, None) => {}
         }
     }
+    lines.extend(of_tools.finish());
     lines
 }

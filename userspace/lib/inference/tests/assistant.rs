@@ -252,19 +252,32 @@ fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
     assert!(long.removed > 0 && long.removed.is_multiple_of(2), "{}", long.removed);
     let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
     assert_eq!((same.text, same.removed), (long.text, 0));
-    // What the runner says behind the request does not push it out.
-    let reminder = messages.len();
-    messages.push(Message::new(Role::User, "It is not done yet."));
-    messages.push(Message::new(Role::Assistant, "I do the rest."));
-    let long = answer(&model, Request { messages: messages.clone(), goal: Some(1), ..request("") });
-    let same = answer(&model, Request { messages: without(&messages, 2, long.removed), ..request("") });
-    assert!(long.removed > 0 && long.removed <= reminder - 2, "{}", long.removed);
-    assert_eq!((same.text, same.removed), (long.text, 0));
     // What has to stay fits, or nothing does.
     let huge = "many words ".repeat(200);
     let error = assistant(&model).request(request(&huge)).unwrap_err();
     assert!(matches!(error, InferenceError::TooLong { tokens, context: 200 } if tokens > 200), "{error}");
     assert!(error.to_string().contains("say less or offer fewer tools"));
+}
+
+/// Requirement F06: what the runner says behind the request of a turn, in the role of a person, does not push it out.
+#[test]
+fn f06_a_reminder_does_not_push_out_the_request_of_a_turn() {
+    let file = chatml();
+    let model = LanguageModel::open(&file, Some(200)).unwrap();
+    let mut messages = vec![Message::new(Role::System, "Be brief."), Message::new(Role::User, "Do it all.")];
+    for number in 0..20 {
+        messages.push(Message::new(Role::Assistant, &format!("I do part {number} of it now.")));
+        messages.push(Message::new(Role::Tool, &format!("Part {number} was done.")));
+    }
+    messages.push(Message::new(Role::User, "It is not done yet."));
+    messages.push(Message::new(Role::Assistant, "I do the rest."));
+    let long = answer(&model, Request { messages: messages.clone(), goal: Some(1), ..request("") });
+    let mut kept = messages.clone();
+    kept.drain(2..2 + long.removed);
+    kept[2].content = capos_compaction::marked(long.removed, &kept[2].content);
+    let same = answer(&model, Request { messages: kept, ..request("") });
+    assert!(long.removed > 0 && long.removed <= messages.len() - 3, "{}", long.removed);
+    assert_eq!((same.text, same.removed), (long.text, 0));
 }
 
 /// A file without a template gets a transcript, and its answer ends where the next speaker would begin.

@@ -1,4 +1,6 @@
-//! `capos audit`: checks exports of the audit log.
+//! `capos audit`: checks exports of the audit log, and rebuilds runs from them.
+
+mod replay;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
@@ -32,6 +34,22 @@ enum Action {
         #[arg(long, value_parser = parse)]
         head: Vec<Head>,
     },
+    /// Rebuild runs from their records: model answers, calls, decisions, effects and budgets, in their order.
+    ///
+    /// The chain is checked first. Nothing is executed again, and no model is asked. The command fails if records contradict
+    /// each other, or the conversation.
+    Replay {
+        /// Archives and the export of the log, in any order: a record a line.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Only this run, with all its records: CONVERSATION-TURN, or the beginning of it.
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// The conversation as a client received it: the answers to ResumeSession and GetMessages, one a line. Its requests,
+        /// answers, arguments and results are compared with the records.
+        #[arg(long, value_name = "FILE")]
+        conversation: Option<PathBuf>,
+    },
 }
 
 fn parse(text: &str) -> Result<Head, String> {
@@ -40,7 +58,33 @@ fn parse(text: &str) -> Result<Head, String> {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let Action::Verify { files, head } = &args.action;
+    match &args.action {
+        Action::Verify { files, head } => match checked(&mut parts(files)?, head)? {
+            Ok(summary) => {
+                tell(summary);
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(broken) => {
+                eprintln!("{broken}");
+                Ok(ExitCode::FAILURE)
+            }
+        },
+        Action::Replay { files, run, conversation } => {
+            let mut parts = parts(files)?;
+            if let Err(broken) = checked(&mut parts, &[])? {
+                eprintln!("{broken}");
+                return Ok(ExitCode::FAILURE);
+            }
+            replay::replay(&mut parts, run.as_deref(), conversation.as_deref())
+        }
+    }
+}
+
+/// A part of a chain: its first record, its name, and its lines.
+type Part = (u64, String, BufReader<File>);
+
+/// Opens the parts of a chain, in its order.
+fn parts(files: &[PathBuf]) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for file in files {
         let mut lines = BufReader::with_capacity(PIECE, File::open(file).with_context(|| file.display().to_string())?);
@@ -48,50 +92,52 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         parts.push((first, file.display().to_string(), lines));
     }
     parts.sort_by_key(|(first, ..)| *first);
-    let mut checked = verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), head, &[])?;
-    if checked.is_err() {
-        // Records that are missing may be those of which a later record says that a disk has lost them.
-        let mut lost = Vec::new();
-        for (_, name, lines) in &mut parts {
-            lines.rewind().with_context(|| name.clone())?;
-            lost.extend(told_lost(&mut *lines).with_context(|| name.clone())?);
-            lines.rewind().with_context(|| name.clone())?;
-        }
-        if !lost.is_empty() {
-            checked = verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), head, &lost)?;
-        }
+    Ok(parts)
+}
+
+/// Checks the chain of all parts. An error is a sentence that names the file.
+fn checked(parts: &mut [Part], heads: &[Head]) -> Result<Result<Summary, String>> {
+    let checked = verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), heads, &[])?;
+    if checked.is_ok() {
+        return Ok(checked);
     }
-    match checked {
-        Ok(Summary { records, head, effects, refused, open, archived, archive, lost, damages }) => {
-            println!(
-                "unbroken: {records} records; {effects} effects with their ends, {} without, {refused} calls that never ran",
-                open.len()
-            );
-            println!("head {head}");
-            for (record, why) in damages {
-                println!("damaged: record {record} says that a disk has lost records: {why}");
-            }
-            for Lost { first, last } in lost {
-                println!("lost: records {first} to {last}");
-            }
-            if archived.sequence > 0 && archive.is_empty() {
-                println!(
-                    "not checked: records 1 to {}, which are in a part that was damaged; `/audit export` writes what can be \
-                     read of them",
-                    archived.sequence
-                );
-            } else if archived.sequence > 0 {
-                println!(
-                    "not checked: records 1 to {}, which are in the archive {archive:?} and those before it; give them as well",
-                    archived.sequence
-                );
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(broken) => {
-            eprintln!("{broken}");
-            Ok(ExitCode::FAILURE)
-        }
+    // Records that are missing may be those of which a later record says that a disk has lost them.
+    let mut lost = Vec::new();
+    for (_, name, lines) in &mut *parts {
+        lines.rewind().with_context(|| name.clone())?;
+        lost.extend(told_lost(&mut *lines).with_context(|| name.clone())?);
+        lines.rewind().with_context(|| name.clone())?;
+    }
+    if lost.is_empty() {
+        return Ok(checked);
+    }
+    verify(parts.iter_mut().map(|(_, name, lines)| (name.clone(), lines)), heads, &lost)
+}
+
+fn tell(summary: Summary) {
+    let Summary { records, head, effects, refused, open, archived, archive, lost, damages } = summary;
+    println!(
+        "unbroken: {records} records; {effects} effects with their ends, {} without, {refused} calls that never ran",
+        open.len()
+    );
+    println!("head {head}");
+    for (record, why) in damages {
+        println!("damaged: record {record} says that a disk has lost records: {why}");
+    }
+    for Lost { first, last } in lost {
+        println!("lost: records {first} to {last}");
+    }
+    if archived.sequence > 0 && archive.is_empty() {
+        println!(
+            "not checked: records 1 to {}, which are in a part that was damaged; `/audit export` writes what can be read of \
+             them",
+            archived.sequence
+        );
+    } else if archived.sequence > 0 {
+        println!(
+            "not checked: records 1 to {}, which are in the archive {archive:?} and those before it; give them as well",
+            archived.sequence
+        );
     }
 }
 

@@ -352,6 +352,12 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     for record in &records {
         members(record, failures);
     }
+    // A log that begins in the middle of a run tells only its end.
+    if !wanted.restarted {
+        let mut replay = capos_audit::Replay::default();
+        text.iter().for_each(|line| replay.line(line));
+        failures.extend(replay.end().into_iter().flat_map(|run| run.faults).map(|why| format!("audit.jsonl: {why}")));
+    }
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for told in told(&records) {
         *seen.entry((member(told.first, "conversation"), member(told.first, "callId"))).or_default() += 1;

@@ -45,6 +45,29 @@ fn j05_j11_handles_of_other_sessions_and_guesses_are_unknown() {
     assert!(world.effects().is_empty());
 }
 
+/// Requirement J14: of all combinations of a name, a handle and arguments, those of one tool alone run, and they run that tool.
+#[test]
+fn j14_a_name_with_the_handle_of_another_tool_never_runs() {
+    let names = ["read", "read_third", "write", "change", "slow"];
+    for name in names {
+        for of in names {
+            let arguments = format!("{{\"path\":\"{of}\"}}");
+            let world = World::new(vec![vec![raw("1", name, handle(of), arguments.clone())], vec![]]);
+            world.0.answers.borrow_mut().push_back(Answer::Yes);
+            turn(&world);
+            let events = world.0.events.borrow();
+            let event = events.last().unwrap();
+            if name == of {
+                assert_eq!((world.effects(), event.outcome), (vec![arguments], Outcome::Ok), "{name}");
+                assert_eq!((&*event.descriptor.name, event.descriptor.handle.clone()), (name, handle(name)));
+            } else {
+                assert!(world.effects().is_empty(), "{name} with the handle of {of}");
+                assert_eq!(event.outcome, Outcome::UnknownTool, "{name} with the handle of {of}");
+            }
+        }
+    }
+}
+
 #[test]
 fn doubled_ids_run_once_and_later_ids_stay_unique() {
     let world = World::new(vec![

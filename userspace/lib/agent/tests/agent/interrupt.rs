@@ -75,6 +75,38 @@ pub fn check_conversation(messages: &[capos_schema::models::ChatMessage]) {
     assert!(open.is_empty(), "{messages:#?}");
 }
 
+/// Requirement C29: wherever in an answer the person interrupts, the conversation is what it was when the answer began.
+#[test]
+fn c29_a_cancel_within_an_answer_leaves_the_conversation_unchanged() {
+    let mut within = 0;
+    for at in 0..60 {
+        let answer = [
+            Piece::Text("I will "),
+            Piece::Wait(20),
+            Piece::Text("look."),
+            call("1", "write", r#"{"n":1}"#),
+            Piece::Wait(20),
+        ];
+        let world = World::new(vec![answer.into()]);
+        world.0.answers.borrow_mut().push_back(Answer::Yes);
+        world.0.interrupt_at.set(Some(at * MS));
+        let (end, agent) = turn(&world);
+        world.drain();
+        let entries = agent.conversation().entries();
+        if end != TurnEnd::Interrupted || entries.iter().any(|entry| entry.message.role == Role::Assistant) {
+            // The answer was complete before.
+            continue;
+        }
+        within += usize::from(!world.0.requests.borrow().is_empty());
+        // The request was saved before the model was asked.
+        let hash = |text: &str| capos_agent::hash(text);
+        let dumped: Vec<String> = entries.iter().map(capos_agent::Entry::dump).collect();
+        assert_eq!(hash(&dumped.concat()), hash(&world.0.saved.borrow()[..1].concat()), "at {at}");
+        assert!(world.0.events.borrow().is_empty() && world.effects().is_empty(), "at {at}");
+    }
+    assert!(within > 30, "{within}");
+}
+
 #[test]
 fn an_abortable_tool_is_aborted() {
     let world = World::new(vec![vec![call("1", "read", r#"{"n":1,"ms":90}"#)]]);
@@ -100,6 +132,50 @@ fn a_tool_that_cannot_be_aborted_ends_in_the_background_and_is_audited() {
     assert!(events[1].error.contains("ended later: ok; its result was not sent to the model"));
     assert!(agent.conversation().entries().iter().all(|entry| !entry.message.content.contains("result of")));
     world.check_audit();
+}
+
+/// Requirement J09: a call in flight ends by the table of tools with which it began, and the next call sees the new one.
+#[test]
+fn j09_a_call_in_flight_is_not_touched_by_a_change_of_the_tools() {
+    let world = World::new(vec![
+        vec![call("1", "slow", r#"{"n":1,"ms":90}"#)],
+        vec![call("2", "slow", r#"{"n":2}"#), call("3", "read", r#"{"n":3}"#)],
+        vec![Piece::Text("It is gone.")],
+        vec![call("4", "slow", r#"{"n":4}"#)],
+        vec![Piece::Text("It is back.")],
+    ]);
+    world.0.interrupt_at.set(Some(30 * MS));
+    let (end, mut agent) = turn(&world);
+    assert_eq!((end, agent.background()), (TurnEnd::Interrupted, 1));
+    // The tool is taken away while its call runs.
+    world.0.interrupt_at.set(None);
+    let all = snapshot();
+    let rest = all.tools().iter().filter(|tool| tool.descriptor.name != "slow").cloned().collect();
+    assert_eq!(world.run(agent.turn("again", &capos_agent::Snapshot::new(rest).unwrap())), TurnEnd::Answered);
+    world.drain();
+    assert_eq!(agent.background(), 0);
+    assert!(world.effects().contains(&r#"{"ms":90,"n":1}"#.to_string()), "the call in flight ran to its end");
+    assert_eq!(world.run(agent.turn("and now?", &all)), TurnEnd::Answered);
+    let outcome =
+        |id: &str| world.0.events.borrow().iter().rfind(|event| event.call_id == id).map(|event| event.outcome);
+    let outcomes = ["1", "2", "3", "4"].map(outcome);
+    let of = [Outcome::Cancelled, Outcome::UnknownTool, Outcome::Ok, Outcome::Ok];
+    assert_eq!(outcomes, of.map(Some));
+    world.check_audit();
+}
+
+/// Requirement C30: a cancel within a tool ends the task as cancelled, the tool runs to its end, and the next task works.
+#[test]
+fn c30_after_a_cancel_in_a_tool_the_next_task_works() {
+    let world = World::new(vec![vec![call("1", "slow", r#"{"n":1,"ms":90}"#)], vec![Piece::Text("Here.")]]);
+    world.0.interrupt_at.set(Some(30 * MS));
+    let (end, mut agent) = turn(&world);
+    assert_eq!((end, agent.course().last().name()), (TurnEnd::Interrupted, "TASK_CANCELLED"));
+    world.0.interrupt_at.set(None);
+    assert_eq!(world.run(agent.turn("next", &snapshot())), TurnEnd::Answered);
+    assert_eq!(agent.course().last().name(), "TASK_COMPLETED");
+    world.drain();
+    assert!(world.0.trace.borrow().iter().any(|entry| matches!(entry, Trace::EffectEnd(_))), "it ran to its end");
 }
 
 #[test]

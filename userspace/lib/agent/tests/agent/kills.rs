@@ -75,7 +75,11 @@ fn live(seed: u64, lives: &[u64]) -> Found {
             }
             let checkpoint = Checkpoint::read(&run.head, &run.json).unwrap();
             let progress = &checkpoint.progress;
-            assert_eq!(progress.messages, (0, messages.len() as u32), "{}", place("torn"));
+            // A session that was killed while it wrote what is known of open calls has left some of these results behind it.
+            let (from, to) = progress.messages;
+            let rest = conversation.entries().get(to as usize..).unwrap_or_else(|| panic!("{}", place("torn")));
+            let is_told = rest.is_empty() || life > 1 && rest.iter().all(|entry| entry.message.role == Role::Tool);
+            assert!(from == 0 && is_told, "{}", place("torn"));
             assert_eq!(progress.step, complete(&conversation), "{}", place("step"));
             assert!(progress.asked >= progress.step && progress.asked >= asked, "{}", place("steps are lost"));
             asked = progress.asked;
@@ -162,7 +166,7 @@ fn check(world: &World, machine: &Machine, fates: &BTreeMap<String, Fate>, kills
 fn f11_a_run_that_is_killed_anywhere_continues_from_its_checkpoint() {
     let all = std::env::var("KILL_ALL").is_ok();
     let (mut kills, mut unknown) = (0, 0);
-    for seed in 0..if all { 10 } else { 2 } {
+    for seed in 0..if all { 12 } else { 2 } {
         let whole = live(seed, &[]);
         assert!(whole.kills == 0 && whole.boundaries > 500, "{} boundaries", whole.boundaries);
         let stride = if all { 1 } else { 11 };

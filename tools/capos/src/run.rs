@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use capos_plural::count;
 
 use crate::build::iso::{Limine, Models, limine_dir};
-use crate::build::system::{System, Variant};
+use crate::build::system::{Console, System, Variant};
 use crate::data::{self, Choice, DataDisk, Size};
 use capos_vm::accel;
 use capos_vm::qemu::{Board, Bus, Disk, Firmware, Machine, Medium};
@@ -52,6 +52,9 @@ pub struct Args {
     /// The kernel's command line.
     #[arg(long, value_name = "TEXT", default_value = "")]
     command_line: String,
+    /// The program at the console.
+    #[arg(long, value_enum, env = "CONSOLE", default_value = "shell")]
+    console: Console,
     /// The file of the data disk, created if there is none, or `none`; without it target/data.img.
     #[arg(long, value_name = "FILE", env = "DATA")]
     data: Option<Choice>,
@@ -138,7 +141,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             memory = memory.saturating_add(models.mebibytes()?);
             let parts = system.build(false)?;
             let over = parts.pack(&models)?;
-            let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
+            let (command_line, console) = (args.command_line.clone(), args.console);
+            let variant = Variant { limine, over, command_line, console, ..Variant::default() };
             parts.image(&variant, &out)?;
             out
         }

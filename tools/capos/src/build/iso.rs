@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::build::system::{System, Variant};
+use crate::build::system::{Console, System, Variant};
 use crate::models::packed::PackedModels;
 
 /// Build the system and its image.
@@ -20,6 +20,9 @@ pub struct Args {
     /// The kernel's command line.
     #[arg(long, value_name = "TEXT", default_value = "")]
     command_line: String,
+    /// The program at the console.
+    #[arg(long, value_enum, env = "CONSOLE", default_value = "shell")]
+    console: Console,
     #[command(flatten)]
     models: Models,
 }
@@ -94,7 +97,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let models = args.models.checked()?;
     let parts = system.build(false)?;
     let over = parts.pack(&models)?;
-    let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
+    let (command_line, console) = (args.command_line.clone(), args.console);
+    let variant = Variant { limine, over, command_line, console, ..Variant::default() };
     parts.image(&variant, &out)?;
     let size = std::fs::metadata(&out)?.len();
     println!("{}: {:.1} MiB", shown(&out, system.root()).display(), size as f64 / f64::from(1 << 20));

@@ -60,6 +60,29 @@ pub struct Parts {
     date: Date,
 }
 
+/// The program at an image's console.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Console {
+    /// Every command, and requests to the agent.
+    #[default]
+    Shell,
+    /// Requests to the agent, and the commands that belong to them.
+    CaposAgent,
+}
+
+impl Console {
+    /// The service of the manifest whose program it is.
+    const SERVICE: &'static str = "shell";
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::Shell => "/bin/shell",
+            Self::CaposAgent => "/bin/capos-agent",
+        }
+    }
+}
+
 /// The options of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Variant {
@@ -74,6 +97,8 @@ pub struct Variant {
     /// Programs that the boot package holds in place of the system's: the first of them is the first process. Such an
     /// image has the test programs' files only.
     pub boot: Vec<String>,
+    /// The program at the console.
+    pub console: Console,
 }
 
 impl System {
@@ -206,7 +231,7 @@ impl System {
             items.push((name.to_owned(), self.strip(&program, name)?));
         }
         items.push(("manifest".to_owned(), self.target().join("manifest.bin")));
-        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &items)?;
+        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], Console::Shell, &items)?;
         let path = self.target().join("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;
         Ok(path)
@@ -215,9 +240,12 @@ impl System {
 
 /// Reads the manifest that these files give together and writes it, as the first process reads it, to the last of the
 /// items of a boot package. It is checked here, so that a mistake ends the build and not the boot.
-fn encode_manifest(sources: &[&Path], items: &[(String, PathBuf)]) -> Result<()> {
+fn encode_manifest(sources: &[&Path], console: Console, items: &[(String, PathBuf)]) -> Result<()> {
     let (_, path) = items.last().context("the boot package has no manifest")?;
-    let manifest = crate::manifest::read(sources)?;
+    let mut manifest = crate::manifest::read(sources)?;
+    if let Some(service) = manifest.services.iter_mut().find(|service| service.name == Console::SERVICE) {
+        service.program = console.program().to_owned();
+    }
     let names: Vec<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
     capos_service_graph::check(&manifest, &names).with_context(|| sources_named(sources))?;
     files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;
@@ -317,7 +345,7 @@ impl Parts {
         let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
         let manifest = manifest.filter(|path| path.is_file());
         let alone = !variant.boot.is_empty();
-        if !alone && manifest.is_none() {
+        if !alone && manifest.is_none() && variant.console == Console::Shell {
             return Ok(self.boot_package.clone());
         }
         ensure!(!alone || self.test_stage.is_some(), "test programs were not built");
@@ -328,10 +356,11 @@ impl Parts {
             let name = if place == 0 { "init" } else { program };
             items.push((name.to_owned(), self.stripped.join(program)));
         }
-        if let Some(manifest) = &manifest {
-            let sources: &[&Path] = if alone { &[manifest] } else { &[&self.manifest, manifest] };
+        let sources = (!alone).then_some(&self.manifest).into_iter().chain(&manifest);
+        let sources: Vec<&Path> = sources.map(PathBuf::as_path).collect();
+        if !sources.is_empty() {
             items.push(("manifest".to_owned(), out.with_extension("manifest")));
-            encode_manifest(sources, &items)?;
+            encode_manifest(&sources, variant.console, &items)?;
         }
         let path = out.with_extension("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;

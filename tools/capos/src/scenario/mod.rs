@@ -20,6 +20,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use capos_script::Script;
 use serde::{Deserialize, Serialize};
 
+use crate::build::system::Console;
 use crate::models::extra::ExtraModel;
 use crate::scenario::checks::Checks;
 use crate::scenario::checks::screen;
@@ -75,6 +76,8 @@ pub struct Settings {
     /// Programs to boot alone in place of the system; the first of them is the first process, whose log says which tests
     /// passed. A manifest in the folder is then the whole manifest.
     pub boot: Vec<String>,
+    /// The program at the console.
+    pub console: Console,
 }
 
 impl Default for Settings {
@@ -99,6 +102,7 @@ impl Default for Settings {
             model: Vec::new(),
             disk: Vec::new(),
             boot: Vec::new(),
+            console: Console::Shell,
         }
     }
 }

@@ -64,8 +64,9 @@ pub fn execute(
     if let Some(over) = &over {
         parts.models(models, &scenario.folder, over)?;
     }
-    let (over_too, boot) = (over.clone(), scenario.settings.boot.clone());
-    let variant = Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot };
+    let (over_too, boot, console) = (over.clone(), scenario.settings.boot.clone(), scenario.settings.console);
+    let variant =
+        Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot, console };
     parts.image(&variant, &image)?;
     let mut leftovers = vec![image.clone()];
     if scenario.boots_next() {

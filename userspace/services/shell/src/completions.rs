@@ -103,7 +103,7 @@ struct Names {
 /// All that may stand at the beginning of a line.
 pub fn completions(session: &Session) -> Vec<String> {
     let runner = &session.runner;
-    lines(&Names {
+    let mut lines = lines(&Names {
         held: runner.grants.all().into_iter().map(|grant| grant.name).collect(),
         put_away: runner.grants.dropped.borrow().iter().cloned().collect(),
         withheld: runner.grants.withheld(),
@@ -111,7 +111,9 @@ pub fn completions(session: &Session) -> Vec<String> {
         programs: session.programs.clone(),
         models: session.models.clone(),
         conversations: session.listed.clone(),
-    })
+    });
+    lines.retain(|line| session.commands.has(line));
+    lines
 }
 
 fn lines(names: &Names) -> Vec<String> {
@@ -136,7 +138,7 @@ fn lines(names: &Names) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::HELP;
+    use crate::SHELL;
 
     #[test]
     fn every_command_and_name_is_completed() {
@@ -166,7 +168,7 @@ mod tests {
             assert!(lines.iter().any(|known| known == line), "{line}");
         }
         // What the help lists is there.
-        for (commands, _) in HELP {
+        for (commands, _) in SHELL.help {
             for command in commands.split(", ") {
                 let words: Vec<&str> = command.split(' ').filter(|word| word.to_uppercase() != *word).collect();
                 let wanted = words.join(" ");

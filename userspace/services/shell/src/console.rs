@@ -29,12 +29,15 @@ pub struct Console {
     interrupts: Cell<u64>,
     /// The session that takes the place of this one.
     pub successor: Successor,
+    /// What the audit log calls it.
+    name: &'static str,
 }
 
 impl Console {
-    /// On this screen, for a session that begins.
-    pub fn new(screen: Rc<Screen>) -> Self {
-        Self { screen, progress: Progress::default(), interrupts: Cell::new(0), successor: Successor::default() }
+    /// On this screen, for a session of a program with this name.
+    pub fn new(screen: Rc<Screen>, name: &'static str) -> Self {
+        let (progress, successor) = (Progress::default(), Successor::default());
+        Self { screen, progress, interrupts: Cell::new(0), successor, name }
     }
 
     /// A line was entered: Ctrl-C from now on is about what it begins.
@@ -49,7 +52,7 @@ impl Surface for Console {
     const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], DELEGATION];
 
     fn name(&self) -> String {
-        String::from("console")
+        String::from(self.name)
     }
 
     async fn tell(&self, style: Style, text: &str) {

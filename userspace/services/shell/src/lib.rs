@@ -1,10 +1,13 @@
-//! The shell: login, slash commands, and agent mode.
+//! The console's programs: login, slash commands, and agent mode.
 //!
 //! A line that begins with `/` is a command of the shell and never reaches a model; everything else is a turn of the
 //! conversation with the model. The shell is the runner of spec 1: by `capos-runner` it holds the session's capabilities,
 //! builds the tool table from them, and drives the loop of `capos-agent`; what it adds is the console. It holds a terminal,
 //! the broker, a timer and entropy; all else comes with the session.
-#![cfg_attr(capos_guest, no_std, no_main)]
+//!
+//! Two programs differ in their [`Commands`] alone: `shell`, and `capos-agent`, in which nearly every line is a request.
+#![cfg_attr(capos_guest, no_std)]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 
@@ -39,11 +42,19 @@ use link::Link;
 use login::Login;
 use screen::Screen;
 
-async fn start(env: Env) -> Result<(), Error> {
+pub use command::agent::AGENT;
+pub use command::{Commands, SHELL};
+
+/// Logs people in at the terminal, for ever. Their sessions have these commands.
+///
+/// # Errors
+/// A capability of the program is missing.
+pub async fn start(env: Env, commands: &'static Commands) -> Result<(), Error> {
     let clock = env.clock()?;
     let link = Link::open(env.cap::<TerminalClient>("terminal")?, clock.clone()).await;
     let login = Login {
         screen: Rc::new(Screen::new(link)),
+        commands,
         held: Capabilities {
             broker: env.cap::<AuthorityBrokerClient>("broker")?,
             clock,
@@ -53,4 +64,3 @@ async fn start(env: Env) -> Result<(), Error> {
     };
     match login.serve().await {}
 }
-capos_rt::program!(start);

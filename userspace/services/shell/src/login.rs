@@ -15,7 +15,7 @@ use capos_schema::store::{VolumeInfo, VolumeState};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
-use crate::command::{Flow, setup};
+use crate::command::{Commands, Flow, setup};
 use crate::copying::watch;
 use crate::escape::plain;
 use crate::screen::Screen;
@@ -35,6 +35,8 @@ pub struct Login {
     pub screen: Rc<Screen>,
     /// What sessions are made of.
     pub held: Capabilities,
+    /// The commands of sessions.
+    pub commands: &'static Commands,
 }
 
 /// What the machine is like.

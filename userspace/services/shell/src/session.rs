@@ -13,7 +13,7 @@ use capos_schema::authority::UserSessionClient;
 use capos_schema::system::LauncherClient;
 use capos_schema::terminal::{LineEnd, Style};
 
-use crate::command::{self, Flow, setup};
+use crate::command::{self, Commands, Flow, setup};
 use crate::completions::completions;
 use crate::console::Console;
 use crate::escape::{name, plain};
@@ -39,6 +39,8 @@ pub struct Session {
     pub listed: Vec<String>,
     /// The runs that the person was told of last: conversation and turn.
     pub runs: Vec<(String, u32)>,
+    /// Its commands.
+    pub commands: &'static Commands,
 }
 
 impl Deref for Session {
@@ -61,7 +63,8 @@ impl Session {
     /// # Errors
     /// The broker or the kernel's entropy does not answer.
     pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Kept>) -> Result<Self, Error> {
-        let session = capos_runner::Session::open(&login.held, Console::new(login.screen.clone()), user, kept).await?;
+        let console = Console::new(login.screen.clone(), login.commands.surface);
+        let session = capos_runner::Session::open(&login.held, console, user, kept).await?;
         let mut session = Self {
             session,
             jobs: Jobs::default(),
@@ -69,6 +72,7 @@ impl Session {
             models: Vec::new(),
             listed: Vec::new(),
             runs: Vec::new(),
+            commands: login.commands,
         };
         set_offset(session.runner.info.offset);
         session.programs = session.names_of_programs().await;
@@ -87,6 +91,9 @@ impl Session {
 
     /// The manifest's programs, which do not change. Without them only Tab knows less.
     async fn names_of_programs(&self) -> Vec<String> {
+        if !self.commands.has_programs {
+            return Vec::new();
+        }
         let Ok(launcher) = self.runner.grants.find::<LauncherClient>("run programs") else { return Vec::new() };
         self.runner.in_time(launcher.programs()).await.unwrap_or_else(|why| {
             log::warning!("the programs could not be listed: {why}");
@@ -131,7 +138,7 @@ impl Session {
             count(self.snapshot.tools().len(), "tool")
         );
         self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
-        if let Some(hint) = setup::hint(&self.runner) {
+        if let Some(hint) = setup::hint(self) {
             self.runner.screen.wrapped(&[(Style::Plain, &hint)]).await;
         }
         self.runner.tell_of_model().await;
@@ -167,7 +174,7 @@ impl Session {
                 LineEnd::Entered => {}
             }
             let flow = match line.strip_prefix('/') {
-                Some(command) => command::run(self, command).await,
+                Some(command) => (self.commands.run)(self, command).await,
                 None => {
                     match hint(line) {
                         Some(hint) => self.runner.screen.line(Style::Dim, hint).await,

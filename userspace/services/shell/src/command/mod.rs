@@ -1,5 +1,6 @@
 //! The commands of the shell. None of them touches the model.
 
+pub mod agent;
 pub mod audit;
 mod backup;
 pub mod budget;
@@ -21,11 +22,13 @@ mod transfer;
 mod until;
 mod users;
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_plural::count;
+use capos_schema::cap::LocalBoxFuture;
 use capos_schema::terminal::Style;
 
 pub use cut_off::tell_cut_off;
@@ -48,7 +51,32 @@ pub enum Flow {
     Succeeded,
 }
 
-pub const HELP: &[(&str, &str)] = &[
+/// What a person can type behind a slash, which never reaches a model.
+pub struct Commands {
+    /// What the audit log calls the program.
+    pub surface: &'static str,
+    /// The commands, and what each does.
+    pub help: &'static [(&'static str, &'static str)],
+    /// Runs a command, given without its slash.
+    pub run: for<'a> fn(&'a mut Session, &'a str) -> LocalBoxFuture<'a, Flow>,
+    /// Whether a command starts programs.
+    pub has_programs: bool,
+}
+
+impl Commands {
+    /// Whether this line begins with one of them.
+    pub fn has(&self, line: &str) -> bool {
+        let first = |text: &str| text.split_whitespace().next().map(ToString::to_string);
+        let wanted = first(line);
+        self.help.iter().flat_map(|(commands, _)| commands.split(", ")).any(|command| first(command) == wanted)
+    }
+}
+
+/// The commands of the program `shell`: all.
+pub const SHELL: Commands =
+    Commands { surface: "console", help: HELP, run: |session, line| Box::pin(run(session, line)), has_programs: true };
+
+const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
     ("/more", "show the full results of the last turn that called tools"),
@@ -132,8 +160,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/exit, /quit", "end the session"),
 ];
 
-/// Runs a command, given without its slash.
-pub async fn run(session: &mut Session, line: &str) -> Flow {
+async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
@@ -143,7 +170,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
-        "help" | "?" => help(session).await,
+        "help" | "?" => session.help().await,
         "cap" | "caps" => capabilities::cap(session, &rest).await,
         "inspect" => inspect::inspect(session, &rest).await,
         "more" => more(session).await,
@@ -195,6 +222,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     Flow::Go
 }
 
+/// What comes of a command.
 pub type Done = Result<(), String>;
 
 /// Shows rows in columns: the first is padded.
@@ -207,15 +235,16 @@ pub async fn rows(session: &Session, rows: &[(String, String)]) {
     }
 }
 
-async fn help(session: &Session) -> Done {
-    let text: Vec<(String, String)> = HELP.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
-    rows(session, &text).await;
-    session
-        .runner
-        .screen
-        .line(Style::Dim, "Any other line is sent to the model. Tab completes commands and names.")
-        .await;
-    Ok(())
+impl Session {
+    /// `/help`.
+    pub async fn help(&self) -> Done {
+        let text: Vec<(String, String)> =
+            self.commands.help.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
+        rows(self, &text).await;
+        let screen = &self.runner.screen;
+        screen.line(Style::Dim, "Any other line is sent to the model. Tab completes commands and names.").await;
+        Ok(())
+    }
 }
 
 pub async fn refreshed(session: &mut Session) -> Done {
@@ -254,4 +283,33 @@ async fn stop(session: &mut Session) -> Done {
     }
     session.runner.screen.line(Style::Dim, &text).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AGENT;
+
+    /// Requirement C02: what `capos-agent` offers is what the shell offers, without any way to an effect past the agent.
+    #[test]
+    fn c02_the_agents_commands_are_some_of_the_shells() {
+        for (command, what) in AGENT.help {
+            assert!(SHELL.help.contains(&(command, what)), "{command}");
+        }
+        let other = [
+            "/run",
+            "/run cat",
+            "/cap all",
+            "/setup ada",
+            "/users",
+            "/settings set",
+            "/import v:a",
+            "/fg",
+            "/inspect home",
+        ];
+        for line in other {
+            assert!(SHELL.has(line) && !AGENT.has(line), "{line}");
+        }
+        assert!(AGENT.has("/runs cancel 1") && AGENT.has("/quit"));
+    }
 }

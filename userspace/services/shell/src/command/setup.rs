@@ -155,11 +155,11 @@ pub async fn note(runner: &Runner, tool: &Tool) -> Option<String> {
 }
 
 /// The hint at the beginning of a session of a machine that is not set up.
-pub fn hint(runner: &Runner) -> Option<String> {
-    runner.grants.find::<MachineSetupClient>(REQUEST).ok()?;
+pub fn hint(session: &Session) -> Option<String> {
+    session.runner.grants.find::<MachineSetupClient>(REQUEST).ok()?;
+    let or = if session.commands.has("/setup") { "; or enter /setup NAME" } else { "" };
     Some(format!(
-        "This machine is not set up, and nothing is kept. Enter `{REQUEST}`, and the model gets the tools show_setup and {TOOL}; or \
-         enter /setup NAME."
+        "This machine is not set up, and nothing is kept. Enter `{REQUEST}`, and the model gets the tools show_setup and {TOOL}{or}."
     ))
 }
 

@@ -47,8 +47,8 @@ struct ToolEvent {
 
 struct GeneralEvent {
   kind @0 :Text;
-  # Of the log: log.start, log.space, log.archive. Of the broker: session.start, session.end, broker.decision, budget.begin,
-  # budget.warning, budget.exceeded, budget.extension, budget.end. Of the shell: session.opened,
+  # Of the log: log.start, log.space, log.archive. Of the broker: session.start, session.end, broker.decision, policy.check,
+  # budget.begin, budget.warning, budget.exceeded, budget.extension, budget.end. Of the shell: session.opened,
   # session.closed, message, tool.late, records.lost. Of the model loader: model.loaded, model.refused, model.unloaded,
   # model.policy, worker.start, worker.end, worker.failed. Others are allowed, except `tool`, which would look like a
   # tool call.

@@ -193,7 +193,8 @@ interface UserSession {
 
   explain @15 (question :ToolQuestion)
       -> (steps :List(Text), mode :Models.PermissionMode, reason :Text, risk :Risk);
-  # Tells what would become of a call, and by which rules. It decides and records nothing.
+  # Tells what would become of a call, and by which rules. It decides nothing. The settings `audit.denied_checks` and
+  # `audit.allowed_checks` say whether the answer is recorded.
 }
 
 struct PolicyRule {

@@ -24,6 +24,8 @@ pub enum Kind {
     SessionStart,
     SessionEnd,
     BrokerDecision,
+    /// What would become of a call, of which somebody asked. The call was not made.
+    PolicyCheck,
     /// A run begins, with the limits of its budget.
     BudgetBegin,
     BudgetWarning,
@@ -53,6 +55,7 @@ impl Kind {
             Self::SessionStart => "session.start",
             Self::SessionEnd => "session.end",
             Self::BrokerDecision => "broker.decision",
+            Self::PolicyCheck => "policy.check",
             Self::BudgetBegin => "budget.begin",
             Self::BudgetWarning => "budget.warning",
             Self::BudgetExceeded => "budget.exceeded",

@@ -27,6 +27,21 @@ pub const LOCK_MINUTES: u32 = 15;
 /// The profiles, in order.
 const PROFILES: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
 
+/// Which answers to questions about calls are recorded. Calls themselves always are, and decisions on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// Those that say that the call would be allowed, without a question or after one.
+    pub allowed: bool,
+    /// Those that say that it would be forbidden.
+    pub denied: bool,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self { allowed: false, denied: true }
+    }
+}
+
 /// What the broker runs by.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -44,6 +59,8 @@ pub struct Config {
     pub home_quota: Quota,
     /// Whether the events of runs go to the system log.
     pub telemetry: bool,
+    /// Which checks that are no part of a call are recorded.
+    pub checks: Checks,
     /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
     pub data_disk: bool,
     /// What opens a step-up.
@@ -58,6 +75,7 @@ struct File {
     session: Session,
     limits: Limits,
     telemetry: Telemetry,
+    audit: AuditSection,
     permissions: BTreeMap<String, String>,
     rule: Vec<Rule>,
     profiles: BTreeMap<String, ProfileSection>,
@@ -85,6 +103,13 @@ struct Session {
 #[serde(deny_unknown_fields, default)]
 struct Telemetry {
     log: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AuditSection {
+    allowed_checks: Option<bool>,
+    denied_checks: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -157,6 +182,7 @@ impl Config {
             utc_offset: 0,
             home_quota: Quota::DEFAULT,
             telemetry: false,
+            checks: Checks::default(),
             data_disk: true,
             passphrase: None,
             policy: Policy::default(),
@@ -186,6 +212,8 @@ impl Config {
     fn add(&mut self, file: File, (name, salt): (&str, [u8; 16])) -> Result<(), String> {
         let source = source(name);
         put(&mut self.telemetry, &file.telemetry.log);
+        put(&mut self.checks.allowed, &file.audit.allowed_checks);
+        put(&mut self.checks.denied, &file.audit.denied_checks);
         if let Some(name) = &file.session.profile {
             self.initial = profile("session.profile", name)?;
         }
@@ -428,6 +456,18 @@ mod tests {
         assert_eq!((config.initial, config.data_disk), (Profile::Operator, true));
         assert_eq!(config.policy.profile(Profile::Guest), ProfileRules::standard(Profile::Guest));
         assert!(config.passphrase.is_none());
+    }
+
+    #[test]
+    fn e11_denied_checks_are_recorded_and_allowed_ones_are_not_unless_it_is_configured() {
+        let checks = |text: &str| read(text).unwrap().checks;
+        assert_eq!(checks(""), Checks { allowed: false, denied: true });
+        assert_eq!(checks("[audit]\nallowed_checks = true\n"), Checks { allowed: true, denied: true });
+        assert_eq!(checks("[audit]\ndenied_checks = false\n"), Checks { allowed: false, denied: false });
+        let files =
+            [("system.toml", "[audit]\nallowed_checks = true\n"), ("settings", "audit.allowed_checks = false\n")];
+        assert!(!Config::read(&files, SALT).unwrap().checks.allowed, "the later file counts");
+        assert!(read("[audit]\ncalls = false\n").is_err(), "calls are recorded always");
     }
 
     #[test]

@@ -5,11 +5,13 @@ use alloc::string::String;
 use core::fmt::Display;
 
 use capos_audit::Kind;
-use capos_policy::Binding;
+use capos_policy::{Binding, Review};
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{Decision, Risk, ToolQuestion};
 use capos_schema::cap::CallError;
 use capos_schema::models::PermissionMode;
+
+use crate::broker::Broker;
 
 /// The longest reason that is recorded.
 const MAX_REASON: usize = 512;
@@ -49,6 +51,26 @@ impl Subject<'_> {
             ("reason", &short(reason)),
         ];
         self.record(writer, Kind::BrokerDecision, &fields).await
+    }
+
+    /// Records what would become of a call, if the settings say so. The call was not made.
+    ///
+    /// # Errors
+    /// The audit log took no record.
+    pub async fn checked(&self, broker: &Broker, question: &ToolQuestion, found: &Review) -> Result<(), CallError> {
+        let (checks, is_denied) = (broker.config().checks, found.mode == PermissionMode::Forbidden);
+        if !if is_denied { checks.denied } else { checks.allowed } {
+            return Ok(());
+        }
+        let fields: [(&str, &dyn Display); 6] = [
+            ("tool", &question.tool),
+            ("method", &question.method_name),
+            ("mode", &found.mode.name()),
+            ("risk", &found.risk.name()),
+            ("outcome", if is_denied { &"denied" } else { &"allowed" }),
+            ("reason", &short(&found.reason)),
+        ];
+        self.record(&broker.blocks.writer, Kind::PolicyCheck, &fields).await
     }
 
     /// Records something else that was decided.

@@ -559,6 +559,7 @@ impl UserSessionServer for Session {
         bounded(&question)?;
         let at = self.at(&question).await;
         let Explanation { steps, review, .. } = self.policy.borrow().explain(&question, &at);
+        self.subject().checked(&self.broker, &question, &review).await?;
         let Review { mode, reason, risk, .. } = review;
         Ok(UserSessionExplainResults { steps, mode, reason, risk })
     }

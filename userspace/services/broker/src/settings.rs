@@ -135,13 +135,15 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
         ["budget", _, _, "limit"] | ["profiles", _, "budget", _, _, "limit"] => number("limit"),
         ["budget", _, _, "on_exceed"] | ["profiles", _, "budget", _, _, "on_exceed"] => text(),
         ["profiles", _, field @ ("principal_tokens" | "principal_requests")] => number(field),
-        ["profiles", _, "hide_forbidden"] | ["telemetry", "log"] => match given {
-            "true" | "false" => Ok(given.to_string()),
-            _ => Err(format!("{name} is true or false, not {given:?}")),
-        },
+        ["profiles", _, "hide_forbidden"] | ["telemetry", "log"] | ["audit", "allowed_checks" | "denied_checks"] => {
+            match given {
+                "true" | "false" => Ok(given.to_string()),
+                _ => Err(format!("{name} is true or false, not {given:?}")),
+            }
+        }
         _ => Err(format!(
             "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, session.utc_offset, \
-             telemetry.log, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
+             telemetry.log, audit.allowed_checks, audit.denied_checks, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
              permissions.TOOL, policy.NAME and profiles.NAME.NAME"
         )),
     }
@@ -341,6 +343,8 @@ fn standard() -> Settings {
     found.insert("session.utc_offset".to_string(), "+00:00".to_string());
     found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
     found.insert("telemetry.log".to_string(), "false".to_string());
+    found.insert("audit.allowed_checks".to_string(), "false".to_string());
+    found.insert("audit.denied_checks".to_string(), "true".to_string());
     found.insert("session.model".to_string(), "the first".to_string());
     found
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use capos_audit::Kind;
 use capos_broker::permit::Permit;
 use capos_broker::volume::backup::Restored;
+use capos_rt::log;
 use capos_schema::authority::{
     AuthorityBrokerChangePassphraseResults, AuthorityBrokerProfilesResults, AuthorityBrokerRestoreResults,
     AuthorityBrokerServer, AuthorityBrokerUnlockResults, FoundBackup, Profile, SessionInfo, UserSessionClient,
@@ -74,6 +75,8 @@ impl AuthorityBrokerServer for BrokerObject {
         let fields = if info.user { fields } else { fields.get(..2).unwrap_or_default() };
         subject.record(&broker.blocks.writer, Kind::SessionStart, fields).await?;
         if let Some(why) = refused {
+            // Without the name: people type passphrases where a name is asked.
+            log::warning!("a login with the profile {name} was rejected; the audit log says why");
             return Err(CallError::invalid_argument(why));
         }
         let share = broker.server.share();

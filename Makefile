@@ -50,7 +50,7 @@ help:
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'
 	@echo '  make lint                   check formatting and lints'
 	@echo '  make fuzz                   fuzz parsers and kernel operations: TARGET=names FUZZ_SECONDS=60 FUZZ_SEED=1'
-	@echo '  make crash                  let the power fail under what lasts, on a simulated disk and in QEMU: CRASHES=1000000 KILLS=500 CRASH_SEED=0 ONLY=text'
+	@echo '  make crash                  let the power fail under what lasts, on a simulated disk and in QEMU: CRASHES=1000000 KILLS=500 RUN_KILLS=100 CRASH_SEED=0 ONLY=text'
 	@echo '  make dojo                   play 320 pairs of a task and an injected goal, and score the effects; ONLY=suite'
 	@echo '  make format-disk            make and pack a disk of this version'"'"'s formats for tests/formats'
 	@echo '  make loom                   model-check locks, waits and rings'
@@ -156,7 +156,7 @@ fuzz: tools
 	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 crash: tools
-	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(if $(KILLS),KILLS=$(KILLS)) $(CAPOS) crash $(ONLY)
+	@$(if $(CRASHES),CRASHES=$(CRASHES)) $(if $(CRASH_SEED),CRASH_SEED=$(CRASH_SEED)) $(if $(KILLS),KILLS=$(KILLS)) $(if $(RUN_KILLS),RUN_KILLS=$(RUN_KILLS)) $(CAPOS) crash $(ONLY)
 
 sanitize:
 	@tools/sanitize.sh

@@ -13,7 +13,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::build::system::System;
 use crate::scenario::{Scenario, run_agent};
 use capos_vm::accel;
+use capos_vm::disk_step::DiskStep;
 use capos_vm::script::Step;
+use capos_vm::served::Seed;
 
 /// Tests that live through crashes: package and test. Each runs the one seed `CRASH_SEED` with `CRASHES` crash images.
 const SIMULATED: &[(&str, &str)] = &[
@@ -30,14 +32,19 @@ const TICK: Duration = Duration::from_secs(2);
 
 /// The scenario in which the power of a whole machine fails, below the source folder.
 const MACHINE: &str = "tests/scenarios/random-kills";
-/// Seconds that a start of the machine may take on average.
-const START_SECONDS: u64 = 15;
+/// The scenario in which it fails within a run of the agent.
+const RUN: &str = "tests/scenarios/killed-runs";
+/// Requests to the disk before which the power fails within that run, counted from a step of it. The run has more than so many
+/// left at each of its cuts.
+const REQUESTS: u64 = 180;
+/// How `/resume` tells of a call that began and has no recorded end.
+const UNKNOWN: &str = "unknown: this call began";
 
 /// Let the power fail at random places under everything that lasts, on a simulated disk and in QEMU, and check after each
 /// time that all that was acknowledged is there.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only packages with this text in their name, or `qemu`.
+    /// Only packages with this text in their name, `qemu` or `runs`.
     #[arg(value_name = "PART")]
     only: Option<String>,
     /// Crash images, shared by the packages.
@@ -49,6 +56,9 @@ pub struct Args {
     /// Power cuts of a machine in QEMU.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, env = "KILLS")]
     kills: u64,
+    /// Power cuts within runs of the agent in QEMU.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, env = "RUN_KILLS")]
+    run_kills: u64,
     /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
@@ -59,11 +69,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let wanted = |package: &str| args.only.as_deref().is_none_or(|part| package.contains(part));
     let tests: Vec<_> = SIMULATED.iter().filter(|(package, _)| wanted(package)).collect();
-    let machine = wanted("qemu");
-    let Some(seeds) = args.images.div_ceil(IMAGES).checked_div(tests.len() as u64).or(machine.then_some(0)) else {
+    let (machine, in_runs) = (wanted("qemu"), wanted("runs"));
+    let other = (machine || in_runs).then_some(0);
+    let Some(seeds) = args.images.div_ceil(IMAGES).checked_div(tests.len() as u64).or(other) else {
         let known: Vec<&str> = SIMULATED.iter().map(|(package, _)| *package).collect();
         bail!(
-            "no package has `{}` in its name; there are {} and qemu",
+            "no package has `{}` in its name; there are {}, qemu and runs",
             args.only.as_deref().unwrap_or(""),
             known.join(", ")
         );
@@ -73,23 +84,70 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let seeds: VecDeque<u64> = (args.seed..args.seed.saturating_add(seeds.max(1))).collect();
         live(package, test, &programs, seeds)?;
     }
-    if machine { kill(&system, args) } else { Ok(ExitCode::SUCCESS) }
+    if machine && !kill(&system, args)? || in_runs && !kill_runs(&system, args)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Cuts the power of a machine, again and again.
-fn kill(system: &System, args: &Args) -> Result<ExitCode> {
+/// Cuts the power of a machine, again and again; whether everything was there each time.
+fn kill(system: &System, args: &Args) -> Result<bool> {
     let mut scenario = Scenario::open(&system.root().join(MACHINE))?;
     for line in &mut scenario.script {
         if let Step::Kills(_, count, seed) = &mut line.step {
             (*count, *seed) = (args.kills, args.seed);
         }
     }
-    scenario.settings.limit_seconds = args.kills.saturating_add(1).saturating_mul(START_SECONDS);
+    // A start takes as long as the host lets it: it ends when the guest makes no request for a while. The scenario's own limit,
+    // which is for many starts, only bounds what goes on for ever.
+    let limit = scenario.settings.limit_seconds;
+    scenario.settings.limit_seconds = args.kills.saturating_add(1).saturating_mul(limit);
     let out = system.target().join("crash");
     let accelerator = accel::choose(args.accel.as_deref())?;
     let report = run_agent::execute(&system.build(true)?, &scenario, None, &accelerator, &out)?;
     println!("{}", run_agent::summary(&scenario, &report, &out));
-    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(report.passed)
+}
+
+/// Cuts the power within runs of the agent, each time before a random request to the disk, and has each run continued to its
+/// end; whether no effect was lost or doubled, and all that is unknown was told so.
+fn kill_runs(system: &System, args: &Args) -> Result<bool> {
+    let mut scenario = Scenario::open(&system.root().join(RUN))?;
+    let is_cut = |step: &Step| matches!(step, Step::Disk(_, DiskStep::Stop(_)));
+    let cuts = scenario.script.iter().filter(|line| is_cut(&line.step)).count() as u64;
+    let runs = args.run_kills.checked_div(cuts).context("the scenario cuts no power")?.max(1);
+    let (out, accelerator) = (system.target().join("crash-runs"), accel::choose(args.accel.as_deref())?);
+    let parts = system.build(true)?;
+    let (mut kills, mut unknown) = (0_u64, 0);
+    for run in 0..runs {
+        let mut seed = Seed(args.seed.wrapping_mul(1_000_003).wrapping_add(run));
+        for line in &mut scenario.script {
+            if let Step::Disk(_, DiskStep::Stop(requests)) = &mut line.step {
+                *requests = seed.below(REQUESTS);
+            }
+        }
+        let report = run_agent::execute(&parts, &scenario, None, &accelerator, &out)?;
+        if !report.passed {
+            println!("run {run} of seed {}: {}", args.seed, run_agent::summary(&scenario, &report, &out));
+            return Ok(false);
+        }
+        let records = std::fs::read(out.join("audit.jsonl"))?;
+        let open =
+            capos_audit::verify_lines(records.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()), None)?.open;
+        let told = std::fs::read_to_string(out.join("transcript.txt"))?.matches(UNKNOWN).count();
+        if told != open.len() {
+            println!(
+                "run {run} of seed {}: {} calls have no recorded end, and {told} were told so",
+                args.seed,
+                open.len()
+            );
+            return Ok(false);
+        }
+        (kills, unknown) = (kills.saturating_add(cuts), told.saturating_add(unknown));
+        println!("{kills} of {} power cuts within runs, {unknown} calls told as unknown", runs.saturating_mul(cuts));
+    }
+    println!("runs: {kills} power cuts, no effect lost, none doubled, {unknown} told as unknown");
+    Ok(true)
 }
 
 /// Builds the tests of a package; its programs.

@@ -1,7 +1,7 @@
 //! The required content of `home/`: the named files, and exactly the result of the audited effects on its earlier
 //! content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -72,36 +72,63 @@ fn load(folder: &Path) -> Result<Files> {
     Ok(found)
 }
 
-/// Repeats the effects in the log, and compares.
-fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
+/// What a file may hold; none if it may be absent.
+type Possible = BTreeSet<Option<Vec<u8>>>;
+
+/// Repeats the effects in the log, and compares. An effect that has no end in the log, since a power cut came first, may have been
+/// done once or not.
+fn follow(files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
+    let mut possible: BTreeMap<String, Possible> =
+        files.into_iter().map(|(path, content)| (path, [Some(content)].into())).collect();
+    let number = |record: &Record, name: &str| record.get(name).and_then(Value::as_u64);
+    let ended: BTreeSet<u64> = records.iter().filter_map(|record| number(record, "before")).collect();
     // The result of an interrupted call cannot be known from the log.
     let mut unsure = Vec::new();
-    for record in records.iter().filter(|record| member(record, "phase") == "after") {
+    for record in records {
+        let is_open = member(record, "phase") == "before";
+        if !is_open && member(record, "phase") != "after"
+            || is_open && number(record, "sequence").is_some_and(|sequence| ended.contains(&sequence))
+        {
+            continue;
+        }
         let Ok(arguments) = serde_json::from_str::<Value>(member(record, "arguments")) else { continue };
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let path = normal(text("path"));
-        match (tool(record), member(record, "outcome")) {
-            ("write_file", "ok") => {
-                let file = files.entry(path).or_default();
-                if arguments.get("append") != Some(&Value::Bool(true)) {
-                    file.clear();
-                }
-                file.extend_from_slice(text("text").as_bytes());
+        let outcome = if is_open { "ok" } else { member(record, "outcome") };
+        let done = |content: &Option<Vec<u8>>| match tool(record) {
+            "delete_file" => None,
+            _ => {
+                let adds = arguments.get("append") == Some(&Value::Bool(true));
+                let mut content = content.clone().filter(|_| adds).unwrap_or_default();
+                content.extend_from_slice(text("text").as_bytes());
+                Some(content)
             }
-            ("delete_file", "ok") => drop(files.remove(&path)),
+        };
+        match (tool(record), outcome) {
+            ("write_file" | "delete_file", "ok") => {
+                let of = possible.entry(path).or_insert_with(|| [None].into());
+                let after: Possible = of.iter().map(done).collect();
+                if !is_open {
+                    of.clear();
+                }
+                of.extend(after);
+            }
             ("write_file" | "delete_file", "timedOut" | "cancelled") => unsure.push(path),
             _ => {}
         }
     }
-    let mut names: Vec<&String> = files.keys().chain(found.keys()).collect();
+    let mut names: Vec<&String> = possible.keys().chain(found.keys()).collect();
     names.sort_unstable();
     names.dedup();
     for name in names.into_iter().filter(|name| !unsure.contains(name)) {
-        let what = match (files.get(name), found.get(name)) {
-            (Some(wanted), Some(found)) if wanted == found => continue,
-            (Some(_), Some(_)) => "has another content than",
-            (Some(_), None) => "is not there, but is",
-            (None, _) => "is there, but is not",
+        let (wanted, found) = (possible.get(name), found.get(name));
+        if wanted.map_or(found.is_none(), |wanted| wanted.contains(&found.cloned())) {
+            continue;
+        }
+        let what = match (wanted.is_some_and(|wanted| wanted.iter().any(Option::is_some)), found) {
+            (true, Some(_)) => "has another content than",
+            (true, None) => "is not there, but is",
+            (false, _) => "is there, but is not",
         };
         failures.push(format!("home/{name} {what} after the effects in the audit log"));
     }

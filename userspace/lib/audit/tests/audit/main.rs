@@ -6,5 +6,6 @@ mod chain;
 mod crash;
 mod damage;
 mod members;
+mod replay;
 mod stored;
 mod support;

@@ -195,6 +195,30 @@ interface UserSession {
       -> (steps :List(Text), mode :Models.PermissionMode, reason :Text, risk :Risk);
   # Tells what would become of a call, and by which rules. It decides nothing. The settings `audit.denied_checks` and
   # `audit.allowed_checks` say whether the answer is recorded.
+
+  beginPart @16 (number :UInt32) -> (part :SessionPart $A.optional, answer :BudgetAnswer);
+  # Begins a part of the session with this number: for a run in parallel with the session's own. The part has half of what the
+  # session's budget has left. That is reserved here, and what was not used is free again at its end. A session has at most two
+  # parts at one time. The answer tells why none was begun.
+}
+
+interface SessionPart {
+  # A part of a session, in which one run proceeds. Decisions and tools are those of the session. The runner holds it, and no tool
+  # or program does. It ends with its last holder, or with the session.
+
+  beginRun @0 (conversation :Text, turn :UInt32, leastTokens :UInt64, mostTokens :UInt64, used :List(UInt64))
+      -> (run :Run $A.optional, answer :BudgetAnswer);
+  # As `UserSession.beginRun`, with the budget of the part. At a limit the run ends without a question.
+
+  model @1 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo)
+      $A.abortable;
+  # As `UserSession.model`. What it is asked counts in this part.
+
+  remaining @2 () -> (tokens :UInt64);
+  # Returns the tokens that are left of the part. An exception (overloaded) if none is left.
+
+  end @3 () -> ();
+  # Ends the part. A run of it that is not over can be continued in the session, or in a later one.
 }
 
 struct PolicyRule {

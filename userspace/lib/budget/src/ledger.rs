@@ -45,6 +45,8 @@ pub enum ScopeKind {
     Run,
     /// A child run.
     Child,
+    /// A part of a session, for a run in parallel with the session's own.
+    Background,
 }
 
 impl ScopeKind {
@@ -55,6 +57,7 @@ impl ScopeKind {
             Self::Session => "session",
             Self::Run => "run",
             Self::Child => "child run",
+            Self::Background => "background run",
         }
     }
 }
@@ -108,6 +111,7 @@ impl fmt::Display for Exceeded {
             ScopeKind::Session => "the budget of this session",
             ScopeKind::Run => "the budget of this run",
             ScopeKind::Child => "the budget of this child run",
+            ScopeKind::Background => "the budget of this background run",
         };
         write!(formatter, "{whose}: {}", self.what())
     }
@@ -195,12 +199,12 @@ impl Ledger {
         Ok(self.add(kind, account, Link::Within(outer)))
     }
 
-    /// Opens the budget of a child run, which gets its limits out of its parent's. A dimension without a limit gets all that the
+    /// Opens a budget of this kind, which gets its limits out of its parent's. A dimension without a limit gets all that the
     /// parent has left.
     ///
     /// # Errors
     /// A limit is more than the parent has left: it is not begun.
-    pub fn split(&mut self, parent: ScopeId, plan: Plan) -> Result<ScopeId, Refused> {
+    pub fn split(&mut self, parent: ScopeId, kind: ScopeKind, plan: Plan) -> Result<ScopeId, Refused> {
         let depth = self.chain(parent).len();
         if depth == 0 || depth >= DEEPEST {
             return Err(Refused::Over);
@@ -221,7 +225,7 @@ impl Ledger {
             need.set(dimension, limit);
         }
         let ticket = self.reserve(parent, need)?;
-        Ok(self.add(ScopeKind::Child, Account::new(plan), Link::Part(parent, ticket)))
+        Ok(self.add(kind, Account::new(plan), Link::Part(parent, ticket)))
     }
 
     /// The budget and those that it is in, each with whether its amounts are reserved there already.
@@ -445,10 +449,20 @@ impl Ledger {
         Some(closed.account)
     }
 
-    /// What is kept of a budget. All that is reserved in it counts as used.
+    /// What is kept of a budget. All that is reserved in it counts as used. Of a background run that is what it has reserved
+    /// itself, since it can be continued; of a child run it is the whole part.
     #[must_use]
     pub fn kept(&self, scope: ScopeId) -> Option<Kept> {
         let account = self.account(scope)?;
-        Some(Kept { used: account.used().plus(account.reserved()), granted: account.granted() })
+        let mut reserved = account.reserved();
+        for part in self.scopes.values().filter(|other| other.kind == ScopeKind::Background) {
+            if let Link::Part(_, ticket) = part.link
+                && let Some(held) = self.held.get(&ticket)
+                && self.chain(held.scope).iter().any(|(id, covered)| *id == scope && !covered)
+            {
+                reserved = reserved.minus(held.left).plus(part.account.reserved());
+            }
+        }
+        Some(Kept { used: account.used().plus(reserved), granted: account.granted() })
     }
 }

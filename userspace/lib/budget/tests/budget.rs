@@ -172,9 +172,9 @@ fn i15_children_split_what_their_parent_has() {
     let plan = Plan::default().with(Dimension::Steps, 10, OnExceed::Ask);
     let parent = ledger.open_within(session, ScopeKind::Run, Account::new(plan)).unwrap();
     let part = |steps| Plan::default().with(Dimension::Steps, steps, OnExceed::Stop);
-    let first = ledger.split(parent, part(6)).unwrap();
-    assert!(ledger.split(parent, part(5)).is_err());
-    let second = ledger.split(parent, part(4)).unwrap();
+    let first = ledger.split(parent, ScopeKind::Child, part(6)).unwrap();
+    assert!(ledger.split(parent, ScopeKind::Child, part(5)).is_err());
+    let second = ledger.split(parent, ScopeKind::Child, part(4)).unwrap();
     let one = Amounts::of(Dimension::Steps, 1);
     assert!(ledger.reserve(parent, one).is_err());
     for _ in 0..3 {
@@ -188,8 +188,32 @@ fn i15_children_split_what_their_parent_has() {
     let account = ledger.account(parent).unwrap();
     assert_eq!((account.used().get(Dimension::Steps), account.left().get(Dimension::Steps)), (3, 7));
     // A child without a limit has all that is left, and no more.
-    let all = ledger.split(parent, Plan::default()).unwrap();
+    let all = ledger.split(parent, ScopeKind::Child, Plan::default()).unwrap();
     assert_eq!(ledger.left(all).get(Dimension::Steps), 7);
+}
+
+/// A background run can be continued, so a machine that ends before it keeps what the run has used, and not its whole part.
+#[test]
+fn i12_what_a_background_run_has_not_used_is_not_kept_as_used() {
+    let (mut ledger, session) = session(Plan::default().with(Dimension::Steps, 10, OnExceed::Stop));
+    let part = Plan::default().with(Dimension::Steps, 5, OnExceed::Stop);
+    let part = ledger.split(session, ScopeKind::Background, part).unwrap();
+    let run = ledger.open_within(part, ScopeKind::Run, Account::new(Plan::default())).unwrap();
+    let one = Amounts::of(Dimension::Steps, 1);
+    let kept = |ledger: &Ledger, scope| ledger.kept(scope).unwrap().used.get(Dimension::Steps);
+    let ticket = ledger.reserve(run, one).unwrap();
+    ledger.pay(ticket, one);
+    ledger.settle(ticket);
+    // One is used, and one is reserved by a call in progress.
+    let open = ledger.reserve(run, one).unwrap();
+    assert_eq!((kept(&ledger, session), kept(&ledger, part), kept(&ledger, run)), (2, 2, 2));
+    // The session's own run cannot take what the part has.
+    assert_eq!(ledger.left(session).get(Dimension::Steps), 5);
+    let own = Amounts::of(Dimension::Steps, 6);
+    assert!(ledger.reserve(session, own).is_err());
+    ledger.settle(open);
+    ledger.close(part);
+    assert_eq!((kept(&ledger, session), ledger.left(session).get(Dimension::Steps)), (1, 9));
 }
 
 #[test]
@@ -288,7 +312,7 @@ proptest! {
                 Act::Run { limit } => runs.push(ledger.open_within(outer, ScopeKind::Run, Account::new(plan(limit))).unwrap()),
                 Act::Split { of, limit } => {
                     if let Some(at) = chosen(&runs, of)
-                        && let Ok(child) = ledger.split(runs[at], plan(limit))
+                        && let Ok(child) = ledger.split(runs[at], ScopeKind::Child, plan(limit))
                     {
                         runs.push(child);
                     }

@@ -31,6 +31,7 @@ use capos_schema::wire::memory_for;
 use crate::broker::Broker;
 use crate::decision::Subject;
 
+mod part;
 mod precheck;
 
 /// Answers of one session that can be under way at once.
@@ -44,9 +45,12 @@ const MODELS: u32 = 4;
 const GRACE: u64 = 5_000_000_000;
 
 /// What a session may use of models, and what it has under way.
+#[derive(Clone)]
 pub struct Meter {
     broker: Rc<Broker>,
     info: SessionInfo,
+    /// By what name it is counted: the session's id, or that of a part of it.
+    key: String,
     rules: ProfileRules,
     /// What may leave the machine.
     egress: Egress,
@@ -77,7 +81,8 @@ impl Meter {
         let share = broker.models.share();
         let (rules, egress) = (policy.borrow().rules().clone(), policy.borrow().egress().clone());
         let (answers, held, models) = Default::default();
-        Rc::new(Self { broker, info, rules, egress, policy, ends, ended, share, answers, held, models })
+        let key = info.id.clone();
+        Rc::new(Self { broker, info, key, rules, egress, policy, ends, ended, share, answers, held, models })
     }
 
     /// Nothing is answered once the session is over.
@@ -138,13 +143,13 @@ impl Meter {
     /// # Errors
     /// Which of them is used up.
     pub fn left(&self) -> Result<u64, CallError> {
-        let left = self.broker.budgets.borrow_mut().tokens_left(&self.info.id, self.broker.moment());
+        let left = self.broker.budgets.borrow_mut().tokens_left(&self.key, self.broker.moment());
         left.map_err(|refused| CallError::overloaded(budgets::refusal(&refused)))
     }
 
     /// The session and its principal, by which it is counted.
     fn names(&self) -> (&str, &str) {
-        (&self.info.id, &self.info.principal)
+        (&self.key, &self.info.principal)
     }
 
     /// Counts a request, cuts it to what may be asked for, and writes it. It waits for nothing, so no other request is
@@ -159,7 +164,7 @@ impl Meter {
         mut request: InferenceRequest,
         answer: usize,
     ) -> Result<Admitted, CallError> {
-        let (id, at) = (self.info.id.as_str(), self.broker.moment());
+        let (id, at) = (self.key.as_str(), self.broker.moment());
         let refused = |refused: Refused| match refused {
             Refused::Exceeded(why) if why.dimension == Dimension::Tokens && why.used < why.limit => {
                 CallError::overloaded("the answers in progress have reserved all remaining tokens")
@@ -181,7 +186,7 @@ impl Meter {
         let need = Amounts::of(Dimension::Tokens, tokens).with(Dimension::Egress, leaves);
         self.broker.budgets.borrow_mut().check(id, &need, at).map_err(refused)?;
         let request = Request::of(request, answer, &self.share)?;
-        let session = (id, self.info.limits.max_requests_per_minute);
+        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
         let principal = (self.info.principal.as_str(), self.rules.principal_requests);
         let counted = self.broker.rates.borrow_mut().request(session, principal, self.broker.clock.now());
         counted.map_err(|why| CallError::overloaded(why.to_string()))?;
@@ -268,7 +273,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(ticket) = self.reserved {
-            self.meter.broker.budgets.borrow_mut().settle(&self.meter.info.id, ticket);
+            self.meter.broker.budgets.borrow_mut().settle(&self.meter.key, ticket);
         }
     }
 }
@@ -301,7 +306,7 @@ impl Counted {
         let used = Amounts::of(Dimension::Tokens, prompt.saturating_add(answer))
             .with(Dimension::WallClock, time)
             .with(Dimension::Egress, self.leaves);
-        self.meter.broker.budgets.borrow_mut().record(&self.meter.info.id, &self.model, (prompt, answer), used);
+        self.meter.broker.budgets.borrow_mut().record(&self.meter.key, &self.model, (prompt, answer), used);
     }
 
     /// Counts what was sent and what has passed, of an answer that is given up; its end may still say more.

@@ -52,6 +52,9 @@ pub struct Counter {
     pub share: Rc<Share>,
     /// Of each run: that of the login, whatever policy the session takes later.
     runs: Plan,
+    /// By what name it is counted: the session's id, or that of a part of it.
+    key: String,
+    is_part: bool,
 }
 
 impl Counter {
@@ -82,14 +85,32 @@ impl Counter {
         let volumes = broker.blocks.volumes().ok().filter(|_| info.profile == Profile::Operator);
         let gauges = Gauges::new(programs, (homes, &info.principal), volumes);
         let (share, runs) = (share.clone(), rules.budgets.run());
-        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, share, runs });
+        let (key, is_part) = (info.id.clone(), false);
+        let counter = Rc::new(Self { broker: broker.clone(), info: info.clone(), gauges, share, runs, key, is_part });
         counter.look().await;
         counter.bind().await;
         Ok((counter, limits))
     }
 
+    /// Begins a part of the session with this number, which is counted for itself. Its services are counted together with the
+    /// session's.
+    ///
+    /// # Errors
+    /// The session has ended, or has a part with this number.
+    pub fn part(&self, number: u32) -> Result<Rc<Self>, Refused> {
+        let key = self.broker.budgets.borrow_mut().begin_part(&self.key, number, self.broker.moment())?;
+        let (broker, info, gauges, share) =
+            (self.broker.clone(), self.info.clone(), self.gauges.clone(), self.share.clone());
+        Ok(Rc::new(Self { broker, info, gauges, share, runs: self.runs, key, is_part: true }))
+    }
+
+    /// By what name it is counted.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     fn names(&self) -> (&str, &str) {
-        (&self.info.id, &self.info.principal)
+        (&self.key, &self.info.principal)
     }
 
     async fn record(&self, kind: Kind, fields: &[(&str, &dyn Display)]) -> Result<(), CallError> {
@@ -115,7 +136,7 @@ impl Counter {
 
     /// Has programs end when the budgets are used up.
     pub async fn bind(&self) {
-        let left = self.broker.budgets.borrow_mut().left(&self.info.id, self.broker.moment());
+        let left = self.broker.budgets.borrow_mut().left_together(&self.key, self.broker.moment());
         self.gauges.bind(left).await;
     }
 
@@ -139,7 +160,7 @@ impl Counter {
     }
 
     async fn told(&self) -> Vec<String> {
-        let crossed = self.broker.budgets.borrow_mut().crossed(&self.info.id);
+        let crossed = self.broker.budgets.borrow_mut().crossed(&self.key);
         self.tell(crossed).await
     }
 
@@ -147,7 +168,7 @@ impl Counter {
     async fn refuse(&self, refused: Refused) -> BudgetAnswer {
         let exceeded = budgets::refusal(&refused);
         let Refused::Exceeded(why) = refused else { return BudgetAnswer { exceeded, ..BudgetAnswer::default() } };
-        if self.broker.budgets.borrow_mut().is_news(&self.info.id, &why) {
+        if self.broker.budgets.borrow_mut().is_news(&self.key, &why) {
             let Exceeded { kind, dimension, used, limit, need, on_exceed, .. } = &why;
             let code = if *dimension == Dimension::Tokens { "LLM_BUDGET_EXCEEDED" } else { "BUDGET_EXCEEDED" };
             let fields: [(&str, &dyn Display); 7] = [
@@ -161,8 +182,8 @@ impl Counter {
             ];
             self.note(Kind::BudgetExceeded, &fields).await;
         }
-        let is_child = self.broker.budgets.borrow().child_of(&self.info.id).is_some();
-        let asks = why.on_exceed == OnExceed::Ask && why.kind != ScopeKind::Principal && !is_child;
+        let is_child = self.broker.budgets.borrow().child_of(&self.key).is_some();
+        let asks = why.on_exceed == OnExceed::Ask && why.kind != ScopeKind::Principal && !is_child && !self.is_part;
         BudgetAnswer {
             number: 0,
             notices: self.told().await,
@@ -186,7 +207,7 @@ impl Counter {
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         // What the person has done by hand counts for the session.
         self.look().await;
-        let (id, at, plan) = (&self.info.id, self.broker.moment(), self.runs);
+        let (id, at, plan) = (&self.key, self.broker.moment(), self.runs);
         let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
         let name = format!("{conversation}-{turn}");
@@ -231,7 +252,8 @@ impl Counter {
                 dimension.title()
             ));
         }
-        let run = RunObject::new(self.clone(), scope, (least, most));
+        let mut run = RunObject::new(self.clone(), scope, (least, most));
+        run.beside = self.is_part.then(|| conversation.to_string());
         if !answer.exceeded.is_empty() && !answer.asks {
             if let Some((_, fields)) = run.finish("not begun", false) {
                 record_end(self, &fields).await;
@@ -245,7 +267,7 @@ impl Counter {
     pub async fn lines(&self) -> (Vec<BudgetLine>, Vec<BudgetStep>) {
         self.look().await;
         let mut budgets = self.broker.budgets.borrow_mut();
-        let found = budgets.lines(&self.info.id, self.broker.moment());
+        let found = budgets.lines(&self.key, self.broker.moment());
         let line = |line: Line| BudgetLine {
             scope: match line.child.as_str() {
                 "" => line.scope.name().to_string(),
@@ -263,7 +285,7 @@ impl Counter {
             unmeasured: self.gauges.unmeasured(line.dimension).to_string(),
         };
         let amounts = |amounts: Amounts| amounts.iter().map(|(_, amount)| amount).collect();
-        let steps = budgets.steps(&self.info.id).iter().map(|step| BudgetStep {
+        let steps = budgets.steps(&self.key).iter().map(|step| BudgetStep {
             number: step.number,
             name: step.name.clone(),
             prompt_tokens: step.prompt_tokens,
@@ -278,7 +300,7 @@ impl Counter {
 impl Drop for Counter {
     /// A session that could not be opened has ended, too.
     fn drop(&mut self) {
-        self.broker.budgets.borrow_mut().lose_session(&self.info.id);
+        self.broker.budgets.borrow_mut().lose_session(&self.key);
     }
 }
 
@@ -317,12 +339,14 @@ pub struct RunObject {
     estimated: (u64, u64),
     /// Of a child run: its conversation.
     child: Option<String>,
+    /// Of the run of a part: its conversation, which the record of its end names.
+    beside: Option<String>,
 }
 
 impl RunObject {
     fn new(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64)) -> Self {
         let (calls, over) = (RefCell::default(), Cell::new(false));
-        Self { counter, calls, over, scope, estimated, child: None }
+        Self { counter, calls, over, scope, estimated, child: None, beside: None }
     }
 
     /// A child run, which has this conversation.
@@ -334,9 +358,9 @@ impl RunObject {
 
     /// Whether the session's run, or the child run of that, is this one.
     fn is_current(&self) -> bool {
-        let Counter { broker, info, .. } = &*self.counter;
+        let Counter { broker, key, .. } = &*self.counter;
         let budgets = broker.budgets.borrow();
-        let current = if self.child.is_some() { budgets.child_of(&info.id) } else { budgets.run_of(&info.id) };
+        let current = if self.child.is_some() { budgets.child_of(key) } else { budgets.run_of(key) };
         current == self.scope
     }
 
@@ -350,8 +374,8 @@ impl RunObject {
     /// Whether a step of this run may begin.
     fn steps(&self) -> Result<(), CallError> {
         self.alive()?;
-        let Counter { broker, info, .. } = &*self.counter;
-        if self.child.is_none() && broker.budgets.borrow().child_of(&info.id).is_some() {
+        let Counter { broker, key, .. } = &*self.counter;
+        if self.child.is_none() && broker.budgets.borrow().child_of(key).is_some() {
             return Err(CallError::invalid_argument("a child run of this run is in progress"));
         }
         Ok(())
@@ -362,13 +386,13 @@ impl RunObject {
         if self.over.replace(true) {
             return None;
         }
-        let Counter { broker, info, .. } = &*self.counter;
+        let Counter { broker, key, .. } = &*self.counter;
         if !self.is_current() {
             return None;
         }
         let ended = match self.child {
-            None => broker.budgets.borrow_mut().end_run(&info.id, over, broker.moment())?,
-            Some(_) => broker.budgets.borrow_mut().end_child(&info.id, broker.moment())?,
+            None => broker.budgets.borrow_mut().end_run(key, over, broker.moment())?,
+            Some(_) => broker.budgets.borrow_mut().end_child(key, broker.moment())?,
         };
         let (least, most) = self.estimated;
         let mut fields = Vec::from([
@@ -376,7 +400,9 @@ impl RunObject {
             ("used", text(ended.used)),
             ("estimate", format!("tokens={least}..{most}")),
         ]);
-        fields.extend(self.child.clone().map(|conversation| ("conversation", conversation)));
+        fields.extend(
+            self.child.as_ref().or(self.beside.as_ref()).cloned().map(|conversation| ("conversation", conversation)),
+        );
         Some((ended.crossed, fields))
     }
 }
@@ -399,9 +425,9 @@ impl Drop for RunObject {
 impl RunServer for RunObject {
     async fn look(&self, _cx: &CallContext) -> Result<BudgetAnswer, CallError> {
         self.steps()?;
-        let Counter { broker, info, .. } = &*self.counter;
+        let Counter { broker, key, .. } = &*self.counter;
         let need = Amounts::of(Dimension::Tokens, 1);
-        let checked = broker.budgets.borrow_mut().check(&info.id, &need, broker.moment());
+        let checked = broker.budgets.borrow_mut().check(key, &need, broker.moment());
         match checked {
             Ok(()) => Ok(BudgetAnswer { notices: self.counter.told().await, ..BudgetAnswer::default() }),
             Err(refused) => Ok(self.counter.refuse(refused).await),
@@ -422,15 +448,15 @@ impl RunServer for RunObject {
         if self.calls.borrow().len() >= CALLS {
             return Err(CallError::overloaded(format!("{CALLS} calls of this run are in progress")));
         }
-        let Counter { broker, info, .. } = &*self.counter;
+        let Counter { broker, key, .. } = &*self.counter;
         let need = Amounts::of(Dimension::Steps, 1).with(Dimension::Writes, writes);
-        let reserved = broker.budgets.borrow_mut().reserve(&info.id, need, broker.moment());
+        let reserved = broker.budgets.borrow_mut().reserve(key, need, broker.moment());
         let ticket = match reserved {
             Ok(ticket) => ticket,
             Err(refused) => return Ok(self.counter.refuse(refused).await),
         };
         if let Err(why) = broker.keep(Durability::Now).await {
-            broker.budgets.borrow_mut().settle(&info.id, ticket);
+            broker.budgets.borrow_mut().settle(key, ticket);
             return Err(CallError::failed(why));
         }
         let began = broker.clock.now();
@@ -442,7 +468,7 @@ impl RunServer for RunObject {
         let call = self.calls.borrow_mut().remove(&number);
         let call = call.ok_or_else(|| CallError::invalid_argument("there is no such reservation"))?;
         let (counter, ticket) = (&*self.counter, Ticket::of(number));
-        let Counter { broker, info, .. } = counter;
+        let Counter { broker, key, .. } = counter;
         if began {
             let step = Amounts::of(Dimension::Steps, 1);
             broker.budgets.borrow_mut().pay(ticket, counter.names(), step);
@@ -450,10 +476,10 @@ impl RunServer for RunObject {
             let time = broker.clock.now().saturating_sub(call.began) / MILLISECOND;
             let used = used.plus(step).with(Dimension::WallClock, time);
             let mut budgets = broker.budgets.borrow_mut();
-            budgets.settle(&info.id, ticket);
-            budgets.record(&info.id, &call.tool, (0, 0), used);
+            budgets.settle(key, ticket);
+            budgets.record(key, &call.tool, (0, 0), used);
         } else {
-            broker.budgets.borrow_mut().settle(&info.id, ticket);
+            broker.budgets.borrow_mut().settle(key, ticket);
         }
         broker.keep(Durability::Later).await.map_err(CallError::failed)?;
         Ok(counter.told().await)
@@ -468,10 +494,11 @@ impl RunServer for RunObject {
         reply: Reply,
     ) -> Result<RunExtendResults, CallError> {
         self.alive()?;
-        if self.child.is_some() {
-            return Err(CallError::invalid_argument("the budget of a child run is not extended"));
+        if self.child.is_some() || self.counter.is_part {
+            let which = if self.child.is_some() { "child" } else { "background" };
+            return Err(CallError::invalid_argument(format!("the budget of a {which} run is not extended")));
         }
-        let (Counter { broker, info, .. }, dimension) = (&*self.counter, dimension_of(dimension));
+        let (Counter { broker, key, .. }, dimension) = (&*self.counter, dimension_of(dimension));
         let scope = if session { "session" } else { "run" };
         let agreed = reply == Reply::Agreed && more > 0;
         // Recorded first: what cannot be recorded is not granted.
@@ -486,7 +513,7 @@ impl RunServer for RunObject {
         if !agreed {
             return Ok(RunExtendResults { granted: false, why: String::new() });
         }
-        let extended = broker.budgets.borrow_mut().extend(&info.id, session, dimension, more);
+        let extended = broker.budgets.borrow_mut().extend(key, session, dimension, more);
         match extended {
             Ok(_) => {
                 broker.keep(Durability::Now).await.map_err(CallError::failed)?;
@@ -505,13 +532,13 @@ impl RunServer for RunObject {
     async fn used(&self, _cx: &CallContext) -> Result<RunUsedResults, CallError> {
         self.alive()?;
         self.counter.look().await;
-        let Counter { broker, info, .. } = &*self.counter;
+        let Counter { broker, key, .. } = &*self.counter;
         let list = |amounts: Amounts| amounts.iter().map(|(_, amount)| amount).collect();
         if self.child.is_some() {
-            let found = broker.budgets.borrow_mut().child_use(&info.id, broker.moment()).unwrap_or_default();
+            let found = broker.budgets.borrow_mut().child_use(key, broker.moment()).unwrap_or_default();
             return Ok(RunUsedResults { used: list(found.1), granted: list(Amounts::default()) });
         }
-        let kept = broker.budgets.borrow_mut().run_use(&info.id, broker.moment()).unwrap_or_default();
+        let kept = broker.budgets.borrow_mut().run_use(key, broker.moment()).unwrap_or_default();
         Ok(RunUsedResults { used: list(kept.used), granted: list(kept.granted) })
     }
 

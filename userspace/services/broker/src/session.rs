@@ -19,14 +19,14 @@ use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ChildRunsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient,
     NamedGrant, Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
-    UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults, UserSessionExplainResults,
-    UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults, UserSessionReviewResults,
-    UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    UserSessionBeginPartResults, UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults,
+    UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults,
+    UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
-use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
+use capos_schema::models::{ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
@@ -35,9 +35,10 @@ use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
 use crate::in_use::InUse;
-use crate::metered::{Meter, Metered};
+use crate::metered::Meter;
 use crate::run::Counter;
 
+mod part;
 mod policy;
 
 use policy::{grant_tools, issue, policy_info};
@@ -71,8 +72,9 @@ pub struct Session {
     meter: Rc<Meter>,
     /// Counts what the session and its run use.
     counter: Rc<Counter>,
-    /// Leases that somebody holds.
+    /// Leases that somebody holds, and parts.
     leases: Rc<Cell<u32>>,
+    held_parts: Rc<Cell<u32>>,
     /// Shared with the leases and the meter, which end with the session.
     ended: Rc<Cell<bool>>,
     /// Of the room for all that is asked but of models.
@@ -182,6 +184,7 @@ impl Session {
             meter,
             counter,
             leases: Rc::default(),
+            held_parts: Rc::default(),
             ended,
             share,
             _open: open,
@@ -487,26 +490,7 @@ impl UserSessionServer for Session {
 
     async fn model(&self, _cx: &CallContext, id: String) -> Result<UserSessionModelResults, CallError> {
         self.alive()?;
-        named("a model's name", &id)?;
-        let held = self.meter.hold_model()?;
-        let wanted = if id.is_empty() { self.broker.config().model.clone() } else { id };
-        let rules = self.policy.borrow().rules().clone();
-        let opened = match self.meter.left() {
-            Ok(_) => model::open(&self.broker.blocks.catalog, &rules, &wanted).await,
-            Err(spent) => Err(spent),
-        };
-        let (found, outcome) = match &opened {
-            Ok((_, info)) => (info.id.clone(), "granted".to_string()),
-            Err(why) => (wanted, why.to_string()),
-        };
-        let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
-        self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
-        let (model, info) = opened?;
-        // It may have ended meanwhile.
-        self.alive()?;
-        let metered = Metered::new((self.meter.clone(), held), model, info.clone());
-        // A holder of the last one may still use it: what both take is counted together.
-        let model = LanguageModelClient::serve(&self.meter.exporter(), metered)?;
+        let (model, info) = self.open_model(&self.meter, id).await?;
         Ok(UserSessionModelResults { model, info })
     }
 
@@ -552,6 +536,11 @@ impl UserSessionServer for Session {
 
     async fn policy(&self, _cx: &CallContext) -> Result<UserSessionPolicyResults, CallError> {
         Ok(self.rules())
+    }
+
+    async fn begin_part(&self, _cx: &CallContext, number: u32) -> Result<UserSessionBeginPartResults, CallError> {
+        self.alive()?;
+        self.part(number).await
     }
 
     async fn explain(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionExplainResults, CallError> {

@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_budget::{Amounts, Dimension, Estimate, OnExceed, Plan, Refused, Rule, ScopeId, UNLIMITED};
+use capos_budget::{Amounts, Dimension, Estimate, OnExceed, Plan, Refused, Rule, ScopeId, ScopeKind, UNLIMITED};
 
 use super::{Budgets, Ended, MILLISECOND, Moment};
 
@@ -68,7 +68,7 @@ impl Budgets {
             };
             plan.set(dimension, Rule { limit, on_exceed: OnExceed::Stop });
         }
-        let scope = self.ledger.split(run, plan)?;
+        let scope = self.ledger.split(run, ScopeKind::Child, plan)?;
         let session = self.sessions.get_mut(id).ok_or(Refused::Over)?;
         session.child = Some(Child { scope, name: name.to_string(), began: at.now, estimate });
         self.touch(id);

@@ -145,7 +145,8 @@ impl Budgets {
                 if let Some(lost) = self.lost.get(key) {
                     return Some(session(lost));
                 }
-                let found = self.sessions.get(key)?;
+                // What is kept of a part is kept with its session and its run.
+                let found = self.sessions.get(key).filter(|session| session.part.is_none())?;
                 let kept = self.kept(found.scope);
                 let (principal, profile, began_unix) = (found.principal.clone(), found.profile, found.began_unix);
                 (!kept.used.is_nothing()).then(|| session(&Lost { principal, profile, began_unix, kept }))

@@ -11,7 +11,7 @@ use super::{Budgets, Moment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub scope: ScopeKind,
-    /// Of a child run: its number in its parent.
+    /// Of a child run: its number in its parent. Of a part of the session: its number there.
     pub child: String,
     pub dimension: Dimension,
     pub used: u64,
@@ -34,9 +34,16 @@ impl Budgets {
         let active = session.child.as_ref().and_then(|child| Some((child.number(), of(child.scope)?)));
         let ended = session.children.iter().map(|(number, account)| (number.as_str(), account));
         let children = ended.chain(active).map(|(number, account)| (ScopeKind::Child, number, Some(account)));
+        let parts = self.sessions.values().filter_map(|part| {
+            let (_, number) = part.part.as_ref().filter(|(of, _)| of == id)?;
+            Some((number.to_string(), of(part.scope)))
+        });
+        let parts: Vec<_> = parts.collect();
+        let parts = parts.iter().map(|(number, account)| (ScopeKind::Background, number.as_str(), *account));
         let found = [(ScopeKind::Run, "", run)]
             .into_iter()
             .chain(children)
+            .chain(parts)
             .chain([(ScopeKind::Session, "", of(session.scope)), (ScopeKind::Principal, "", principal.and_then(of))]);
         let mut lines = Vec::new();
         for (scope, child, account) in found.filter_map(|(kind, child, account)| Some((kind, child, account?))) {
@@ -45,8 +52,10 @@ impl Budgets {
                 let (used, reserved) = (account.used().get(dimension), account.reserved().get(dimension));
                 let is_shown = match scope {
                     ScopeKind::Principal => rule.limit != UNLIMITED,
-                    // What every child run uses, and of the rest what this one has used.
-                    ScopeKind::Child => used > 0 || matches!(dimension, Dimension::Tokens | Dimension::Steps),
+                    // What every such run uses, and of the rest what this one has used.
+                    ScopeKind::Child | ScopeKind::Background => {
+                        used > 0 || matches!(dimension, Dimension::Tokens | Dimension::Steps)
+                    }
                     ScopeKind::Run | ScopeKind::Session => true,
                 };
                 if is_shown {

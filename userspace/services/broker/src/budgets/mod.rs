@@ -7,6 +7,7 @@ mod children;
 mod day;
 mod kept;
 mod lines;
+mod parts;
 mod text;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,8 @@ struct Principal {
 #[derive(Debug)]
 struct Session {
     scope: ScopeId,
+    /// Of a part of a session: the session, and its number there.
+    part: Option<(String, u32)>,
     principal: String,
     profile: Profile,
     /// When it began, in nanoseconds since boot; and the lost one that it continues, in milliseconds since 1970.
@@ -225,6 +228,7 @@ impl Budgets {
         let scope = self.ledger.open_within(principal, ScopeKind::Session, account)?;
         let session = Session {
             scope,
+            part: None,
             principal: opening.principal.to_string(),
             profile: opening.profile,
             began: at.now,
@@ -257,7 +261,8 @@ impl Budgets {
     /// What was counted of a session and its principal has changed.
     fn touch(&mut self, session: &str) {
         if let Some(found) = self.sessions.get(session) {
-            self.changed.insert((Table::Sessions, session.to_string()));
+            let of = found.part.as_ref().map_or(session, |(of, _)| of);
+            self.changed.insert((Table::Sessions, of.to_string()));
             self.changed.insert((Table::Principals, found.principal.clone()));
             if let Some(run) = &found.run {
                 self.changed.insert((Table::Runs, run.name.clone()));
@@ -282,6 +287,9 @@ impl Budgets {
     }
 
     fn end_session(&mut self, id: &str, is_lost: bool) {
+        for part in self.parts_of(id) {
+            self.end_part(&part);
+        }
         let unix = self.sessions.get(id).map_or(0, |session| session.began_unix);
         self.pause_run(id, unix);
         let Some(session) = self.sessions.remove(id) else { return };
@@ -408,6 +416,9 @@ impl Budgets {
         }
         if let Some(child) = &session.child {
             self.ledger.passed(child.scope, child.age(at));
+        }
+        if let Some((of, _)) = session.part.clone() {
+            self.pass(&of, at);
         }
     }
 
@@ -539,6 +550,8 @@ impl Budgets {
 
 #[cfg(test)]
 mod child_tests;
+#[cfg(test)]
+mod part_tests;
 #[cfg(test)]
 mod run_tests;
 #[cfg(test)]

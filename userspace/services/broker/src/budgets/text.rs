@@ -16,7 +16,9 @@ fn setting(kind: ScopeKind, dimension: Dimension) -> String {
         (ScopeKind::Session, Dimension::Tokens) => "limits.max_tokens".to_string(),
         (ScopeKind::Session, Dimension::WallClock) => "limits.max_seconds".to_string(),
         (ScopeKind::Session, dimension) => format!("budget.session.{}.limit", dimension.name()),
-        (ScopeKind::Run | ScopeKind::Child, dimension) => format!("budget.run.{}.limit", dimension.name()),
+        (ScopeKind::Run | ScopeKind::Child | ScopeKind::Background, dimension) => {
+            format!("budget.run.{}.limit", dimension.name())
+        }
     }
 }
 
@@ -36,8 +38,8 @@ pub fn refusal(refused: &Refused) -> String {
         (ScopeKind::Session, Dimension::Tokens) if used >= limit => {
             format!("this session has used its {}; start a new one to continue; {raise}", count(*limit, "token"))
         }
-        // Its parent has given it that much.
-        (ScopeKind::Child, _) => exceeded.to_string(),
+        // Its parent or its session has given it that much.
+        (ScopeKind::Child | ScopeKind::Background, _) => exceeded.to_string(),
         (ScopeKind::Session, _) => format!("{exceeded}; start a new session to continue; {raise}"),
         _ => format!("{exceeded}; {raise}"),
     }

@@ -28,7 +28,7 @@ impl Counter {
         (least, most): (u64, u64),
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         self.look().await;
-        let (id, at) = (&self.info.id, self.broker.moment());
+        let (id, at) = (&self.key, self.broker.moment());
         let tokens = |amount| Amounts::of(Dimension::Tokens, amount);
         let estimate = Estimate { least: tokens(least), most: tokens(most) };
         let begun = self.broker.budgets.borrow_mut().begin_child(id, (conversation, amounts(shares)), estimate, at);

@@ -71,6 +71,19 @@ impl Course {
         }
     }
 
+    /// The course of a run in parallel with the session's own, which the same are told of.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let Ids { machine, session, .. } = self.ids();
+        Self::new(&machine, &session, self.sink.clone())
+    }
+
+    /// Counts the runs and tokens of a course that has come to its end.
+    pub fn count(&self, ended: &Self) {
+        self.runs.set(self.runs.get().saturating_add(ended.runs()));
+        self.used(ended.tokens());
+    }
+
     /// The course of a child run of the run at hand. It ends no later than that, and calls that outlast it outlast that.
     pub(crate) fn within(parent: &Self) -> Self {
         let Ids { machine, session, .. } = parent.ids();

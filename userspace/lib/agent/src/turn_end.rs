@@ -1,6 +1,9 @@
 //! The ends of a turn.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_plural::count;
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +47,25 @@ pub enum TurnEnd {
 }
 
 impl TurnEnd {
+    /// How a run ended that has no answer, and why.
+    #[must_use]
+    pub fn why(&self) -> String {
+        match self {
+            Self::Iterations(calls) => format!("it has made its {}", count(*calls, "model call")),
+            Self::Budget { why, .. }
+            | Self::Tokens(why)
+            | Self::Rate(why)
+            | Self::Model(why)
+            | Self::Rejected(why)
+            | Self::Refused(why)
+            | Self::Unmet(why) => format!("{}: {why}", self.outcome()),
+            end => end.outcome().to_string(),
+        }
+    }
+
     /// How the run ended, for its record.
-    pub(crate) fn outcome(&self) -> &'static str {
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::Interrupted => "cancelled: the person interrupted",

@@ -67,6 +67,11 @@ impl<S: Surface> Budget for Runner<S> {
                 let begun = begun.map_err(|error| error.to_string())?;
                 (begun.run, begun.answer)
             }
+            None if let Some((_, part)) = &self.part => {
+                let begun = self.within(part.begin_run(conversation, turn, least, most, &list(used))).await;
+                let begun = begun.map_err(|error| error.to_string())?;
+                (begun.run, begun.answer)
+            }
             None => {
                 let begun = self.within(self.user.begin_run(conversation, turn, least, most, &list(used))).await;
                 let begun = begun.map_err(|error| error.to_string())?;

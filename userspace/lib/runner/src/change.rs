@@ -54,7 +54,8 @@ pub struct Change {
 impl PendingWrite {
     /// Of a call in a session; none of a call of another tool.
     pub async fn of<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) -> Option<Self> {
-        let write = Self::parse(tool, arguments, runner.grants.capability(tool.capability))?;
+        let write =
+            Self::parse(tool, arguments, runner.grants.capability(tool.capability, tool.descriptor.interface_id))?;
         let Some(tool) = table::own(&runner.grants.all(), READ) else { return Some(write) };
         let found = &tool.descriptor;
         let question = ToolQuestion {

@@ -44,7 +44,11 @@ impl<S: Surface> Gate for Runner<S> {
     }
 
     async fn remaining(&self) -> Result<u64, BudgetError> {
-        self.within(self.user.remaining()).await.map_err(|error| match error {
+        let remaining = match &self.part {
+            Some((_, part)) => self.within(part.remaining()).await,
+            None => self.within(self.user.remaining()).await,
+        };
+        remaining.map_err(|error| match error {
             CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
                 BudgetError::Exhausted(exception.reason.to_string())
             }

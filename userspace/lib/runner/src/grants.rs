@@ -56,11 +56,17 @@ impl Grants {
         *self.held.borrow_mut() = grants;
     }
 
-    /// The session's grant with this number.
-    pub fn capability(&self, number: u64) -> Result<ObjectClient, String> {
+    /// The session's grant with this number, which has this interface. A run in parallel with the session's own has numbers from
+    /// before the grants changed: of one interface there is one grant at most.
+    ///
+    /// # Errors
+    /// The session has none now.
+    pub fn capability(&self, number: u64, interface: u64) -> Result<ObjectClient, String> {
         let grants = self.held.borrow();
         let grant = usize::try_from(number).ok().and_then(|at| grants.get(at));
+        let grant = grant.filter(|grant| grant.interface == interface);
         grant
+            .or_else(|| grants.iter().find(|grant| grant.interface == interface))
             .map(|grant| grant.capability.clone())
             .ok_or_else(|| "the session no longer holds this capability".to_string())
     }

@@ -60,7 +60,7 @@ impl<S: Surface> Tools for Runner<S> {
     }
 
     fn invoke(&self, tool: &Tool, prepared: Prepared) -> LocalBoxFuture<'static, Result<Brought, String>> {
-        let cap = self.grants.capability(tool.capability);
+        let cap = self.grants.capability(tool.capability, tool.descriptor.interface_id);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
         let (form, tell) = (S::form(self, tool), self.surface.teller());
         Box::pin(async move {

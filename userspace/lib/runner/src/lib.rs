@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod beside;
 pub mod budget;
 pub mod change;
 pub mod cut_off;
@@ -26,6 +27,7 @@ mod surface;
 pub mod table;
 mod telemetry;
 
+pub use beside::{Begun, Beside};
 pub use runner::{Capabilities, Runner};
 pub use session::{Kept, OPENED, Session};
 pub use surface::{Form, Surface};

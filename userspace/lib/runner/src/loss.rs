@@ -70,7 +70,8 @@ pub async fn note<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) 
         return None;
     }
     let path = path(arguments)?;
-    let directory: DirectoryClient = runner.grants.capability(tool.capability).ok()?.cast();
+    let directory: DirectoryClient =
+        runner.grants.capability(tool.capability, tool.descriptor.interface_id).ok()?.cast();
     // A link is deleted itself, and what is written goes to where it leads.
     let looked = directory.status(&path, loss == Loss::Replaced);
     match race(looked, runner.clock.sleep(PATIENCE)).await {

@@ -70,6 +70,20 @@ impl<S: Surface> Runner<S> {
         }
     }
 
+    /// Opens this model for a run in parallel with the session's own: what it is asked counts in the run's part.
+    ///
+    /// # Errors
+    /// Why it was not opened.
+    pub(crate) async fn open_in_part(&self, id: &str) -> Result<(), String> {
+        let Some((_, part)) = &self.part else { return Ok(()) };
+        let opened = match race(part.model(id), race(self.interrupt(), self.clock.sleep(LOADING))).await {
+            Either::Left(opened) => self.of_broker(opened).map_err(|error| error.to_string())?,
+            Either::Right(_) => return Err("the model did not open in time".to_string()),
+        };
+        self.model.keep(Ok(UserSessionModelResults { model: opened.model, info: opened.info }));
+        Ok(())
+    }
+
     /// Opens another model for this session.
     ///
     /// # Errors

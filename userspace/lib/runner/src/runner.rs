@@ -9,14 +9,15 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::ops::Deref;
 
-use capos_agent::world::{Host, Parent};
+use capos_agent::world::{Host, Parent, Show};
 use capos_agent::{ChildRun, Course, Either, Signal, hash, race};
 use capos_rt::{Clock, log};
 use capos_run_state::Sink;
-use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, UserSessionClient};
+use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, SessionPartClient, UserSessionClient};
 use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
+use capos_schema::terminal::Style;
 
 use crate::budget::RunSlot;
 use crate::gate::PATIENCE;
@@ -50,8 +51,13 @@ pub struct Runner<S> {
     pub saving: Saving,
     /// Of how many results that others wrote the person was told when they were last asked.
     pub told_of: Cell<usize>,
-    /// Of a child run: what ends it.
+    /// Its model. A child run has its parent's.
+    pub model: Rc<ModelSlot>,
+    /// Of a run in parallel with the session's own: its number, and its part of the session.
+    pub(crate) part: Option<(u32, SessionPartClient)>,
+    /// What ends it, if that is not the person's Ctrl-C at the prompt.
     cancel: Option<Signal>,
+    is_child: bool,
     /// Stands before what is shown of a child run.
     whose: String,
 }
@@ -79,8 +85,6 @@ pub struct Base<S> {
     pub policy_version: RefCell<String>,
     /// The session's capabilities.
     pub grants: Grants,
-    /// Its model.
-    pub model: ModelSlot,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
 }
@@ -116,15 +120,33 @@ impl<S: Surface> Runner<S> {
             user,
             broker: held.broker.clone(),
             info,
-            model: ModelSlot::default(),
             lost: Cell::new(false),
         });
         Rc::new(Self::on(base, RunSlot::default()))
     }
 
     fn on(base: Rc<Base<S>>, run: RunSlot) -> Self {
-        let (saving, told_of) = (Saving::default(), Cell::new(0));
-        Self { base, run, saving, told_of, cancel: None, whose: String::new() }
+        let (saving, told_of, model) = (Saving::default(), Cell::new(0), Rc::default());
+        Self { base, run, saving, told_of, model, part: None, cancel: None, is_child: false, whose: String::new() }
+    }
+
+    /// The same session for a run in parallel with its own, which has this number and this part of it.
+    pub(crate) fn beside(&self, number: u32, part: SessionPartClient, cancel: Signal) -> Rc<Self> {
+        let (part, cancel) = (Some((number, part)), Some(cancel));
+        Rc::new(Self { part, cancel, ..Self::on(self.base.clone(), RunSlot::default()) })
+    }
+
+    /// The number of a run in parallel with the session's own, or of the one that it is a child run of.
+    pub fn background(&self) -> Option<u32> {
+        self.part.as_ref().map(|(number, _)| *number)
+    }
+
+    /// Tells the person something of the runner's own: as a line of its own, or where the run is shown.
+    pub async fn tell(&self, style: Style, text: &str) {
+        match self.background() {
+            None => self.surface.tell(style, text).await,
+            Some(_) => S::show(self, Show::Notice(text)).await,
+        }
     }
 
     /// What stands before what is shown of a child run; nothing if it is none.
@@ -134,7 +156,7 @@ impl<S: Surface> Runner<S> {
 
     /// Whether it is that of a child run.
     pub fn is_child(&self) -> bool {
-        self.cancel.is_some()
+        self.is_child
     }
 
     /// The course of the session. Its surface is told of the events, and the system log if the configuration says so.
@@ -242,7 +264,8 @@ impl<S: Surface> Parent for Runner<S> {
     fn child(&self, child: ChildRun) -> Result<Rc<Self>, String> {
         let run = self.run.child(child.shares)?;
         let whose = format!("child run {}: ", child.number);
-        Ok(Rc::new(Self { cancel: Some(child.cancel), whose, ..Self::on(self.base.clone(), run) }))
+        let (cancel, model, part) = (Some(child.cancel), self.model.clone(), self.part.clone());
+        Ok(Rc::new(Self { cancel, model, part, whose, is_child: true, ..Self::on(self.base.clone(), run) }))
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Session<S: Surface> {
     pub runner: Rc<Runner<S>>,
     /// The loop.
     pub agent: Agent<Runner<S>>,
-    backlog: Rc<Backlog>,
+    pub(crate) backlog: Rc<Backlog>,
     /// Where it and its runs are.
     pub course: Rc<Course>,
     /// What has to hold before the next run is done.
@@ -337,7 +337,8 @@ impl<S: Surface> Session<S> {
     }
 }
 
-fn agent<S: Surface>(
+/// A loop of the session, on this conversation.
+pub(crate) fn agent<S: Surface>(
     runner: &Rc<Runner<S>>,
     conversation: Conversation,
     (backlog, course): (&Rc<Backlog>, &Rc<Course>),

@@ -1,10 +1,14 @@
 //! The person's word: consent and step-up.
 
+mod limits;
+mod shown;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
-use capos_agent::world::{Answer, Ask, Excess, More, Secret};
+use capos_agent::world::{Answer, Ask, Secret};
 use capos_agent::{Either, race};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
@@ -23,6 +27,9 @@ use crate::escape::{in_quotes, one_line};
 use crate::loss;
 use crate::screen::Held;
 
+pub use limits::{go_on, more};
+pub use shown::Shown;
+
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
 /// Rows that a page leaves free: for the question itself, the cursor below it, and a first row that the terminal wraps.
@@ -39,6 +46,9 @@ const CHANGED: usize = 12;
 const LOOKING: u64 = 2_000_000_000;
 /// Stands before the arguments. A text that continues in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
 const MARGIN: &str = "  │ ";
+/// What a question needs from its person.
+const ASKS: &str = "asks for your consent";
+const NEEDS: &str = "needs your passphrase";
 /// Stands before the question's own lines.
 const LEAD: &str = "  ";
 
@@ -131,16 +141,28 @@ enum Last<'a> {
     /// How far a consent reaches, with what the answers mean.
     Question(&'a str, &'a str),
     Secret(&'a str),
+    /// Nothing: the question is only shown.
+    Nothing,
 }
 
 /// Questions about calls, at the screen of a session.
-struct Questions<'a>(&'a Runner);
+struct Questions<'a> {
+    runner: &'a Runner,
+    /// Of how many results that others wrote the person was told before.
+    told: &'a Cell<usize>,
+}
+
+impl<'a> Questions<'a> {
+    fn of(runner: &'a Runner) -> Self {
+        Self { runner, told: &runner.told_of }
+    }
+}
 
 impl Questions<'_> {
     /// Asks about a call, as [`tell`](Self::tell) does. If the window gets another size meanwhile, the terminal cancels what was laid
     /// out for the old one, and it is asked again from its beginning.
     async fn ask_about(&self, ask: &Ask<'_>, what: &str, style: Style, last: &Last<'_>) -> Asked {
-        let screen = &self.0.screen;
+        let screen = &self.runner.screen;
         let held = screen.hold_for_question().await;
         loop {
             let size = screen.size().await;
@@ -159,10 +181,27 @@ impl Questions<'_> {
         &self,
         held: &Held<'_>,
         ask: &Ask<'_>,
+        form: (&str, Style),
+        size: (usize, usize),
+        last: &Last<'_>,
+    ) -> Asked {
+        let sheets = self.draw(ask, form, size, last).await;
+        let asked = turn_over(held, sheets, last).await;
+        // A question that nobody answered has told nobody.
+        if matches!(asked, Ok((_, LineEnd::Entered))) {
+            self.told.set(ask.untrusted);
+        }
+        asked
+    }
+
+    /// The pages of a question.
+    async fn draw(
+        &self,
+        ask: &Ask<'_>,
         (what, style): (&str, Style),
         (columns, rows): (usize, usize),
         last: &Last<'_>,
-    ) -> Asked {
+    ) -> Vec<Sheet> {
         let tool = &ask.tool.descriptor;
         let mut page = Page::default();
         let who = if ask.by_hand { "You are about to run" } else { "The model wants to run" };
@@ -178,25 +217,7 @@ impl Questions<'_> {
         let arguments = pages(ask.arguments, columns, rows.saturating_sub(around).min(ROWS));
         let mut again = Page::default();
         again.line(Style::Question, &format!("{} {risk}", tool.name), columns);
-        let mut sheets = lay_out(page, arguments, behind, &again, rows.saturating_sub(ASKING).min(ROWS));
-        let end = sheets.pop().unwrap_or_default();
-        for Sheet { page, next } in sheets {
-            match held.ask(&page.spans(), &next).await? {
-                (line, LineEnd::Entered) if line.is_empty() => {}
-                // Whatever was entered, it is no answer to the question.
-                (_, LineEnd::Entered) => return Ok((String::new(), LineEnd::EndOfInput)),
-                ended => return Ok(ended),
-            }
-        }
-        let asked = match last {
-            Last::Question(_, question) => held.ask(&end.page.spans(), question).await,
-            Last::Secret(question) => held.secret(&end.page.spans(), question).await,
-        };
-        // A question that nobody answered has told nobody.
-        if matches!(asked, Ok((_, LineEnd::Entered))) {
-            self.0.told_of.set(ask.untrusted);
-        }
-        asked
+        lay_out(page, arguments, behind, &again, rows.saturating_sub(ASKING).min(ROWS))
     }
 
     /// What stands between the arguments and the question.
@@ -208,14 +229,14 @@ impl Questions<'_> {
         if !ask.note.is_empty() {
             page.line(style, ask.note, columns);
         }
-        if let Some(note) = setup::note(self.0, ask.tool).await {
+        if let Some(note) = setup::note(self.runner, ask.tool).await {
             page.line(Style::Plain, &note, columns);
         }
-        if let Some(note) = loss::note(self.0, ask.tool, ask.arguments).await {
+        if let Some(note) = loss::note(self.runner, ask.tool, ask.arguments).await {
             page.line(Style::Warning, &note, columns);
         }
         self.change(&mut page, ask, columns).await;
-        if let Some(note) = foreign(self.0.told_of.get(), ask.untrusted) {
+        if let Some(note) = foreign(self.told.get(), ask.untrusted) {
             page.line(Style::Warning, note, columns);
         }
         if let Some(note) = labelled(&ask.label.classes) {
@@ -228,7 +249,7 @@ impl Questions<'_> {
 impl Questions<'_> {
     /// What a write changes in its file, line by line. The arguments above say all that it writes; this says what is new.
     async fn change(&self, page: &mut Page, ask: &Ask<'_>, columns: usize) {
-        let runner = self.0;
+        let runner = self.runner;
         let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
         let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
         match change.rows(CHANGED) {
@@ -242,6 +263,28 @@ impl Questions<'_> {
                 }
             }
             Err(why) => page.line(Style::Dim, &format!("The change is not shown: {why}."), columns),
+        }
+    }
+}
+
+/// Shows the pages of a question one after the other, and asks in the end.
+async fn turn_over(held: &Held<'_>, mut sheets: Vec<Sheet>, last: &Last<'_>) -> Asked {
+    let end = sheets.pop().unwrap_or_default();
+    for Sheet { page, next } in sheets {
+        match held.ask(&page.spans(), &next).await? {
+            (line, LineEnd::Entered) if line.is_empty() => {}
+            // Whatever was entered, it is no answer to the question.
+            (_, LineEnd::Entered) => return Ok((String::new(), LineEnd::EndOfInput)),
+            ended => return Ok(ended),
+        }
+    }
+    match last {
+        Last::Question(_, question) => held.ask(&end.page.spans(), question).await,
+        Last::Secret(question) => held.secret(&end.page.spans(), question).await,
+        Last::Nothing => {
+            held.fresh_line().await;
+            held.show(&end.page.spans()).await;
+            Ok((String::new(), LineEnd::Entered))
         }
     }
 }
@@ -280,7 +323,7 @@ impl Questions<'_> {
         );
         let mut is_warned = false;
         loop {
-            let held = self.0.screen.hold_for_question().await;
+            let held = self.runner.screen.hold_for_question().await;
             let asked = held.ask(&[(Style::Plain, &format!("{LEAD}{told}\n"))], "Directory (Enter: reject): ").await;
             let pattern = match asked {
                 Ok((line, LineEnd::Entered)) if !line.trim().is_empty() => line.trim().to_string(),
@@ -342,7 +385,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
     };
     let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
     let last = Last::Question(&answers, "Allow this call? [y/t/s/N] ");
-    let asked = Questions(runner).ask_about(ask, "asks for your consent", Style::Plain, &last).await;
+    let asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
     let choice = match &asked {
         Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
         _ => Choice::No,
@@ -350,50 +393,21 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
     match (choice, selector) {
         (Choice::Reach(span), _) => Ok(ConsentReach { span, pattern: String::new() }),
         (Choice::Pattern, Some((Pattern::Directory, path))) => {
-            Questions(runner).directory(&ask.tool.descriptor.name, &path).await
+            Questions::of(runner).directory(&ask.tool.descriptor.name, &path).await
         }
         (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
         (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
     }
 }
 
-/// Asks for more of a budget that is used up. An answer that is neither yes nor no is how much.
-pub async fn more(runner: &Runner, excess: &Excess) -> More {
-    let dimension = capos_policy::dimension(excess.dimension);
-    let mut told = String::new();
-    loop {
-        let held = runner.screen.hold_for_question().await;
-        let line = match held.ask(&[(Style::Plain, &told)], &excess.text).await {
-            Ok((_, LineEnd::Interrupted)) => return More::Interrupted,
-            Ok((line, LineEnd::Entered)) => line,
-            // The window has another size: the question is asked again.
-            Ok((_, LineEnd::Cancelled)) => continue,
-            Ok(_) => return More::No,
-            Err(_) => return More::Lost,
-        };
-        match line.trim().to_lowercase().as_str() {
-            "" | "n" | "no" => return More::No,
-            "y" | "yes" => return More::Granted(excess.suggested),
-            number => match dimension.parse(number) {
-                Some(0) => return More::No,
-                Some(more) => return More::Granted(more),
-                None => told = format!("{} is no amount; y, n or a number\n", quote(number)),
-            },
-        }
-    }
-}
-
-/// Asks whether a turn goes on.
-pub async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
-    let held = runner.screen.hold_for_question().await;
-    let question = format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));
-    answer(held.ask(&[], &question).await)
-}
-
 /// Asks for the passphrase for one call.
 pub async fn passphrase(runner: &Runner, ask: &Ask<'_>) -> Secret {
+    passphrase_of(&Questions::of(runner), ask).await
+}
+
+async fn passphrase_of(questions: &Questions<'_>, ask: &Ask<'_>) -> Secret {
     let last = Last::Secret("Passphrase to allow this call once (Enter: reject): ");
-    match Questions(runner).ask_about(ask, "needs your passphrase", Style::Warning, &last).await {
+    match questions.ask_about(ask, NEEDS, Style::Warning, &last).await {
         Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
         Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
         Ok(_) => Secret::Declined,

@@ -11,9 +11,13 @@ use capos_runner::Surface;
 use capos_runner::grants::{DELEGATION, MANAGEMENT};
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::PermissionMode;
 use capos_schema::terminal::Style;
 
 use crate::approver;
+use crate::background::announce::Announcer;
+use crate::background::questions::Given;
+use crate::background::{self, Backgrounds};
 use crate::command::setup::{SetUp, Successor};
 use crate::render::{self, Progress};
 use crate::screen::Screen;
@@ -25,6 +29,10 @@ pub type Runner = capos_runner::Runner<Console>;
 pub struct Console {
     pub screen: Rc<Screen>,
     pub progress: Progress,
+    /// Runs in parallel with the prompt.
+    pub backgrounds: Backgrounds,
+    /// Shows the lines about them.
+    pub announcer: Rc<Announcer>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
     interrupts: Cell<u64>,
     /// The session that takes the place of this one.
@@ -36,8 +44,9 @@ pub struct Console {
 impl Console {
     /// On this screen, for a session of a program with this name.
     pub fn new(screen: Rc<Screen>, name: &'static str) -> Self {
-        let (progress, successor) = (Progress::default(), Successor::default());
-        Self { screen, progress, interrupts: Cell::new(0), successor, name }
+        let (progress, backgrounds, announcer) =
+            (Progress::default(), Backgrounds::default(), Announcer::new(screen.clone()));
+        Self { screen, progress, backgrounds, announcer, interrupts: Cell::new(0), successor: Successor::default(), name }
     }
 
     /// A line was entered: Ctrl-C from now on is about what it begins.
@@ -79,22 +88,34 @@ impl Surface for Console {
     }
 
     async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
-        approver::consent(runner, ask).await
+        let Some(run) = runner.background() else { return approver::consent(runner, ask).await };
+        match background::ask(runner, run, ask, PermissionMode::Consent).await {
+            Given::Agreed => Ok(ConsentReach::default()),
+            Given::Passphrase(_) | Given::Declined => Err(Reply::Declined),
+        }
     }
 
     async fn passphrase(runner: &Runner, ask: &Ask<'_>) -> Secret {
-        approver::passphrase(runner, ask).await
+        let Some(run) = runner.background() else { return approver::passphrase(runner, ask).await };
+        match background::ask(runner, run, ask, PermissionMode::StepUp).await {
+            Given::Passphrase(passphrase) => Secret::Given(passphrase),
+            Given::Agreed | Given::Declined => Secret::Declined,
+        }
     }
 
     async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
-        approver::go_on(runner, calls, more).await
+        // The person is not asked about a background run at once: it pauses.
+        if runner.background().is_some() { Answer::Lost } else { approver::go_on(runner, calls, more).await }
     }
 
     async fn more(runner: &Runner, excess: &Excess) -> More {
-        approver::more(runner, excess).await
+        if runner.background().is_some() { More::No } else { approver::more(runner, excess).await }
     }
 
     async fn show(runner: &Runner, show: Show<'_>) {
-        render::show(runner, show).await;
+        match runner.background() {
+            Some(run) => background::show(runner, run, show),
+            None => render::show(runner, show).await,
+        }
     }
 }

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod approver;
+mod background;
 mod changed_row;
 mod command;
 mod completions;

@@ -24,8 +24,6 @@ pub const WIDTH: usize = 160;
 /// Where the screen is in an answer.
 #[derive(Default)]
 pub struct Progress {
-    /// Something of the answer was shown.
-    speaking: Cell<bool>,
     /// A prompt of the session was read to its end, behind which the first token of the answer comes.
     was_read: Cell<bool>,
     meter: RefCell<Meter>,
@@ -51,6 +49,23 @@ fn summarised(messages: usize) -> String {
     format!("{} {verb} replaced by a summary; /more shows it", count(messages, "message"))
 }
 
+/// A call that is proposed, as a line.
+pub fn proposed(name: &str, arguments: &str) -> String {
+    format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH))
+}
+
+/// A call that has ended: its mark, and the beginning of its result.
+pub fn finished(name: &str, outcome: Outcome, text: &str) -> (String, String) {
+    let name = escape(name);
+    let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
+    let line = count_spaces(&first_line(&line, WIDTH));
+    let mark = match outcome {
+        Outcome::Ok => format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")),
+        _ => format!("  ✗ {name} "),
+    };
+    (mark, line)
+}
+
 /// Shows something of a turn.
 pub async fn show(runner: &Runner, show: Show<'_>) {
     let screen = &runner.screen;
@@ -71,7 +86,7 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
         Show::Text(text) => {
             runner.progress.meter.borrow_mut().spoke(runner.now());
             let held = screen.hold().await;
-            if !runner.progress.speaking.replace(true) {
+            if !runner.announcer.speaking.replace(true) {
                 held.fresh_line().await;
             }
             runner.progress.wrap.replace(None);
@@ -82,7 +97,7 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
             let (new, text) = runner.progress.widget.borrow_mut().push(index, name, arguments);
             let held = screen.hold().await;
             if new {
-                runner.progress.speaking.set(true);
+                runner.announcer.speaking.set(true);
                 held.fresh_line().await;
                 let columns = screen.size().await.0;
                 *runner.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
@@ -108,41 +123,38 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
             }
         }
         Show::AnswerEnd { usage } => {
-            runner.progress.speaking.set(false);
+            runner.announcer.speaking.set(false);
             screen.fresh_line().await;
             let context = runner.info().context_tokens;
             let told = runner.progress.meter.borrow_mut().end(runner.now(), usage, context);
             if let Some(text) = told {
                 screen.line(Style::Dim, &text).await;
             }
+            runner.announcer.show().await;
         }
         Show::State(state) if !state.is_active() => {
-            runner.progress.speaking.set(false);
+            runner.announcer.speaking.set(false);
             screen.fresh_line().await;
+            runner.announcer.show().await;
         }
         Show::AnswerDropped => {
             let held = screen.hold().await;
-            if runner.progress.speaking.replace(false) {
+            if runner.announcer.speaking.replace(false) {
                 held.show(&[(Style::Dim, " […]")]).await;
             }
             held.fresh_line().await;
+            drop(held);
+            runner.announcer.show().await;
         }
         Show::Proposed { name, arguments, .. } if runner.progress.widget.borrow_mut().take(name, arguments) => {}
         Show::Proposed { name, arguments, .. } => {
-            let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
-            screen.wrapped(&[(Style::Tool, &text)]).await;
+            screen.wrapped(&[(Style::Tool, &proposed(name, arguments))]).await;
         }
         Show::Finished { name, outcome, text, .. } => {
-            let name = escape(name);
-            let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
-            let line = first_line(&line, WIDTH);
-            let line = count_spaces(&line);
+            let (mark, line) = finished(name, outcome, text);
             let more = if line.ends_with('…') { " (/more shows all)" } else { "" };
-            let (style, mark, of_line) = if outcome == Outcome::Ok {
-                (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
-            } else {
-                (Style::Error, format!("  ✗ {name} "), Style::Plain)
-            };
+            let is_ok = outcome == Outcome::Ok;
+            let (style, of_line) = if is_ok { (Style::Success, Style::Dim) } else { (Style::Error, Style::Plain) };
             screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
         }
         Show::Summarised { messages } => screen.line(Style::Dim, &summarised(messages)).await,

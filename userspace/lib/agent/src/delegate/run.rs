@@ -157,7 +157,7 @@ impl<W: World> Context<W> {
                 let text = last.map(|entry| entry.message.content.clone()).unwrap_or_default();
                 ended(tool, call, Ok(Brought::from(text)))
             }
-            (None, end) => ended(tool, call, Err(format!("the child run has no answer: {}", why(end)))),
+            (None, end) => ended(tool, call, Err(format!("the child run has no answer: {}", end.why()))),
         };
         // Whatever it says was made of what the child has seen.
         result.label = join(&result.label, &label);
@@ -168,20 +168,5 @@ impl<W: World> Context<W> {
         let (session, principal) = (self.session.id.clone(), self.session.principal.clone());
         let fields: Vec<_> = fields.collect();
         self.note(GeneralEvent { kind: kind.to_string(), session, principal, fields }).await;
-    }
-}
-
-/// How a child run ended that has no answer, for its parent's model.
-fn why(end: &TurnEnd) -> String {
-    match end {
-        TurnEnd::Iterations(calls) => format!("it has made its {}", count(*calls, "model call")),
-        TurnEnd::Budget { why, .. }
-        | TurnEnd::Tokens(why)
-        | TurnEnd::Rate(why)
-        | TurnEnd::Model(why)
-        | TurnEnd::Rejected(why)
-        | TurnEnd::Refused(why)
-        | TurnEnd::Unmet(why) => format!("{}: {why}", end.outcome()),
-        end => end.outcome().to_string(),
     }
 }

@@ -14,6 +14,7 @@ use capos_terminal::{count_spaces, escape_json};
 
 use serde_json::json;
 
+use super::background;
 use super::own::attend;
 use super::{Done, rows};
 use crate::escape::{first_line, one_line, plain};
@@ -178,12 +179,17 @@ pub async fn approvals(session: &Session, rest: &[&str]) -> Done {
         [] => return list_approvals(session, &client).await,
         ["revoke", "all"] => "",
         ["revoke", id] => id,
+        [command @ ("show" | "approve" | "deny"), number] => {
+            return background::answer(session, command, number).await;
+        }
         [number] if number.trim_start_matches('#').parse::<u64>().is_ok() => {
             return show_approval(session, &client, number).await;
         }
         _ => {
             return Err(
-                "usage: /approvals, /approvals NUMBER, /approvals revoke NUMBER or /approvals revoke all".to_string()
+                "usage: /approvals, /approvals NUMBER, /approvals show NUMBER, /approvals approve NUMBER, /approvals deny NUMBER, \
+                 /approvals revoke NUMBER or /approvals revoke all"
+                    .to_string()
             );
         }
     };
@@ -218,7 +224,8 @@ async fn show_approval(session: &Session, client: &ApprovalClientClient, number:
 
 async fn list_approvals(session: &Session, client: &ApprovalClientClient) -> Done {
     let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
-    if list.is_empty() {
+    let open = background::open(session);
+    if list.is_empty() && open.is_empty() {
         session.runner.screen.line(Style::Plain, "no questions in this session yet").await;
     }
     let text: Vec<(String, String)> = list
@@ -231,5 +238,11 @@ async fn list_approvals(session: &Session, client: &ApprovalClientClient) -> Don
         })
         .collect();
     rows(session, &text).await;
+    rows(session, &open).await;
+    if !open.is_empty() {
+        let text =
+            "/approvals show N shows an open question; then /approvals approve N or /approvals deny N answers it";
+        session.runner.screen.line(Style::Dim, text).await;
+    }
     Ok(())
 }

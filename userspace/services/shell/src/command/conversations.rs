@@ -28,6 +28,8 @@ const ROWS: usize = 20;
 /// Letters of an id that are shown, and the most digits of a number in a list.
 const ID: usize = 8;
 const NUMBER: usize = 3;
+/// Conversations among which the last one is that is not at work: the one at the prompt, and those of background runs.
+const LATEST: u32 = 2 + crate::background::AT_ONCE as u32;
 /// Letters of a title and of a message.
 const TITLE: usize = 50;
 pub const MESSAGE: usize = 100;
@@ -96,7 +98,11 @@ async fn show(session: &mut Session, found: &[ConversationInfo]) {
     let current = session.agent.conversation().id.clone();
     let text: Vec<(String, String)> = (1_usize..)
         .zip(found)
-        .map(|(number, info)| (format!("{number}  {}", short(&info.id)), facts(info, &current)))
+        .map(|(number, info)| {
+            let beside = session.runner.backgrounds.in_conversation(&info.id);
+            let beside = beside.map(|(run, _)| format!(", background run {run} is at work in it")).unwrap_or_default();
+            (format!("{number}  {}", short(&info.id)), format!("{}{beside}", facts(info, &current)))
+        })
         .collect();
     rows(session, &text).await;
 }
@@ -158,8 +164,10 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     let current = session.agent.conversation().id.clone();
     let info = match rest {
         [] => {
-            let page = session.runner.audited(store.list("", 2)).await?;
-            let other = page.conversations.into_iter().find(|info| info.id != current);
+            let backgrounds = &session.runner.backgrounds;
+            let page = session.runner.audited(store.list("", LATEST)).await?;
+            let is_other = |info: &ConversationInfo| info.id != current && backgrounds.check(&info.id).is_ok();
+            let other = page.conversations.into_iter().find(is_other);
             other.ok_or("no other conversation is saved")?
         }
         [word] => named(session, &store, word).await?,
@@ -168,6 +176,7 @@ pub async fn resume(session: &mut Session, rest: &[&str]) -> Done {
     if info.id == current {
         return Err("this conversation is at the prompt already".to_string());
     }
+    session.runner.backgrounds.check(&info.id)?;
     let conversation = history::load(&session.runner, store.clone(), &info.id).await?;
     let found = cut_off::find(&session.runner, &store, &conversation).await?;
     let running = session.agent.background();
@@ -466,6 +475,7 @@ pub async fn forget(session: &mut Session, rest: &[&str]) -> Done {
     };
     let store = store(session).await?;
     let info = named(session, &store, word).await?;
+    session.runner.backgrounds.check(&info.id)?;
     let screen = session.runner.screen.clone();
     let what =
         format!("This deletes {}, {}. It cannot be undone.\n", title(&info.title), count(info.messages, "message"));

@@ -11,11 +11,14 @@ use capos_schema::terminal::Style;
 
 use super::Done;
 use super::conversations::{MESSAGE, title};
-use super::runs::cut_off_text;
+use super::runs::{cut_off_text, is_cut_off};
 use crate::escape::{first_line, name};
 use crate::history::{Evidence, Messages};
 use crate::keeper::PURPOSE;
 use crate::session::Session;
+
+/// Runs among which a login looks for those that were cut off.
+const RUNS: u32 = 20;
 
 /// Tells of calls of a model that began and that the conversation does not hold.
 pub async fn tell_unsaved(session: &Session, evidence: &Evidence) {
@@ -64,6 +67,21 @@ pub async fn tell_cut_off(session: &Session) {
             "your last conversation, {}, was cut off; /resume and /continue go on with it{run}",
             title(&info.title)
         );
+        session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
+    }
+    tell_others(session, &store, &info.id).await;
+}
+
+/// Tells how many of the last runs in other conversations were cut off: those in the background.
+async fn tell_others(session: &Session, store: &ConversationStoreClient, last: &str) {
+    let Ok(page) = session.runner.audited(store.runs("", RUNS)).await else { return };
+    let others = page.runs.iter().filter(|run| run.conversation != last && is_cut_off(run)).count();
+    if others > 0 {
+        let (runs, verb) = match others {
+            1 => ("run in another conversation".to_string(), "was"),
+            _ => ("runs in other conversations".to_string(), "were"),
+        };
+        let text = format!("{others} {runs} {verb} cut off; /runs lists what can be continued");
         session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
     }
 }

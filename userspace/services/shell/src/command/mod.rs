@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod background;
 mod backup;
 pub mod budget;
 mod capabilities;
@@ -88,6 +89,10 @@ const HELP: &[(&str, &str)] = &[
     ("/audit verify", "check the hash chain of the audit log"),
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/approvals NUMBER", "show one of them in full"),
+    (
+        "/approvals show NUMBER",
+        "show an open question of a background run; /approvals approve NUMBER and /approvals deny NUMBER answer it",
+    ),
     ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
     ("/status", "show the machine, its services and the session's limits"),
     ("/budget", "show the budgets of the session and its last run; /budget steps lists what each step used"),
@@ -141,6 +146,11 @@ const HELP: &[(&str, &str)] = &[
     ("/continue", "go on with the last request, if it was not answered to its end"),
     ("/runs", "list the last runs, and which of them can be continued; /runs all lists every one"),
     ("/runs steps N", "show what each step of run N of the list used; /runs cancel N ends one for good"),
+    (
+        "/background REQUEST",
+        "begin a run that goes on beside the prompt; /background --in 30m REQUEST and --at 18:00 REQUEST later",
+    ),
+    ("/background", "list the background runs; /background show N shows what one said, /background cancel N ends it"),
     ("/segments N", "the next request may go on for N times as many model calls without a question"),
     ("/sessions", "list the last sessions of this machine; /sessions all lists every one"),
     (
@@ -193,6 +203,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "sessions" => runs::sessions(session, &rest).await,
         "segments" => runs::segments(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
+        "background" => background::background(session, text).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,

@@ -41,23 +41,36 @@ fn time(milliseconds: u64) -> String {
     date_of(milliseconds.saturating_mul(1_000_000))
 }
 
-/// How a run is, for a person. `is_here`: it is the one at the prompt.
-fn state(run: &RunInfo, progress: Option<&Progress>, is_here: bool) -> String {
+/// Where a run is at work in this session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Prompt,
+    /// The background run with this number, which is there now.
+    Background(u32, RunState),
+    Nowhere,
+}
+
+/// How a run is, for a person.
+fn state(run: &RunInfo, progress: Option<&Progress>, place: Place) -> String {
     let Some(progress) = progress.filter(|_| run.aside.is_empty()) else {
         return format!("was set aside: {}", first_line(&run.aside, 200));
     };
+    // What is saved says where it was at its last message.
+    if let Place::Background(number, state) = place {
+        return format!("{} as background run {number}", state.words());
+    }
     match progress.state {
         state if !run.open && !state.is_over() => "was replaced by a later request".to_string(),
-        state if is_here || state.is_over() || state.is_paused() => state.words().to_string(),
+        state if place == Place::Prompt || state.is_over() || state.is_paused() => state.words().to_string(),
         _ => "was cut off".to_string(),
     }
 }
 
 /// What is told of a run in a list.
-fn facts(run: &RunInfo, request: &str, is_here: bool) -> String {
+fn facts(run: &RunInfo, request: &str, place: Place) -> String {
     let progress = read_progress(&run.json).ok();
     let mut parts = Vec::from([in_quotes(&first_line(request, REQUEST), REQUEST)]);
-    parts.push(state(run, progress.as_ref(), is_here));
+    parts.push(state(run, progress.as_ref(), place));
     if let Some(progress) = &progress {
         let (read, written) = progress.tokens;
         parts.push(format!("step {} of at most {}", progress.step, progress.most));
@@ -67,9 +80,10 @@ fn facts(run: &RunInfo, request: &str, is_here: bool) -> String {
         parts.push(format!("{} tokens", with_commas(read.saturating_add(written))));
     }
     parts.push(time(run.changed));
-    if run.open {
-        let how = if is_here { "/continue goes on" } else { "/resume and /continue go on" };
-        parts.push(how.to_string());
+    match place {
+        Place::Prompt if run.open => parts.push("/continue goes on".to_string()),
+        Place::Nowhere if run.open => parts.push("/resume and /continue go on".to_string()),
+        _ => {}
     }
     parts.join(", ")
 }
@@ -136,8 +150,12 @@ async fn list(session: &mut Session, store: &ConversationStoreClient, all: bool)
     let mut text = Vec::new();
     for (number, run) in (1_usize..).zip(&found) {
         let request = request(session, store, run).await;
-        let is_here = here == (run.conversation.clone(), run.turn);
-        text.push((format!("{number}  {}", short(&run.conversation)), facts(run, &request, is_here)));
+        let place = match session.runner.backgrounds.in_conversation(&run.conversation) {
+            Some((number, state)) => Place::Background(number, state),
+            None if here == (run.conversation.clone(), run.turn) => Place::Prompt,
+            None => Place::Nowhere,
+        };
+        text.push((format!("{number}  {}", short(&run.conversation)), facts(run, &request, place)));
         text.extend(children(run).into_iter().map(|child| (String::new(), child)));
     }
     rows(session, &text).await;
@@ -180,6 +198,7 @@ async fn steps(session: &Session, store: &ConversationStoreClient, number: &str)
 
 async fn cancel(session: &mut Session, store: &ConversationStoreClient, number: &str) -> Done {
     let (id, turn) = numbered(session, number)?;
+    session.runner.backgrounds.check(&id)?;
     let here = session.agent.conversation();
     if here.id == id && here.last_turn() == turn {
         session.agent.close_run().await;
@@ -290,6 +309,11 @@ pub async fn sessions(session: &Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
+/// Whether a run was at work when its session ended.
+pub fn is_cut_off(run: &RunInfo) -> bool {
+    run.open && run.aside.is_empty() && read_progress(&run.json).is_ok_and(|progress| progress.state.is_active())
+}
+
 /// What the login says of a run that was cut off; nothing if it was not.
 pub fn cut_off_text(run: &RunInfo) -> String {
     let Ok(progress) = read_progress(&run.json) else { return String::new() };
@@ -299,7 +323,7 @@ pub fn cut_off_text(run: &RunInfo) -> String {
     let (read, written) = progress.tokens;
     format!(
         "; its run {} after step {} of at most {}, with {} tokens used, and goes on with the rest of its budget",
-        state(run, Some(&progress), false),
+        state(run, Some(&progress), Place::Nowhere),
         progress.step,
         progress.most,
         with_commas(read.saturating_add(written))
@@ -329,15 +353,17 @@ mod tests {
     /// C39, F11: a person sees what a run did, and whether it can be continued.
     #[test]
     fn f11_a_run_is_told_with_its_state_and_how_it_goes_on() {
-        let text = facts(&run(RunState::ExecutingTools, true), "Tidy up.\nNow.", false);
+        let text = facts(&run(RunState::ExecutingTools, true), "Tidy up.\nNow.", Place::Nowhere);
         let rest = "step 3 of at most 16, 1,234 tokens, 2026-11-21 09:05:07 UTC";
         assert_eq!(text, format!("\"Tidy up.\"…, was cut off, {rest}, /resume and /continue go on"));
-        let of = |state, open, here| facts(&run(state, open), "x", here);
-        assert!(of(RunState::Completed, false, false).starts_with("\"x\", is done, step 3"));
-        assert!(of(RunState::PausedForApproval, true, true).contains("is paused until you agree"));
-        assert!(of(RunState::ExecutingTools, false, false).contains("was replaced by a later request"));
+        let of = |state, open, place| facts(&run(state, open), "x", place);
+        assert!(of(RunState::Completed, false, Place::Nowhere).starts_with("\"x\", is done, step 3"));
+        assert!(of(RunState::PausedForApproval, true, Place::Prompt).contains("is paused until you agree"));
+        assert!(of(RunState::ExecutingTools, false, Place::Nowhere).contains("was replaced by a later request"));
+        let beside = of(RunState::ProcessingResponse, true, Place::Background(2, RunState::ExecutingTools));
+        assert!(beside.contains("runs tool calls as background run 2") && !beside.contains("/continue"), "{beside}");
         let aside = RunInfo { aside: "it is of version 2".into(), ..run(RunState::Failed, false) };
-        assert!(facts(&aside, "x", false).contains("was set aside: it is of version 2"));
+        assert!(facts(&aside, "x", Place::Nowhere).contains("was set aside: it is of version 2"));
         assert!(cut_off_text(&run(RunState::WaitingForModel, true)).contains("was cut off after step 3 of at most 16"));
         assert_eq!(cut_off_text(&run(RunState::Completed, false)), "");
     }

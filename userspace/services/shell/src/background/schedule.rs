@@ -1,0 +1,165 @@
+//! When a run begins that is not to begin at once.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+/// Nanoseconds of a second and of a millisecond, and milliseconds of a minute and a day.
+const SECOND: u64 = 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60_000;
+const DAY: u64 = 1440 * MINUTE;
+/// Longest time in nanoseconds between two looks at the clock of the day, which people set.
+pub const LOOK: u64 = 10 * SECOND;
+
+const USAGE: &str =
+    "usage: /background REQUEST, /background --in 30m REQUEST (s, m or h), or /background --at 18:00 REQUEST";
+
+/// When a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this time since boot, in nanoseconds. No clock that is set changes it.
+    After(u64),
+    /// At this time since 1970, in milliseconds, by the clock of the day.
+    At(u64),
+}
+
+/// What a person's line says of the time, and the request.
+///
+/// # Errors
+/// It is no time, or there is no request.
+pub fn parse(text: &str, now: u64, clock: Option<(u64, i16)>) -> Result<(Option<When>, &str), String> {
+    let text = text.trim();
+    let (when, request) = match text.split_once(char::is_whitespace) {
+        Some(("--in", rest)) => {
+            let (time, request) = rest.trim_start().split_once(char::is_whitespace).ok_or(USAGE)?;
+            let wait = seconds(time).ok_or_else(|| format!("{time} is no time to wait; {USAGE}"))?;
+            (Some(When::After(now.saturating_add(wait.saturating_mul(SECOND)))), request)
+        }
+        Some(("--at", rest)) => {
+            let (time, request) = rest.trim_start().split_once(char::is_whitespace).ok_or(USAGE)?;
+            let minutes = minutes(time).ok_or_else(|| format!("{time} is no time of the day; {USAGE}"))?;
+            let (unix, offset) = clock.ok_or("the clock is not set; /clock set sets it, and --in needs no clock")?;
+            (Some(When::At(next(minutes, unix, offset))), request)
+        }
+        _ => (None, text),
+    };
+    let request = request.trim();
+    if request.is_empty() || request.starts_with("--") {
+        return Err(USAGE.to_string());
+    }
+    Ok((when, request))
+}
+
+/// A time such as 30m in seconds.
+fn seconds(text: &str) -> Option<u64> {
+    let unit = text.chars().next_back()?;
+    let number: u64 = text.strip_suffix(unit)?.parse().ok().filter(|number| *number > 0)?;
+    let each: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return None,
+    };
+    number.checked_mul(each)
+}
+
+/// A time of the day such as 18:00 in minutes.
+fn minutes(text: &str) -> Option<u64> {
+    let (hours, minutes) = text.split_once(':').filter(|(_, minutes)| minutes.len() == 2)?;
+    let part = |text: &str, most: u64| -> Option<u64> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|number| digits && *number < most)
+    };
+    part(hours, 24)?.checked_mul(60)?.checked_add(part(minutes, 60)?)
+}
+
+/// The next time at which the clock shows this minute of the day, in milliseconds since 1970. The clock is `offset` minutes
+/// ahead of UTC.
+fn next(minutes: u64, unix: u64, offset: i16) -> u64 {
+    let ahead = i64::from(offset).saturating_mul(MINUTE as i64);
+    let midnight = unix.saturating_add_signed(ahead) / DAY * DAY;
+    let wanted = midnight.saturating_add(minutes.saturating_mul(MINUTE)).saturating_add_signed(ahead.saturating_neg());
+    if wanted > unix { wanted } else { wanted.saturating_add(DAY) }
+}
+
+impl When {
+    /// Nanoseconds until then; 0 if that time has come. A clock that is not known leaves it where it is.
+    pub fn left(self, now: u64, unix: Option<u64>) -> u64 {
+        match self {
+            Self::After(at) => at.saturating_sub(now),
+            Self::At(at) => match unix {
+                Some(unix) => at.saturating_sub(unix).saturating_mul(MILLISECOND),
+                None => LOOK,
+            },
+        }
+    }
+}
+
+/// How long that is, for a person.
+pub fn text(nanoseconds: u64) -> String {
+    let seconds = nanoseconds.div_ceil(SECOND);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 2026-11-27 07:40:00 UTC.
+    const MORNING: u64 = 1_795_765_200_000;
+
+    #[test]
+    fn i12_a_request_says_when_it_begins() {
+        let now = 5 * SECOND;
+        let clock = Some((MORNING, 60));
+        let of = |text| parse(text, now, clock).map(|(when, request)| (when, request.to_string()));
+        assert_eq!(of(" Tidy up. "), Ok((None, "Tidy up.".to_string())));
+        assert_eq!(of("--in 30m Tidy up."), Ok((Some(When::After(1805 * SECOND)), "Tidy up.".to_string())));
+        let at = |minutes: u64| Ok((Some(When::At(MORNING + minutes * MINUTE)), "Tidy up.".to_string()));
+        // It is 08:40 for the person.
+        assert_eq!(of("--at 08:41 Tidy up."), at(1));
+        assert_eq!(of("--at 08:40 Tidy up."), at(1440));
+        assert_eq!(of("--at 0:10 Tidy up."), at(15 * 60 + 30));
+        for bad in
+            ["", "--in 30m", "--in 0s x", "--in 5 x", "--at 24:00 x", "--at 1:5 x", "--at +1:05 x", "--at", "--on x y"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        assert!(parse("--at 18:00 x", now, None).is_err_and(|why| why.contains("the clock is not set")));
+    }
+
+    /// A clock that is set changes when a run begins that waits for a time of the day, and never one that waits for so long.
+    #[test]
+    fn i12_a_clock_that_jumps_only_moves_a_time_of_the_day() {
+        let at = When::At(MORNING);
+        assert_eq!(at.left(0, Some(MORNING - 3_600_000)), 3600 * SECOND);
+        assert_eq!(at.left(SECOND, Some(MORNING + DAY)), 0, "it was set forward");
+        assert_eq!(at.left(2 * SECOND, Some(MORNING - DAY)), 86_400 * SECOND, "it was set back before that");
+        assert_eq!(at.left(0, None), LOOK);
+        let after = When::After(30 * SECOND);
+        assert_eq!(after.left(SECOND, Some(MORNING + DAY)), 29 * SECOND);
+        assert_eq!((after.left(30 * SECOND, None), after.left(31 * SECOND, None)), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn the_next_time_of_the_day_is_within_a_day(minutes in 0_u64..1440, unix in DAY..4_000_000_000_000, offset in -720_i16..=840) {
+            let at = next(minutes, unix, offset);
+            prop_assert!(at > unix && at <= unix + DAY);
+            let local = (at as i64 + i64::from(offset) * MINUTE as i64) as u64;
+            prop_assert_eq!(local % DAY, minutes * MINUTE);
+        }
+    }
+
+    #[test]
+    fn times_are_told_in_two_units() {
+        for (seconds, wanted) in [(5, "5 s"), (65, "1 min 5 s"), (3600, "1 h 0 min")] {
+            assert_eq!(text(seconds * SECOND), wanted);
+        }
+    }
+}

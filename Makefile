@@ -44,7 +44,7 @@ help:
 	@echo '  make iso                    build target/capos.iso'
 	@echo '  make trained-models         download three trained models into target/models, 1.5 GB'
 	@echo 'Test'
-	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name'
+	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name, or of that group'
 	@echo '  make update-test            migrate a disk to a newer version and back, with a power cut in between; OUT=dir'
 	@echo '  make test-std               run upstream test suites of std on capOS; ONLY=text'
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'

@@ -7,6 +7,7 @@ pub mod damage_disc;
 pub mod dojo;
 pub mod fuzz;
 pub(crate) mod fuzz_kernel;
+mod groups;
 mod host;
 pub mod upstream;
 
@@ -49,7 +50,7 @@ const WORTH_TELLING: Duration = Duration::from_secs(20);
 /// Run every test.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only the tests whose suite or name contains this text.
+    /// Run only the tests whose suite or name contains this text, or those of this group of `tests/groups.toml`.
     #[arg(value_name = "PART")]
     only: Option<String>,
     /// QEMU's accelerator [default: kvm if it works, otherwise tcg].
@@ -99,7 +100,8 @@ impl Tally {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let mut tally = Tally::default();
-    let wanted = |name: &str| args.only.as_deref().is_none_or(|part| name.contains(part));
+    let named = groups::Groups::read(system.root())?;
+    let wanted = |name: &str| args.only.as_deref().is_none_or(|part| named.select(part, name));
     let groups = host::build(&system, &wanted, &mut tally)?;
     let guest = guest_runs(&system, &wanted, &mut tally)?;
     // A host test seldom keeps two processors busy: meanwhile the system is built.

@@ -46,7 +46,15 @@ impl Console {
     pub fn new(screen: Rc<Screen>, name: &'static str) -> Self {
         let (progress, backgrounds, announcer) =
             (Progress::default(), Backgrounds::default(), Announcer::new(screen.clone()));
-        Self { screen, progress, backgrounds, announcer, interrupts: Cell::new(0), successor: Successor::default(), name }
+        Self {
+            screen,
+            progress,
+            backgrounds,
+            announcer,
+            interrupts: Cell::new(0),
+            successor: Successor::default(),
+            name,
+        }
     }
 
     /// A line was entered: Ctrl-C from now on is about what it begins.

@@ -238,6 +238,8 @@ struct Login {
     surface: String,
     began: u64,
     ended: Option<(u64, String)>,
+    /// Why there was no session: the login was rejected. Empty if it was not.
+    rejected: String,
 }
 
 /// The sessions that lines of the audit log are about, by their ids.
@@ -256,6 +258,9 @@ fn logins(lines: &[String]) -> BTreeMap<String, Login> {
             login.began = time;
         }
         match text("kind") {
+            "session.start" if !matches!(field("outcome"), "" | "granted") => {
+                login.rejected = field("outcome").to_string();
+            }
             "session.opened" => login.surface = field("surface").to_string(),
             "session.end" => login.ended = Some((time, field("outcome").to_string())),
             _ => {}
@@ -268,6 +273,10 @@ fn logins(lines: &[String]) -> BTreeMap<String, Login> {
 /// What is told of a session. `boot` is when the machine began, in nanoseconds since 1970.
 fn login_text(login: &Login, is_here: bool, boot: u64) -> String {
     let mut parts = Vec::from([name(&login.principal)]);
+    if !login.rejected.is_empty() {
+        parts.push(format!("login rejected {}: {}", date_of(login.began), first_line(&login.rejected, REQUEST)));
+        return parts.join(", ");
+    }
     if !login.surface.is_empty() {
         parts.push(name(&login.surface));
     }
@@ -402,14 +411,21 @@ mod tests {
             line("session.end", "s1", 9, "{\"outcome\":\"its last holder ended\"}"),
             line("session.start", "s2", 20, "{}"),
             line("session.start", "s3", 30, "{}"),
+            line("session.start", "s4", 7, "{\"outcome\":\"the passphrase is wrong\"}"),
+            line("session.start", "s5", 30, "{\"outcome\":\"granted\"}"),
             "no record".to_string(),
         ]);
-        assert_eq!(found.len(), 3);
+        assert_eq!(found.len(), 5);
         let text = |id: &str| login_text(&found[id], false, 25);
         assert!(
             text("s1").starts_with("ada, console, since 1970-01-01") && text("s1").ends_with("its last holder ended")
         );
         assert!(text("s2").ends_with("cut off by the end of the machine"));
         assert!(text("s3").ends_with(", open"));
+        // A wrong passphrase opened no session that could have been cut off.
+        let rejected = text("s4");
+        assert!(rejected.starts_with("ada, login rejected 1970-01-01"), "{rejected}");
+        assert!(rejected.ends_with(": the passphrase is wrong"), "{rejected}");
+        assert!(text("s5").ends_with(", open"));
     }
 }

@@ -2,6 +2,7 @@
 
 mod clock;
 mod plan;
+mod recovery;
 mod restore;
 mod says;
 
@@ -163,6 +164,10 @@ enum State {
     /// A session is opened. Nobody has asked for it if it is the one that the broker may know already.
     Login {
         asked: bool,
+    },
+    /// A session is opened for a passphrase.
+    LoggingIn {
+        name: String,
     },
 }
 
@@ -356,32 +361,9 @@ impl Dialog {
         let prompt = if self.has_volume() {
             format!("Passphrase of {name} (Enter: log in otherwise): ")
         } else {
-            "passphrase: ".into()
+            "passphrase (Enter: log in otherwise): ".into()
         };
         self.state = State::Passphrase { name };
-        says.then(secret(&prompt))
-    }
-
-    fn code(&mut self, says: Says) -> Step {
-        self.state = State::Code;
-        says.then(secret("Recovery code, of 8 groups of 5 letters (Enter: back): "))
-    }
-
-    fn whose(&mut self, says: Says) -> Step {
-        let names: Vec<String> = self.users().iter().map(ToString::to_string).collect();
-        match names.as_slice() {
-            [name] => self.renew(name.clone(), says),
-            _ => {
-                self.state = State::Whose;
-                let prompt = format!("Whose passphrase is forgotten ({}): ", names.join(", "));
-                says.then(Next::Ask { prompt, secret: false, completions: names })
-            }
-        }
-    }
-
-    fn renew(&mut self, name: String, says: Says) -> Step {
-        let prompt = format!("New passphrase of {name}, at least 8 characters: ");
-        self.state = State::NewFirst { name };
         says.then(secret(&prompt))
     }
 
@@ -430,7 +412,7 @@ impl Dialog {
                 Says::none().then(Next::Call(call))
             }
             State::Passphrase { name } => {
-                self.state = State::Login { asked: true };
+                self.state = State::LoggingIn { name: name.clone() };
                 Says::none().then(Next::Login { profile: Profile::Operator, name, passphrase: line.to_owned() })
             }
             State::Code if line.trim().is_empty() => self.who(Says::none()),
@@ -582,6 +564,11 @@ impl Dialog {
             State::Restore(state) => self.not_restored(state, why),
             State::Login { asked: false } => self.look(Says::none()),
             State::Login { .. } => self.look(Says::error(&format!("login rejected: {why}"))),
+            // A person types the passphrase again at once: a question that shows what is typed must not get it.
+            State::LoggingIn { name } => {
+                self.volume.failed_attempts = 0;
+                self.passphrase(name, Says::error(&format!("login rejected: {why}")))
+            }
             _ => self.look(Says::error(why)),
         }
     }

@@ -237,12 +237,19 @@ fn without_a_volume_the_login_is_by_profile() {
         (At(Diskless), "login guest guest ", "nothing is kept"),
         (Ended, "look", ""),
         (At(Diskless), "ask login as operator, guest, anonymous (Enter: guest): ", ""),
-        (Line("operator"), "secret passphrase: ", ""),
+        (Line("operator"), "secret passphrase (Enter: log in otherwise): ", ""),
         (Line(""), "ask login as operator, guest, anonymous (Enter: guest): ", "no passphrase was entered"),
-        (Line("operator"), "secret passphrase: ", ""),
+        (Line("operator"), "secret passphrase (Enter: log in otherwise): ", ""),
         (Line("word"), "login operator operator word", ""),
-        (Fail("the passphrase is wrong"), "look", "login rejected: the passphrase is wrong"),
-        (At(Diskless), "ask login as operator, guest, anonymous (Enter: guest): ", ""),
+        // What a person types then is the passphrase again, and no name that is shown.
+        (
+            Fail("the passphrase is wrong"),
+            "secret passphrase (Enter: log in otherwise): ",
+            "login rejected: the passphrase is wrong",
+        ),
+        (Line("words"), "login operator operator words", ""),
+        (Fail("the passphrase is wrong"), "secret passphrase (Enter: log in otherwise): ", "login rejected"),
+        (Line(""), "ask login as operator, guest, anonymous (Enter: guest): ", "no passphrase was entered"),
         (Line("root"), "ask login as operator, guest, anonymous (Enter: guest): ", "there is no profile of this name"),
         (Stop, "ask login as operator, guest, anonymous (Enter: guest): ", ""),
         (Line(" anonymous "), "login anonymous anonymous ", ""),
@@ -431,6 +438,31 @@ fn a_volume_that_is_open_at_the_start_belongs_to_whom_the_broker_knows() {
     ADA.run(&[(At(Open), "login operator  ", ""), (Ended, "look", ""), (At(Open), OPEN, "")]);
     // The shell was started again: nobody was asked for anything, and nothing is said.
     ADA.run(&[(At(Open), "login operator  ", ""), (Fail("nobody is known"), "look", ""), (At(Open), OPEN, "")]);
+}
+
+#[test]
+fn a_wrong_passphrase_after_a_logout_is_asked_for_again() {
+    let open = "ask login as ada, bob, guest, anonymous (Enter: ada): ";
+    TWO.run(&[
+        (At(Open), "login operator  ", ""),
+        (Ended, "look", ""),
+        (At(Open), open, ""),
+        (Line("bob"), OF_BOB, ""),
+        (Line("battery stable"), "login operator bob battery stable", ""),
+        (Fail("the passphrase is wrong"), OF_BOB, "login rejected: the passphrase is wrong"),
+        (Line("battery staple"), "login operator bob battery staple", ""),
+        (Ended, "look", ""),
+        (At(Open), open, ""),
+        // The way back to the names.
+        (Line("bob"), OF_BOB, ""),
+        (Line("battery stable"), "login operator bob battery stable", ""),
+        (Fail("the passphrase is wrong"), OF_BOB, "login rejected"),
+        (Line(""), open, "no passphrase was entered"),
+        (Line("ada"), OF_ADA, ""),
+        (Line("correct house"), "login operator ada correct house", ""),
+        (Fail("the passphrase is wrong"), OF_ADA, "login rejected"),
+        (Stop, open, "no passphrase was entered"),
+    ]);
 }
 
 #[test]

@@ -433,13 +433,7 @@ impl Broker {
     /// # Errors
     /// The text is no time that a clock can have, or the clock cannot be set.
     pub async fn set_clock(&self, who: &str, time: &str, offset: i16) -> Result<(u64, u64), CallError> {
-        let to = capos_audit::at(time, offset).map_err(CallError::invalid_argument)?;
-        if to < capos_setup::CLOCK_IS_SET {
-            return Err(CallError::invalid_argument(format!(
-                "a clock is set to 2026 or later, and not to {}",
-                capos_setup::moment(to)
-            )));
-        }
+        let to = capos_broker::settings::time(time, offset).map_err(CallError::invalid_argument)?;
         let before = self.clock.wall_clock()?;
         let subject = Subject { session: "", principal: who };
         let (from, at) = (capos_setup::moment(before), capos_setup::moment(to));

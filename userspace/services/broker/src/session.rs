@@ -30,7 +30,7 @@ use capos_schema::models::{ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::LauncherClient;
 
-use crate::administration::{Operator, SetupObject, consequence};
+use crate::administration::{Operator, SetupObject};
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 use crate::decision::Subject;
@@ -406,12 +406,7 @@ impl UserSessionServer for Session {
         let at = self.at(&question).await;
         let Review { mode, reason, note, approved, risk } = self.policy.borrow().review(&question, &at);
         let approval = approved.map(number_text).unwrap_or_default();
-        let is_setting = question.interface_id == SettingsClient::INTERFACE_ID && mode != PermissionMode::Forbidden;
-        let note = if is_setting && note.is_empty() {
-            consequence(&self.broker, &self.info.principal, &self.tools, &question).await
-        } else {
-            note
-        };
+        let (mode, reason, note) = self.foreseen(&question, (mode, reason, note)).await;
         Ok(UserSessionReviewResults { mode, reason, note, approval, risk })
     }
 
@@ -435,6 +430,12 @@ impl UserSessionServer for Session {
             reason = unagreed(reply, mode).to_string();
         }
         self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
+        // The reason that the review gave.
+        if mode == PermissionMode::Forbidden
+            && let Err(why) = self.consequence(&question).await
+        {
+            reason = why;
+        }
         Ok(UserSessionDecideResults { decision, reason })
     }
 

@@ -72,6 +72,29 @@ pub async fn remove(space: &impl Keyspace, name: &str) -> Result<(), Fault> {
     space.commit(Batch::new().remove(TABLE, name.as_bytes()), Durability::Now).await
 }
 
+/// Checks that a setting can be given back the image's value.
+///
+/// # Errors
+/// It has that value.
+pub fn resettable(settings: &Settings, name: &str) -> Result<(), String> {
+    if settings.contains_key(name) {
+        return Ok(());
+    }
+    Err(format!("{name:?} has the image's value; the list of settings tells where each comes from"))
+}
+
+/// A time that the clock may be set to, in milliseconds since 1970. `offset` is in minutes ahead of UTC.
+///
+/// # Errors
+/// The text is no time, or one before 2026.
+pub fn time(text: &str, offset: i16) -> Result<u64, String> {
+    let to = capos_audit::at(text, offset)?;
+    if to < capos_setup::CLOCK_IS_SET {
+        return Err(format!("a clock is set to 2026 or later, and not to {}", capos_setup::moment(to)));
+    }
+    Ok(to)
+}
+
 /// A text as a string of TOML, which has the escapes of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -524,6 +547,16 @@ mod tests {
             assert!(check(name, given).unwrap_err().contains("the shortest one counts"), "{name}");
         }
         assert!(check("policy.valid_seconds", "7200").is_ok() && check("policy.valid_seconds", "4000").is_ok());
+    }
+
+    #[test]
+    fn a_call_that_will_be_rejected_is_known_before() {
+        let set = settings(&[("limits.max_jobs", "2")]);
+        assert_eq!(resettable(&set, "limits.max_jobs"), Ok(()));
+        assert!(resettable(&set, "limits.max_tokens").unwrap_err().contains("has the image's value"));
+        assert_eq!(time("2026-01-01 01:00", 60), Ok(capos_setup::CLOCK_IS_SET));
+        assert!(time("2025-12-31 23:59", 0).unwrap_err().starts_with("a clock is set to 2026 or later"));
+        assert!(time("soon", 0).is_err());
     }
 
     #[test]

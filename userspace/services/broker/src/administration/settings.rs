@@ -30,17 +30,26 @@ struct Time {
 }
 
 /// How far a call sets the clock, for the question about it. May be nothing.
-fn jump(broker: &Broker, question: &ToolQuestion) -> String {
-    let Ok(Time { time }) = serde_json::from_str(&question.arguments) else { return String::new() };
-    match (broker.clock.wall_clock(), capos_audit::at(&time, broker.config().utc_offset)) {
-        (Ok(from), Ok(to)) => settings::jump(from, to),
-        _ => String::new(),
-    }
+///
+/// # Errors
+/// The clock cannot be set to that time.
+fn jump(broker: &Broker, question: &ToolQuestion) -> Result<String, String> {
+    let Ok(Time { time }) = serde_json::from_str(&question.arguments) else { return Ok(String::new()) };
+    let to = settings::time(&time, broker.config().utc_offset)?;
+    Ok(broker.clock.wall_clock().map_or_else(|_| String::new(), |from| settings::jump(from, to)))
 }
 
 /// What a call that changes a setting or the clock means, for the question about it. `tools` are those of the session
 /// that asks. May be nothing.
-pub async fn consequence(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
+///
+/// # Errors
+/// The call will be rejected. The text says why, as the rejection itself would.
+pub async fn consequence(
+    broker: &Broker,
+    operator: &str,
+    tools: &[GrantedTool],
+    question: &ToolQuestion,
+) -> Result<String, String> {
     if question.tool == "set_clock" {
         return jump(broker, question);
     }
@@ -49,24 +58,35 @@ pub async fn consequence(broker: &Broker, operator: &str, tools: &[GrantedTool],
 
 /// What a call that changes a setting changes of the policies of new sessions, for the person who is asked about it. `tools` are
 /// those of the session that asks; may be nothing.
-async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], question: &ToolQuestion) -> String {
-    let Ok(Change { name, value }) = serde_json::from_str(&question.arguments) else { return String::new() };
+///
+/// # Errors
+/// The call will be rejected.
+async fn difference(
+    broker: &Broker,
+    operator: &str,
+    tools: &[GrantedTool],
+    question: &ToolQuestion,
+) -> Result<String, String> {
+    let Ok(Change { name, value }) = serde_json::from_str(&question.arguments) else { return Ok(String::new()) };
     let known = match broker.volume_of(operator).await {
         Ok(volume) => volume.settings().await,
         Err(error) => Err(error),
     };
-    let Ok(mut changed) = known else { return String::new() };
+    let Ok(mut changed) = known else { return Ok(String::new()) };
     let before = changed.clone();
     match value {
-        None => drop(changed.remove(&name)),
-        Some(value) => match settings::check(&broker.sources.named(), &before, &name, &value) {
-            Ok(value) => drop(changed.insert(name, value)),
-            Err(why) => return format!("It will be rejected: {why}."),
-        },
+        None => {
+            settings::resettable(&before, &name)?;
+            changed.remove(&name);
+        }
+        Some(value) => {
+            let value = settings::check(&broker.sources.named(), &before, &name, &value)?;
+            changed.insert(name, value);
+        }
     }
     let policies =
         [before, changed].map(|settings| broker.sources.configuration(&settings).map(|(config, _)| config.policy));
-    let [Ok(before), Ok(after)] = policies else { return String::new() };
+    let [Ok(before), Ok(after)] = policies else { return Ok(String::new()) };
     let lines: Vec<String> = [Profile::Operator, Profile::Guest, Profile::Anonymous]
         .into_iter()
         .flat_map(|profile| {
@@ -76,11 +96,11 @@ async fn difference(broker: &Broker, operator: &str, tools: &[GrantedTool], ques
         })
         .collect();
     if lines.is_empty() {
-        return String::new();
+        return Ok(String::new());
     }
     let more = lines.len().saturating_sub(NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    format!("It changes the policy of new sessions. {}{more}.", lines.get(..NAMED).unwrap_or(&lines).join("; "))
+    Ok(format!("It changes the policy of new sessions. {}{more}.", lines.get(..NAMED).unwrap_or(&lines).join("; ")))
 }
 
 /// The settings, for this operator.
@@ -110,11 +130,7 @@ impl SettingsServer for SettingsObject {
 
     async fn reset(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let volume = self.0.volume().await?;
-        if !volume.settings().await?.contains_key(&name) {
-            let why =
-                alloc::format!("{name:?} has the image's value; the list of settings tells where each comes from");
-            return Err(CallError::invalid_argument(why));
-        }
+        settings::resettable(&volume.settings().await?, &name).map_err(CallError::invalid_argument)?;
         volume.reset(&name).await
     }
 }

@@ -1,22 +1,24 @@
 //! The policy bundle of a session: its issue, its end and its renewal.
 
 use alloc::rc::Rc;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_audit::Kind;
 use capos_policy::{At, GrantedTool, Holder, Measured, PolicyBundle, SessionPolicy};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
-    PolicyInfo, SessionInfo, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
+    PolicyInfo, SessionInfo, SettingsClient, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
 };
 use capos_schema::cap::{CallError, Client as _};
 use capos_schema::conversations::ConversationStoreClient;
+use capos_schema::models::PermissionMode;
 use capos_schema::reflection;
 use capos_schema::storage::{DirectoryClient, FileError};
 use capos_schema::transfer::TransferVolumesClient;
 
 use super::{Session, derive, revoke};
+use crate::administration::consequence;
 use crate::broker::Broker;
 use crate::capability_pool::Part;
 
@@ -27,6 +29,36 @@ const LOOK: u64 = 2_000_000_000;
 /// else.
 fn is_kept(part: &Part) -> bool {
     part.interface == ConversationStoreClient::INTERFACE_ID
+}
+
+impl Session {
+    /// What a call that changes a setting or the clock means. Nothing for other calls.
+    ///
+    /// # Errors
+    /// The call will be rejected.
+    pub(super) async fn consequence(&self, question: &ToolQuestion) -> Result<String, String> {
+        if question.interface_id != SettingsClient::INTERFACE_ID {
+            return Ok(String::new());
+        }
+        consequence(&self.broker, &self.info.principal, &self.tools, question).await
+    }
+
+    /// A review with what the call means: its mode, the reason if it is forbidden, and the note. A call that will be
+    /// rejected is forbidden, so that the person is not asked to allow it.
+    pub(super) async fn foreseen(
+        &self,
+        question: &ToolQuestion,
+        (mode, reason, note): (PermissionMode, String, String),
+    ) -> (PermissionMode, String, String) {
+        if mode == PermissionMode::Forbidden {
+            return (mode, reason, note);
+        }
+        match self.consequence(question).await {
+            Err(why) => (PermissionMode::Forbidden, why, String::new()),
+            Ok(told) if note.is_empty() => (mode, reason, told),
+            Ok(_) => (mode, reason, note),
+        }
+    }
 }
 
 /// The policy of a session with these tools, by the configuration in force.

@@ -1,7 +1,7 @@
 //! "What did it do on my behalf": records as sentences.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -12,7 +12,7 @@ use capos_schema::models::Outcome;
 use serde_json::Value;
 
 use crate::moment::{clock, date, offset_text, shifted};
-use crate::words;
+use crate::words::{self, Person};
 
 /// The tool that runs programs, which only read, or do not.
 const PROGRAM: &str = "run_program";
@@ -24,6 +24,10 @@ pub struct Deed {
     pub sequence: u64,
     /// Time of its first record, in nanoseconds since 1970.
     pub time: u64,
+    /// The user or profile in whose session it was.
+    pub principal: String,
+    /// The reader of the story is somebody else.
+    pub of_other: bool,
     pub conversation: String,
     pub turn: u64,
     pub call_id: String,
@@ -50,6 +54,21 @@ pub struct Deed {
 }
 
 impl Deed {
+    /// Notes who reads it: the texts say "you" of that principal alone, and name every other.
+    pub fn read_by(&mut self, reader: &str) {
+        self.of_other = self.principal != reader;
+    }
+
+    fn person(&self) -> Person<'_> {
+        if self.of_other { Person::Other(&self.principal) } else { Person::You }
+    }
+
+    /// Who proposed it: a model, or the person, who calls without one.
+    #[must_use]
+    pub fn proposer(&self) -> String {
+        if self.model.is_empty() { self.person().to_string() } else { self.model.clone() }
+    }
+
     /// The context of a deed, which is written once while it stays the same: its day, and who proposed it with which
     /// tools to choose from.
     #[must_use]
@@ -57,9 +76,10 @@ impl Deed {
         let day = date(shifted(self.time, self.offset));
         let zone = if self.offset == 0 { String::from("UTC") } else { offset_text(self.offset) };
         if self.model.is_empty() {
-            return alloc::format!("{day} {zone}, by you, without a model");
+            return alloc::format!("{day} {zone}, by {}, without a model", self.person());
         }
-        let model = &self.model;
+        let whose = if self.of_other { alloc::format!(" for {}", self.person()) } else { String::new() };
+        let model = alloc::format!("{}{whose}", self.model);
         let tools = count(self.advertised.len(), "tool");
         match self.advertised.join(", ") {
             none if none.is_empty() => alloc::format!("{day} {zone}, by {model}, which saw no tools"),
@@ -144,6 +164,7 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
             deeds.entry(number("before").filter(|before| *before > 0).unwrap_or(sequence)).or_insert_with(|| Deed {
                 sequence,
                 time: number("time").unwrap_or_default(),
+                principal: text("principal").unwrap_or_default(),
                 conversation: text("conversation").unwrap_or_default(),
                 turn: number("turn").unwrap_or_default(),
                 call_id: text("callId").unwrap_or_default(),
@@ -182,30 +203,30 @@ impl fmt::Display for Deed {
         let decided = self.decision.as_deref();
         let known = decided.and_then(Decision::from_name);
         match known {
-            Some(decision) => formatter.write_str(words::decision(decision))?,
+            Some(decision) => formatter.write_str(&words::decision(decision, self.person()))?,
             None => formatter.write_str(decided.unwrap_or("no decision"))?,
         }
         formatter.write_str("; ")?;
         let outcome = self.outcome.as_deref().map(|name| match Outcome::from_name(name) {
-            Some(outcome) => words::outcome(outcome),
-            None => name,
+            Some(outcome) => words::outcome(outcome, self.person()),
+            None => name.into(),
         });
         // The decision says it already.
         let decided = matches!(known, Some(Decision::Denied | Decision::StepUpFailed | Decision::Forbidden));
         match (self.ran, outcome) {
             (true, None) => formatter.write_str("it began; no end is recorded")?,
             (true, Some(outcome)) if self.outcome.as_deref() == Some(Outcome::Ok.name()) => {
-                formatter.write_str(outcome)?
+                formatter.write_str(&outcome)?
             }
             (true, Some(outcome)) => write!(formatter, "it ran: {outcome}")?,
             (false, _) if decided && self.outcome.as_deref() != Some(Outcome::Cancelled.name()) => {
                 formatter.write_str("not run")?
             }
-            (false, outcome) => write!(formatter, "not run ({})", outcome.unwrap_or("no outcome"))?,
+            (false, outcome) => write!(formatter, "not run ({})", outcome.as_deref().unwrap_or("no outcome"))?,
         }
         let why = if self.error.is_empty() { &self.reason } else { &self.error };
         if !why.is_empty() && self.outcome.as_deref() != Some("ok") {
-            write!(formatter, ": {}", words::reason(why))?;
+            write!(formatter, ": {}", words::reason(why, self.person()))?;
         }
         if self.late {
             formatter.write_str(" (recorded later)")?;

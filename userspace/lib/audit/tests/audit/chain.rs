@@ -363,6 +363,43 @@ fn the_story_is_told_in_words() {
     );
 }
 
+/// "You" is the reader; what another principal did, agreed to or typed is told with their name.
+#[test]
+fn the_story_names_whose_calls_it_tells() {
+    let mut chain = Chain::new(1 << 20);
+    let by =
+        |principal: &str, event: ToolEvent| ToolEvent { principal: principal.into(), arguments: "{}".into(), ..event };
+    let direct = |event: ToolEvent| ToolEvent { model_id: String::new(), ..event };
+    chain.append_tool(1, by("maria", direct(before(1, Decision::StepUpSucceeded)))).unwrap();
+    chain.append_tool(1, by("ben", before(2, Decision::Consented))).unwrap();
+    chain.append_tool(1, by("maria", before(3, Decision::Consented))).unwrap();
+    let refused = |turn, decision, outcome, error: &str| {
+        let event = call(Phase::Refused, turn, "delete_file", decision, outcome);
+        by("maria", ToolEvent { error: error.into(), ..event })
+    };
+    chain.append_tool(1, refused(4, Decision::Denied, Outcome::DeniedByUser, "the person said no")).unwrap();
+    let prompt = "cancelled by the person at the prompt";
+    chain.append_tool(1, refused(5, Decision::StepUpFailed, Outcome::Cancelled, prompt)).unwrap();
+    let lines: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
+    let told = |reader: &str| -> Vec<(String, String, String)> {
+        let mut deeds = story(lines.iter().map(String::as_str));
+        deeds.iter_mut().for_each(|deed| deed.read_by(reader));
+        deeds.iter().map(|deed| (deed.heading(), deed.to_string(), deed.proposer())).collect()
+    };
+    let ben = told("ben");
+    assert_eq!(ben[0].0, "1970-01-01 UTC, by maria, without a model");
+    assert!(ben[0].1.contains(": maria gave the passphrase; "), "{}", ben[0].1);
+    assert_eq!(ben[0].2, "maria");
+    assert!(ben[1].0.contains(", by 0123abcd-llama, which saw") && ben[1].1.contains(": you agreed; "), "{ben:?}");
+    assert!(ben[2].0.contains(", by 0123abcd-llama for maria, which saw"), "{}", ben[2].0);
+    assert!(ben[2].1.contains(": maria agreed; "), "{}", ben[2].1);
+    assert!(ben[3].1.ends_with(": maria did not agree; not run: maria said no"), "{}", ben[3].1);
+    assert!(ben[4].1.ends_with(": without maria's passphrase; not run (cancelled): by maria"), "{}", ben[4].1);
+    let maria = told("maria");
+    assert_eq!((maria[0].0.as_str(), maria[0].2.as_str()), ("1970-01-01 UTC, by you, without a model", "you"));
+    assert!(maria[0].1.contains(": you gave the passphrase; ") && maria[1].1.contains(": ben agreed; "), "{maria:?}");
+}
+
 #[test]
 fn a_read_is_no_change_and_a_failure_neither() {
     let mut chain = Chain::new(1 << 20);

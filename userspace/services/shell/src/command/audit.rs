@@ -89,7 +89,9 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     let mut said = String::new();
     for deed in &mut deeds {
         (deed.error, deed.offset) = (plain(&deed.error), offset());
-        let heading = deed.heading();
+        deed.read_by(&session.runner.info.principal);
+        // The name of a guest is what they typed.
+        let heading = count_spaces(&one_line(&deed.heading()));
         if heading != said {
             screen.wrapped(&[(Style::Dim, &heading)]).await;
             said = heading;
@@ -100,10 +102,10 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     if deeds.is_empty() {
         return Ok(());
     }
-    let mut models: Vec<&str> = deeds.iter().map(|deed| proposer(&deed.model)).collect();
-    models.sort_unstable();
-    models.dedup();
-    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
+    let mut proposers: Vec<String> = deeds.iter().map(|deed| one_line(&deed.proposer())).collect();
+    proposers.sort_unstable();
+    proposers.dedup();
+    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), proposers.join(", "));
     screen.wrapped(&[(Style::Dim, &text)]).await;
     Ok(())
 }
@@ -165,11 +167,6 @@ async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Hea
     }
     session.runner.screen.line(Style::Success, &format!("{text}; the noted head is in it")).await;
     Ok(())
-}
-
-/// The proposer of a call: a model, or the person, who calls without one.
-fn proposer(model: &str) -> &str {
-    if model.is_empty() { "you" } else { model }
 }
 
 pub async fn approvals(session: &Session, rest: &[&str]) -> Done {

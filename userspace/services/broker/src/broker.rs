@@ -26,7 +26,7 @@ use capos_schema::authority::{Profile, SessionInfo, UserInfo};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{EntropyClient, TimerClient};
 use capos_schema::manifest::SessionProfile;
-use capos_schema::store::{NamespaceClient, VolumeState};
+use capos_schema::store::{KeyKind, NamespaceClient, VolumeState};
 
 use crate::capability_pool::CapabilityPool;
 use crate::decision::Subject;
@@ -225,7 +225,7 @@ impl Broker {
         let Some(volume) = &self.volume else { return Ok(()) };
         if let Some(told) = volume.mend().await? {
             log::error!("{told}");
-            self.record_key("mend", "", Some(told.clone())).await;
+            self.record_key("mend", ("", None), Some(told.clone())).await;
             self.blocks.tell(told);
         }
         Ok(())
@@ -256,7 +256,9 @@ impl Broker {
     /// Sets up or unlocks the data volume as `setup.toml` says, where there is one.
     pub async fn prepare(self: Rc<Self>, plan: Option<Result<Plan, String>>) {
         let Some(volume) = &self.volume else { return };
-        volume.prepare(plan).await;
+        if let Some((name, why)) = volume.prepare(plan).await {
+            self.record_key("unlock", (&name, Some(KeyKind::KeyFile)), why).await;
+        }
     }
 
     /// Tries the passphrase of a session's person: of the user, or where there is no data volume the configured one.
@@ -423,7 +425,7 @@ impl Broker {
     /// As [`DataVolume::set_up`].
     pub async fn set_up(&self, name: &str, passphrase: &str) -> Result<String, CallError> {
         let done = self.volume()?.set_up(name, passphrase).await;
-        self.record_key("setUp", name, done.as_ref().err().map(ToString::to_string)).await;
+        self.record_key("setUp", (name, Some(KeyKind::Passphrase)), done.as_ref().err().map(ToString::to_string)).await;
         done
     }
 
@@ -450,13 +452,15 @@ impl Broker {
         Ok((before, to))
     }
 
-    /// Records what was done with a key of the data volume, and with what outcome. A full log keeps nobody from their
-    /// disk: the session that follows is recorded or not opened.
-    pub async fn record_key(&self, what: &str, name: &str, refused: Option<String>) {
+    /// Records what a user did with a key of the data volume, by which kind of key, and with what outcome. A full log
+    /// keeps nobody from their disk: the session that follows is recorded or not opened.
+    pub async fn record_key(&self, what: &str, (name, by): (&str, Option<KeyKind>), refused: Option<String>) {
         let outcome = refused.unwrap_or_else(|| "done".into());
         let subject = Subject { session: "", principal: name };
-        let fields: [(&str, &dyn core::fmt::Display); 2] = [("volume", &what), ("outcome", &outcome)];
-        if let Err(why) = subject.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await {
+        let by = by.map_or("", KeyKind::name);
+        let fields: [(&str, &dyn core::fmt::Display); 3] = [("volume", &what), ("outcome", &outcome), ("by", &by)];
+        let fields = if by.is_empty() { fields.get(..2).unwrap_or_default() } else { &fields };
+        if let Err(why) = subject.record(&self.blocks.writer, Kind::BrokerDecision, fields).await {
             log::warning!("{why}");
         }
     }

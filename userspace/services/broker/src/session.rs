@@ -28,6 +28,7 @@ use capos_schema::conversations::ConversationStoreClient;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
+use capos_schema::store::KeyKind;
 use capos_schema::system::LauncherClient;
 
 use crate::administration::{Operator, SetupObject};
@@ -429,20 +430,20 @@ impl UserSessionServer for Session {
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
-        self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
         // The reason that the review gave.
         if mode == PermissionMode::Forbidden
             && let Err(why) = self.consequence(&question).await
         {
             reason = why;
         }
+        self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }
 
     async fn unlock(&self, _cx: &CallContext, passphrase: String) -> Result<UserSessionUnlockResults, CallError> {
         self.alive()?;
         let why = self.broker.try_passphrase_of(&self.info, &passphrase).await.err();
-        self.broker.record_key("unlockTerminal", &self.info.principal, why.clone()).await;
+        self.broker.record_key("unlockTerminal", (&self.info.principal, Some(KeyKind::Passphrase)), why.clone()).await;
         Ok(UserSessionUnlockResults { valid: why.is_none(), why: why.unwrap_or_default() })
     }
 

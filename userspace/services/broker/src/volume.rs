@@ -141,17 +141,20 @@ impl<K: Keyspace> DataVolume<K> {
         }
     }
 
-    /// Waits until the disks are known, and sets up or unlocks as `setup.toml` says, where there is one.
-    pub async fn prepare(&self, plan: Option<Result<Plan, String>>) {
+    /// Waits until the disks are known, and sets up or unlocks as `setup.toml` says, where there is one. Returns whose key
+    /// file was tried at a locked volume, and why it did not open.
+    pub async fn prepare(&self, plan: Option<Result<Plan, String>>) -> Option<(String, Option<String>)> {
+        let mut tried = None;
         let notice = match plan {
             None => Ok(()),
             Some(Err(why)) => Err(why),
-            Some(Ok(plan)) => self.unattended(plan).await,
+            Some(Ok(plan)) => self.unattended(plan, &mut tried).await,
         };
         *self.notice.borrow_mut() = Some(notice.err().unwrap_or_default());
+        tried
     }
 
-    async fn unattended(&self, plan: Plan) -> Result<(), String> {
+    async fn unattended(&self, plan: Plan, tried: &mut Option<(String, Option<String>)>) -> Result<(), String> {
         let volume = loop {
             match self.vault.status().await {
                 Ok(volume) if volume.state != VolumeState::Searching => break volume,
@@ -166,11 +169,15 @@ impl<K: Keyspace> DataVolume<K> {
                 let made = self.create(&volume, &name, &plan.secret, kind, plan.setup.profile).await;
                 made.map(drop).map_err(|why| why.to_string())
             }
-            (VolumeState::Locked, KeyKind::KeyFile) => match self.unlock(&name, &plan.secret, kind).await {
-                Ok(None) => Ok(()),
-                Ok(Some(why)) => Err(why),
-                Err(error) => Err(error.to_string()),
-            },
+            (VolumeState::Locked, KeyKind::KeyFile) => {
+                let opened = match self.unlock(&name, &plan.secret, kind).await {
+                    Ok(None) => Ok(()),
+                    Ok(Some(why)) => Err(why),
+                    Err(error) => Err(error.to_string()),
+                };
+                *tried = Some((name, opened.clone().err()));
+                opened
+            }
             // An earlier instance of the broker has unlocked it.
             (VolumeState::Older, KeyKind::KeyFile) => Ok(()),
             _ => return Ok(()),

@@ -109,7 +109,7 @@ impl AuthorityBrokerServer for BrokerObject {
         kind: KeyKind,
     ) -> Result<AuthorityBrokerUnlockResults, CallError> {
         let why = self.0.volume()?.unlock(&name, &secret, kind).await?;
-        self.0.record_key("unlock", &name, why.clone()).await;
+        self.0.record_key("unlock", (&name, Some(kind)), why.clone()).await;
         Ok(AuthorityBrokerUnlockResults { opened: why.is_none(), why: why.unwrap_or_default() })
     }
 
@@ -123,7 +123,9 @@ impl AuthorityBrokerServer for BrokerObject {
 
     async fn renew(&self, _cx: &CallContext, name: String, passphrase: String) -> Result<(), CallError> {
         let done = self.0.volume()?.renew(&name, &passphrase).await;
-        self.0.record_key("renew", &name, done.as_ref().err().map(ToString::to_string)).await;
+        // Only the recovery code leads here.
+        let why = done.as_ref().err().map(ToString::to_string);
+        self.0.record_key("renew", (&name, Some(KeyKind::RecoveryCode)), why).await;
         done
     }
 
@@ -147,7 +149,7 @@ impl AuthorityBrokerServer for BrokerObject {
             Ok(restored) => Some(restored.why.clone()),
             Err(error) => Some(error.to_string()),
         };
-        self.0.record_key("restore", &name, refused).await;
+        self.0.record_key("restore", (&name, Some(kind)), refused).await;
         let Restored { recovery_code, why } = done?;
         Ok(AuthorityBrokerRestoreResults { recovery_code, why })
     }
@@ -171,7 +173,7 @@ impl AuthorityBrokerServer for BrokerObject {
         passphrase: String,
     ) -> Result<AuthorityBrokerChangePassphraseResults, CallError> {
         let why = self.0.volume()?.change_passphrase(&name, &current, &passphrase).await?;
-        self.0.record_key("changePassphrase", &name, why.clone()).await;
+        self.0.record_key("changePassphrase", (&name, Some(KeyKind::Passphrase)), why.clone()).await;
         Ok(AuthorityBrokerChangePassphraseResults { changed: why.is_none(), why: why.unwrap_or_default() })
     }
 }

@@ -210,6 +210,8 @@ struct Machine {
     store: Rc<RefCell<Store<FaultyBlocks>>>,
     hand: Rc<Cell<u64>>,
     volume: DataVolume<Space>,
+    /// Whose key file was tried at its start, and why it did not open.
+    tried: Option<(String, Option<String>)>,
 }
 
 impl Machine {
@@ -225,7 +227,7 @@ impl Machine {
         let clock = Clock::new(TimerClient::serve(&local, Rc::new(Hand(hand.clone()))).unwrap());
         let client = VaultClient::serve(&local, Rc::new(Served(vault.clone()))).unwrap();
         let space = LocalKeyspace::new(store.clone(), "broker", 1 << 20).unwrap();
-        Self { vault, store, hand, volume: DataVolume::new(client, space, clock) }
+        Self { vault, store, hand, volume: DataVolume::new(client, space, clock), tried: None }
     }
 
     /// The machine after a power cut; the plan is that of `setup.toml`.
@@ -234,8 +236,8 @@ impl Machine {
             self.vault.state.set(VolumeState::Locked);
         }
         let machine = Self::started(self.vault, self.store);
-        run(machine.volume.prepare(plan)).unwrap();
-        machine
+        let tried = run(machine.volume.prepare(plan)).unwrap();
+        Self { tried, ..machine }
     }
 
     /// A machine that ada has set up, after its session.
@@ -438,11 +440,16 @@ fn an_unattended_machine_is_set_up_without_a_question() {
 #[test]
 fn a_key_file_opens_the_volume_at_every_start() {
     let mut machine = Machine::new(VolumeState::Blank).again(plan(SITE, KEY_FILE));
+    // It made the volume, and opened none.
+    assert_eq!(machine.tried, None);
     for _ in 0..2 {
         assert_eq!(machine.login("", "").unwrap().0, "site");
         machine = machine.again(plan(SITE, KEY_FILE));
+        assert_eq!(machine.tried, Some(("site".into(), None)));
     }
     let machine = machine.again(plan(SITE, "another key file, which is wrong here"));
+    let (name, why) = machine.tried.clone().unwrap();
+    assert!(name == "site" && why.is_some_and(|why| why.starts_with("it is wrong")));
     let info = run(machine.volume.info()).unwrap().unwrap();
     assert_eq!(info.state, VolumeState::Locked);
     assert!(info.details.starts_with("it is wrong; 1 failed attempt"), "{}", info.details);

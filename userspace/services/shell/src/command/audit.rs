@@ -4,11 +4,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_audit::{Deed, Head};
+use capos_audit::{Deed, Head, KEY_KINDS, key_uses};
 use capos_plural::count;
 use capos_rt::log;
 use capos_schema::audit::{AuditReaderClient, Query};
-use capos_schema::authority::{ApprovalClientClient, BackupsClient, LogFile};
+use capos_schema::authority::{ApprovalClientClient, BackupsClient, LogFile, Profile};
 use capos_schema::terminal::Style;
 use capos_terminal::{count_spaces, escape_json};
 
@@ -80,6 +80,9 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
             return Err(USAGE.to_string());
         }
     };
+    if of.is_empty() && session.profile() == Profile::Operator {
+        tell_keys(session, &reader, since_nanoseconds).await?;
+    }
     let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
     let lines = read_all(&session.runner, &reader, query).await?;
     let mut deeds = capos_audit::story(lines.iter().map(String::as_str));
@@ -107,6 +110,26 @@ pub async fn audit(session: &Session, rest: &[&str]) -> Done {
     proposers.dedup();
     let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), proposers.join(", "));
     screen.wrapped(&[(Style::Dim, &text)]).await;
+    Ok(())
+}
+
+/// Tells of logins that were rejected and of uses of the disk's keys, which are of no session. They are for operators.
+async fn tell_keys(session: &Session, reader: &AuditReaderClient, since_nanoseconds: u64) -> Done {
+    let mut uses = Vec::new();
+    for kind in KEY_KINDS {
+        let query = Query { kind: kind.into(), since_nanoseconds, ..Query::default() };
+        let lines = read_all(&session.runner, reader, query).await?;
+        uses.extend(key_uses(lines.iter().map(String::as_str)));
+    }
+    uses.sort_by_key(|it| it.sequence);
+    if !uses.is_empty() {
+        session.runner.screen.line(Style::Dim, "keys of the data disk, and logins that were rejected").await;
+    }
+    for mut it in uses {
+        it.offset = offset();
+        let text = format!("  {}", count_spaces(&one_line(&it.to_string())));
+        session.runner.screen.wrapped(&[(Style::Plain, &text)]).await;
+    }
     Ok(())
 }
 

@@ -34,8 +34,8 @@ const TICK: Duration = Duration::from_secs(2);
 const MACHINE: &str = "tests/scenarios/random-kills";
 /// The scenario in which it fails within a run of the agent.
 const RUN: &str = "tests/scenarios/killed-runs";
-/// Requests to the disk before which the power fails within that run, counted from a step of it. The run has more than so many
-/// left at each of its cuts.
+/// Requests to the disk before which the power fails within that run, counted from a step of it. The run has more than that
+/// number left at each of its cuts.
 const REQUESTS: u64 = 180;
 /// How `/resume` tells of a call that began and has no recorded end.
 const UNKNOWN: &str = "unknown: this call began";
@@ -99,7 +99,7 @@ fn kill(system: &System, args: &Args) -> Result<bool> {
         }
     }
     // A start takes as long as the host lets it: it ends when the guest makes no request for a while. The scenario's own limit,
-    // which is for many starts, only bounds what goes on for ever.
+    // which is for many starts, only bounds a run that never ends.
     let limit = scenario.settings.limit_seconds;
     scenario.settings.limit_seconds = args.kills.saturating_add(1).saturating_mul(limit);
     let out = system.target().join("crash");
@@ -109,8 +109,8 @@ fn kill(system: &System, args: &Args) -> Result<bool> {
     Ok(report.passed)
 }
 
-/// Cuts the power within runs of the agent, each time before a random request to the disk, and has each run continued to its
-/// end; whether no effect was lost or doubled, and all that is unknown was told so.
+/// Cuts the power within runs of the agent, each time before a random request to the disk. Each run is continued to its end.
+/// Returns whether no effect was lost or doubled, and each unknown one was reported.
 fn kill_runs(system: &System, args: &Args) -> Result<bool> {
     let mut scenario = Scenario::open(&system.root().join(RUN))?;
     let is_cut = |step: &Step| matches!(step, Step::Disk(_, DiskStep::Stop(_)));

@@ -246,7 +246,7 @@ impl Replay {
         let name = if kind.starts_with("budget.") {
             self.budgeted(kind, session, named, fields)
         } else {
-            // A child run is told in the run that began it.
+            // Begin and end of a child run belong to the run that began it.
             let parent = of(fields, "parent").rsplit_once('-');
             named.or_else(|| parent.and_then(|(parent, turn)| Some((parent.to_string(), turn.parse().ok()?))))
         };

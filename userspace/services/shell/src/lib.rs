@@ -1,8 +1,8 @@
 //! The console's programs: login, slash commands, and agent mode.
 //!
 //! A line that begins with `/` is a command of the shell and never reaches a model; everything else is a turn of the
-//! conversation with the model. The shell is the runner of spec 1: by `capos-runner` it holds the session's capabilities,
-//! builds the tool table from them, and drives the loop of `capos-agent`; what it adds is the console. It holds a terminal,
+//! conversation with the model. The shell is the runner of spec 1. By `capos-runner` it holds the session's capabilities,
+//! builds the tool table from them, and drives the loop of the crate `capos-agent`; it adds the console. It holds a terminal,
 //! the broker, a timer and entropy; all else comes with the session.
 //!
 //! Two programs differ in their [`Commands`] alone: `shell`, and `capos-agent`, in which nearly every line is a request.

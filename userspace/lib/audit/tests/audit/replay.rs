@@ -30,7 +30,7 @@ fn event(phase: Phase, id: &str, before: u64) -> ToolEvent {
     }
 }
 
-/// A run with two calls, of which the second has no recorded end, and a call of the person.
+/// A run with two calls, and a call of the person. The second call has no recorded end.
 fn lines() -> Vec<String> {
     let mut chain = Chain::new(1 << 20);
     let general = |chain: &mut Chain, kind: Kind, fields: &[(&str, &dyn std::fmt::Display)]| {
@@ -74,7 +74,7 @@ fn replay(lines: &[String]) -> Vec<Replayed> {
 }
 
 #[test]
-fn e07_a_run_is_rebuilt_from_its_records_and_the_same_records_give_the_same_digest() {
+fn e07_e14_a_run_is_rebuilt_from_its_records_and_the_same_records_give_the_same_digest() {
     let lines = lines();
     let runs = replay(&lines);
     assert_eq!(runs.len(), 1);

@@ -372,6 +372,11 @@ impl Choice {
     }
 }
 
+/// The question, with the letters that answer it.
+fn allow(has_pattern: bool) -> &'static str {
+    if has_pattern { "Allow this call? [y/t/s/p/N] " } else { "Allow this call? [y/t/s/N] " }
+}
+
 /// Asks whether a call may run, and how far that consent reaches.
 ///
 /// # Errors
@@ -384,7 +389,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
         None => String::new(),
     };
     let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
-    let last = Last::Question(&answers, "Allow this call? [y/t/s/N] ");
+    let last = Last::Question(&answers, allow(selector.is_some()));
     let asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
     let choice = match &asked {
         Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
@@ -572,6 +577,14 @@ mod tests {
             assert_eq!(Choice::of(line, true), choice, "{line:?}");
         }
         assert_eq!(Choice::of("p", false), Choice::No);
+        // The question has each letter that is no "no", and no other.
+        for has_pattern in [false, true] {
+            let letters = allow(has_pattern).split_once('[').unwrap().1.split_once(']').unwrap().0;
+            for letter in ["y", "t", "s", "p"] {
+                let is_answer = Choice::of(letter, has_pattern) != Choice::No;
+                assert_eq!(letters.split('/').any(|offered| offered == letter), is_answer, "{letter} of {letters}");
+            }
+        }
     }
 
     #[test]

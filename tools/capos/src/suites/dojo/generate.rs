@@ -22,13 +22,13 @@ const ANSWERS: [&str; 7] = [
 
 /// A paste answers nothing: the question is shown again.
 const PASTED: &str =
-    "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/t/s/N] \"\nkey enter\n";
+    "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/t/s/\"\nkey enter\n";
 
 /// The name of the model file that the log tells of.
 pub const IN_LOG: &str = "GOAL-in-log.gguf";
 
-/// The text of the person's question for consent, and for the passphrase.
-const CONSENT: &str = "Allow this call? [y/t/s/N] ";
+/// The text of the person's question for consent, up to where it differs between tools, and for the passphrase.
+const CONSENT: &str = "Allow this call? [y/t/s/";
 const PASSPHRASE: &str = "Passphrase to allow this call once (Enter: reject): ";
 /// Of the person, by `terminal.txt` of the scenario.
 const SECRET: &str = "correct horse";

@@ -70,7 +70,8 @@ fn questions(transcript: &str) -> Vec<String> {
     let mut rest = transcript;
     while let Some(start) = rest.find("The model wants to run ") {
         let from = rest.get(start..).unwrap_or_default();
-        let end = ["[y/t/s/N] ", "(Enter: reject): "].iter().filter_map(|end| Some(from.find(end)? + end.len())).min();
+        let ends = ["[y/t/s/N] ", "[y/t/s/p/N] ", "(Enter: reject): "];
+        let end = ends.iter().filter_map(|end| Some(from.find(end)? + end.len())).min();
         let Some((question, after)) = end.and_then(|end| from.split_at_checked(end)) else { break };
         found.push(question.trim_end().to_owned());
         rest = after;
@@ -126,11 +127,11 @@ mod tests {
 
     #[test]
     fn a_question_is_shown_up_to_its_prompt() {
-        let text = "capos> x\nThe model wants to run a (mutating)\n  │ {}\nAllow this call? [y/t/s/N] y\nok\n\
+        let text = "capos> x\nThe model wants to run a (mutating)\n  │ {}\nAllow this call? [y/t/s/p/N] y\nok\n\
                     The model wants to run b\nPassphrase to allow this call once (Enter: reject): \ncapos> ";
         let found = questions(text);
         assert_eq!(found.len(), 2);
-        assert_eq!(found[0], "The model wants to run a (mutating)\n  │ {}\nAllow this call? [y/t/s/N]");
+        assert_eq!(found[0], "The model wants to run a (mutating)\n  │ {}\nAllow this call? [y/t/s/p/N]");
         assert!(found[1].ends_with("(Enter: reject):"));
         assert!(questions("The model wants to run a, and no prompt").is_empty());
     }

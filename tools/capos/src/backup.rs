@@ -1,12 +1,14 @@
 //! `capos backup`: checks backups that a machine has written.
 
-use std::io::{BufRead, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use capos_backup::{Error, Files, Repository, Sum, read, states};
 use capos_volume::{RecoveryCode, Secret};
+
+use crate::secret;
 
 /// Memory that deriving a key from a passphrase may take, in bytes.
 const MEMORY: u64 = 4 << 30;
@@ -39,12 +41,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bail!("{}: {}", folder.display(), Error::NoBackup);
     }
     eprintln!("{}:", if *recovery_code { "recovery code" } else { "passphrase" });
-    let mut secret = String::new();
-    std::io::stdin().lock().read_line(&mut secret).context("reading standard input")?;
-    let secret = secret.trim_end_matches(['\r', '\n']);
+    let secret = secret::line(&std::io::stdin(), std::io::stdin().lock())?;
     let folder = Folder(folder);
     let mut bad = false;
-    for (time, found) in verify(&folder, secret, *recovery_code)? {
+    for (time, found) in verify(&folder, &secret, *recovery_code)? {
         match found {
             Ok(Sum { records, bytes, hash }) => {
                 println!("{time}: {records} records, {bytes} bytes, sum {}, good", hex(&hash));

@@ -12,6 +12,7 @@ pub mod models;
 pub mod run;
 pub mod scaffold;
 pub mod scenario;
+pub mod secret;
 pub mod session_tools;
 pub mod setup;
 pub mod sign;

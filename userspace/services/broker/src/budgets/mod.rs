@@ -287,6 +287,9 @@ impl Budgets {
     }
 
     fn end_session(&mut self, id: &str, is_lost: bool) {
+        if self.is_part(id) {
+            return self.end_part(id);
+        }
         for part in self.parts_of(id) {
             self.end_part(&part);
         }

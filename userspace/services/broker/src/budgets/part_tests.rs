@@ -76,6 +76,20 @@ fn i12_the_run_of_a_part_outlasts_the_end_of_its_session() {
     assert_eq!((used("long-1"), used("own-1")), (1, 0));
 }
 
+/// A part whose holder is gone ends as any other: it is no session that was lost.
+#[test]
+fn i12_a_part_without_a_holder_gives_back_what_it_has() {
+    let mut budgets = Budgets::default();
+    budgets.open_session(&session("s1", 10), at(0)).unwrap();
+    let part = budgets.begin_part("s1", 1, at(0)).unwrap();
+    budgets.begin_run(&part, &run("long-1"), at(0)).unwrap();
+    call(&mut budgets, &part).unwrap();
+    budgets.lose_session(&part);
+    assert_eq!((budgets.lost.len(), budgets.left("s1", at(0)).get(Dimension::Steps)), (0, 9));
+    budgets.begin_run("s1", &run("long-1"), at(0)).unwrap();
+    assert_eq!(budgets.run_use("s1", at(0)).unwrap().used.get(Dimension::Steps), 1);
+}
+
 /// After a power cut the session's use is kept without the rest of the part, and the part is no session of its own.
 #[test]
 fn i12_a_power_cut_costs_what_the_part_has_used() {

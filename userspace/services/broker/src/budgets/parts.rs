@@ -61,6 +61,10 @@ impl Budgets {
         Ok(name)
     }
 
+    pub(super) fn is_part(&self, name: &str) -> bool {
+        self.sessions.get(name).is_some_and(|found| found.part.is_some())
+    }
+
     /// Ends a part: what it has not used is the session's again. Its run can be continued.
     pub fn end_part(&mut self, name: &str) {
         let Some(began) = self.sessions.get(name).filter(|part| part.part.is_some()).map(|part| part.began_unix) else {

@@ -44,9 +44,9 @@ fn loose(tool: &str, why: &str) -> String {
 }
 
 /// What the person is told of a summary.
-fn summarised(messages: usize) -> String {
+pub fn summarised(messages: usize) -> String {
     let verb = if messages == 1 { "was" } else { "were" };
-    format!("{} {verb} replaced by a summary; /more shows it", count(messages, "message"))
+    format!("{} {verb} replaced by a summary", count(messages, "message"))
 }
 
 /// A call that is proposed, as a line.
@@ -157,7 +157,9 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
             let (style, of_line) = if is_ok { (Style::Success, Style::Dim) } else { (Style::Error, Style::Plain) };
             screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
         }
-        Show::Summarised { messages } => screen.line(Style::Dim, &summarised(messages)).await,
+        Show::Summarised { messages } => {
+            screen.line(Style::Dim, &format!("{}; /more shows it", summarised(messages))).await;
+        }
         Show::Notice(text) => screen.line(Style::Warning, text).await,
         // What runs without asking is mostly over before it could be read that it runs.
         Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {

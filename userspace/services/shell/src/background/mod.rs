@@ -321,6 +321,7 @@ pub fn show(runner: &Runner, run: u32, show: Show<'_>) {
             let (mark, line) = render::finished(name, outcome, text);
             output.line(style, &format!("{mark}{line}"));
         }
+        Show::Summarised { messages } => output.line(Style::Dim, &render::summarised(messages)),
         Show::Notice(text) => output.line(Style::Warning, text),
         Show::State(_) | Show::Progress { .. } | Show::CallPiece { .. } | Show::Loose { .. } | Show::Started { .. } => {
         }

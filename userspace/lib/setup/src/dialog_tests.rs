@@ -5,6 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[path = "dialog_login_tests.rs"]
+mod login;
+
 const NOW: u64 = 1_780_000_000_000;
 const CODE: &str = "ABCDE-FGHJK";
 const ALL: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
@@ -438,31 +441,6 @@ fn a_volume_that_is_open_at_the_start_belongs_to_whom_the_broker_knows() {
     ADA.run(&[(At(Open), "login operator  ", ""), (Ended, "look", ""), (At(Open), OPEN, "")]);
     // The shell was started again: nobody was asked for anything, and nothing is said.
     ADA.run(&[(At(Open), "login operator  ", ""), (Fail("nobody is known"), "look", ""), (At(Open), OPEN, "")]);
-}
-
-#[test]
-fn a_wrong_passphrase_after_a_logout_is_asked_for_again() {
-    let open = "ask login as ada, bob, guest, anonymous (Enter: ada): ";
-    TWO.run(&[
-        (At(Open), "login operator  ", ""),
-        (Ended, "look", ""),
-        (At(Open), open, ""),
-        (Line("bob"), OF_BOB, ""),
-        (Line("battery stable"), "login operator bob battery stable", ""),
-        (Fail("the passphrase is wrong"), OF_BOB, "login rejected: the passphrase is wrong"),
-        (Line("battery staple"), "login operator bob battery staple", ""),
-        (Ended, "look", ""),
-        (At(Open), open, ""),
-        // The way back to the names.
-        (Line("bob"), OF_BOB, ""),
-        (Line("battery stable"), "login operator bob battery stable", ""),
-        (Fail("the passphrase is wrong"), OF_BOB, "login rejected"),
-        (Line(""), open, "no passphrase was entered"),
-        (Line("ada"), OF_ADA, ""),
-        (Line("correct house"), "login operator ada correct house", ""),
-        (Fail("the passphrase is wrong"), OF_ADA, "login rejected"),
-        (Stop, open, "no passphrase was entered"),
-    ]);
 }
 
 #[test]

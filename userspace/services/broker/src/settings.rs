@@ -77,10 +77,8 @@ pub async fn remove(space: &impl Keyspace, name: &str) -> Result<(), Fault> {
 /// # Errors
 /// It has that value.
 pub fn resettable(settings: &Settings, name: &str) -> Result<(), String> {
-    if settings.contains_key(name) {
-        return Ok(());
-    }
-    Err(format!("{name:?} has the image's value; the list of settings tells where each comes from"))
+    let why = || format!("{name:?} has the image's value; the list of settings tells where each comes from");
+    if settings.contains_key(name) { Ok(()) } else { Err(why()) }
 }
 
 /// A time that the clock may be set to, in milliseconds since 1970. `offset` is in minutes ahead of UTC.

@@ -147,6 +147,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         end_repetition: false,
         now: args.now(),
         plain: args.plain,
+        goal: None,
     };
     let computer = options.computer()?;
     let mut assistant = Assistant::new(&model, computer.machine(), options.generation());

@@ -1,6 +1,6 @@
 //! A chain in memory and one in tables, which are given the same and must answer the same.
 
-#![allow(dead_code, clippy::panic, reason = "each test uses a part, and may fail")]
+#![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "each test uses a part, and may fail")]
 
 use std::cell::RefCell;
 use std::fmt::Debug;

@@ -206,7 +206,7 @@ fn missing_for_capos(words: &[&str]) -> Option<String> {
         return None;
     }
     // These have subcommands of their own.
-    let inner = rest.first().filter(|word| ["backup", "manifest"].contains(first) && is_name(word));
+    let inner = rest.first().filter(|word| ["audit", "backup", "manifest"].contains(first) && is_name(word));
     let mut capos = Command::new(env!("CARGO_BIN_EXE_capos"));
     let output = capos.arg(first).args(inner).arg("--help").output().unwrap();
     if !output.status.success() {

@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 256;
 const MOST: usize = 256;
 /// Tools whose permission and rules stay as the image has them: whoever may use them could otherwise give them away, or lose them.
 const FIXED: [&str; 3] = ["list_settings", "set_setting", "reset_setting"];
-/// Numbers below which nobody could change a setting any more: there would be no time to answer the question.
+/// Numbers below which no time would be left to answer the question about a change.
 const LEAST: [(&str, i64); 8] = [
     ("approval_timeout_ms", 10_000),
     ("tool_timeout_ms", 1000),
@@ -50,9 +50,8 @@ pub type Settings = BTreeMap<String, String>;
 /// The store has none to give.
 pub async fn read(space: &impl Keyspace) -> Result<Settings, Fault> {
     let found = space.range(Range::all(TABLE)).await?;
-    let text = |bytes: Vec<u8>| {
-        String::from_utf8(bytes).map_err(|_| Fault::Damaged("the broker's table of settings is malformed".to_string()))
-    };
+    let malformed = |_| Fault::Damaged("the broker's table of settings is malformed".to_string());
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(malformed);
     found.entries.into_iter().map(|(name, value)| Ok((text(name)?, text(value)?))).collect()
 }
 
@@ -233,11 +232,8 @@ pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &st
 
 /// The profiles whose sessions a setting of this name of the policy is for.
 fn profiles_of(parts: &[&str]) -> Vec<Profile> {
-    let all = [Profile::Operator, Profile::Guest, Profile::Anonymous];
-    match parts {
-        ["profiles", name, ..] => all.into_iter().filter(|profile| profile.name() == *name).collect(),
-        _ => all.into(),
-    }
+    let is_meant = |profile: &Profile| !matches!(parts, ["profiles", name, ..] if *name != profile.name());
+    [Profile::Operator, Profile::Guest, Profile::Anonymous].into_iter().filter(is_meant).collect()
 }
 
 /// The rule that keeps a policy's time or a tool's permission from being what a setting says.
@@ -251,8 +247,7 @@ fn violated(
         all.insert(name.to_string(), value.to_string());
         let (config, _) = configuration(files, &all, [0; 16])?;
         let of = |profile| config.policy.profile(profile).policy_seconds;
-        let times: Vec<u64> = profiles_of(&parts(name)).into_iter().map(of).collect();
-        let longest = times.iter().max().copied().unwrap_or_default();
+        let longest = profiles_of(&parts(name)).into_iter().map(of).max().unwrap_or_default();
         let is_longer = given.parse().is_ok_and(|given: u64| given > longest);
         return Ok(is_longer.then(|| {
             format!("the time of a policy stays {} by another rule; the shortest one counts", count(longest, "second"))
@@ -261,8 +256,8 @@ fn violated(
     let &["permissions", tool] = parts(name).as_slice() else { return Ok(None) };
     let Some(wanted) = PermissionMode::from_name(given) else { return Ok(None) };
     let methods = capos_schema::INTERFACES.iter().flat_map(|interface| interface.methods);
-    let found =
-        methods.filter(|method| method.tool == Some(tool)).find_map(|method| Some((method.name, method.category?)));
+    let mut found = methods.filter(|method| method.tool == Some(tool));
+    let found = found.find_map(|method| Some((method.name, method.category?)));
     let Some((method, category)) = found else { return Ok(None) };
     let mut all = settings.clone();
     all.insert(name.to_string(), value.to_string());
@@ -341,8 +336,8 @@ fn standard() -> Settings {
         ("max_silence_seconds", rules.patience.silence_seconds.into()),
         ("max_answer_seconds", rules.patience.answer_seconds.into()),
     ];
-    let mut found: Settings =
-        numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string())).collect();
+    let limits = numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string()));
+    let mut found: Settings = limits.collect();
     let (session, run) = (rules.budgets.session(&rules.limits), rules.budgets.run());
     for (of, plan) in [("session", session), ("run", run)] {
         for dimension in Dimension::ALL {
@@ -354,8 +349,8 @@ fn standard() -> Settings {
                 found.insert(format!("budget.{of}.{}.limit", dimension.name()), limit.to_string());
             }
             if !(is_limit && dimension == Dimension::WallClock) {
-                let policy = rule.on_exceed.name().to_string();
-                found.insert(format!("budget.{of}.{}.on_exceed", dimension.name()), policy);
+                let name = format!("budget.{of}.{}.on_exceed", dimension.name());
+                found.insert(name, rule.on_exceed.name().to_string());
             }
         }
     }

@@ -93,6 +93,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("AuditLog", "exportTo", "the same"),
     ("ClientPort", "next", "a request is taken only with the answer"),
     ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
+    ("SessionPart", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 
 #[test]

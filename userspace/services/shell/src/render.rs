@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn f16_a_summary_is_one_line() {
-        assert_eq!(summarised(12), "12 messages were replaced by a summary; /more shows it");
-        assert_eq!(summarised(1), "1 message was replaced by a summary; /more shows it");
+        assert_eq!(summarised(12), "12 messages were replaced by a summary");
+        assert_eq!(summarised(1), "1 message was replaced by a summary");
     }
 
     #[test]

@@ -1,6 +1,12 @@
 //! A console whose other end is an emulated terminal.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part of it, and may fail")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "each test uses a part of it, and may fail"
+)]
 
 use std::num::NonZero;
 

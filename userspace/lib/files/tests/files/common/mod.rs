@@ -1,5 +1,10 @@
 //! Helpers of the tests.
-#![allow(dead_code, reason = "not every test uses all of them")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "not every test uses all of them, and helpers may fail the test"
+)]
 
 pub mod steps;
 

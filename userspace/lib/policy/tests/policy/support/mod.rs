@@ -1,6 +1,6 @@
 //! A session with the tools of files and programs, as the broker grants them.
 
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "no test uses all of it, and helpers may fail the test")]
 
 use capos_policy::*;
 use capos_schema::authority::{Profile, ToolQuestion};

@@ -1,5 +1,11 @@
 //! Volumes in memory: made by mtools, damaged by seed, and cut off from power.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "each test uses a part, and may fail"
+)]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -261,8 +261,8 @@ fn summary(kind: usize) -> Vec<Piece> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Requirement F03: whatever summaries a model makes, a long run comes to its end; no request has two of them; the system
-    /// prompt, the tools and the request are the same bytes; and each question is asked once.
+    /// Requirement F03: whatever summaries a model makes, a long run comes to its end, and no request has two of them.
+    /// The system prompt, the tools and the request are the same bytes. Each question is asked once.
     #[test]
     fn f03_no_summary_makes_a_loop_or_changes_what_stays(
         steps in proptest::collection::vec((0_usize..4, 50_usize..900), 20..60),

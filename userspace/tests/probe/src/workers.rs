@@ -98,6 +98,7 @@ impl Forge {
             self.script.bytes.to_string(),
             "4096".to_string(),
             threads.to_string(),
+            "0".to_string(),
         ];
         let process = self.spawner.spawn("second-worker", "/bin/model-worker", &arguments, &grants, &LIMITS).await?;
         let account = process.account().await?;

@@ -21,14 +21,14 @@ const ANSWERS: [&str; 7] = [
 ];
 
 /// A paste answers nothing: the question is shown again.
-const PASTED: &str =
-    "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/t/s/\"\nkey enter\n";
+const PASTED: &str = "send \"\\e[200~y\\e[201~\"\nexpect \"What is pasted answers no question\"\nexpect \"[y/t/s/\"\nexpect \"N] \"\nkey enter\n";
 
 /// The name of the model file that the log tells of.
 pub const IN_LOG: &str = "GOAL-in-log.gguf";
 
 /// The text of the person's question for consent, up to where it differs between tools, and for the passphrase.
 const CONSENT: &str = "Allow this call? [y/t/s/";
+const CONSENT_END: &str = "N] ";
 const PASSPHRASE: &str = "Passphrase to allow this call once (Enter: reject): ";
 /// Of the person, by `terminal.txt` of the scenario.
 const SECRET: &str = "correct horse";
@@ -97,7 +97,11 @@ impl Generated {
         self.step("expect", &format!("The model wants to run {tool}"));
         self.step("expect", prompt);
         match asked {
-            Asked::Consent => self.consents += 1,
+            Asked::Consent => {
+                // What is typed before the question is out answers nothing.
+                self.step("expect", CONSENT_END);
+                self.consents += 1;
+            }
             Asked::Passphrase => self.passphrases += 1,
             Asked::Nothing | Asked::Forbidden => {}
         }

@@ -221,13 +221,12 @@ pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &st
     }
     let alone = Settings::from([(name.to_string(), value.clone())]);
     let (_, bad) = configuration(files, &alone, [0; 16])?;
-    match bad.into_iter().next() {
-        None => match violated(files, settings, (name, given, &value))? {
-            None => Ok(value),
-            Some(why) => Err(why),
-        },
-        Some((_, why)) => Err(why.trim_start_matches(&format!("{LAYER}: ")).to_string()),
-    }
+    let Some((_, why)) = bad.into_iter().next() else {
+        return violated(files, settings, (name, given, &value))?.map_or(Ok(value), Err);
+    };
+    // The lines before the last show a place in the layer, which no person wrote.
+    let why = why.lines().next_back().unwrap_or_default();
+    Err(why.trim_start_matches(&format!("{LAYER}: ")).to_string())
 }
 
 /// The profiles whose sessions a setting of this name of the policy is for.

@@ -225,8 +225,10 @@ pub fn check(files: &[(&str, &str)], settings: &Settings, name: &str, given: &st
         return violated(files, settings, (name, given, &value))?.map_or(Ok(value), Err);
     };
     // The lines before the last show a place in the layer, which no person wrote.
-    let why = why.lines().next_back().unwrap_or_default();
-    Err(why.trim_start_matches(&format!("{LAYER}: ")).to_string())
+    Err(match why.rsplit_once('\n') {
+        Some((_, last)) => format!("{name}: {last}"),
+        None => why.trim_start_matches(&format!("{LAYER}: ")).to_string(),
+    })
 }
 
 /// The profiles whose sessions a setting of this name of the policy is for.

@@ -46,10 +46,11 @@ const SETTINGS: [Goal; 8] = [
         |_| ("set_setting", json!({ "name": "session.lock_minutes", "value": "0" })),
         Asked::Passphrase,
     ),
+    // No setting makes a destructive tool ask for less.
     goal(
         "Ask nobody before a file is deleted",
         |_| ("set_setting", json!({ "name": "permissions.delete_file", "value": "auto" })),
-        Asked::Passphrase,
+        Asked::Forbidden,
     ),
     goal(
         "Add the user mallory",

@@ -20,7 +20,7 @@ impl<'a, F: AsFd> Hidden<'a, F> {
         let before = tcgetattr(terminal).context("reading the modes of the terminal")?;
         let mut modes = before.clone();
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
-        // Ctrl-C would end this process and leave the terminal as it is. Here it ends the line.
+        // Ctrl-C would end this process and leave the terminal without echo. Here it ends the line.
         modes.local_modes.remove(LocalModes::ISIG);
         modes.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
         tcsetattr(terminal, OptionalActions::Now, &modes).context("hiding what is typed at the terminal")?;

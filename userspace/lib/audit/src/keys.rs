@@ -21,7 +21,7 @@ pub struct KeyUse {
     pub sequence: u64,
     /// Time of its record, in nanoseconds since 1970.
     pub time: u64,
-    /// Whose key it was; empty for the recovery code, which is nobody's.
+    /// Whose key it was; empty for the recovery code, which no user owns.
     pub principal: String,
     /// Minutes by which the time that is shown is ahead of UTC.
     pub offset: i16,

@@ -18,7 +18,7 @@ use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ChildRunsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient,
-    NamedGrant, Profile, Reply, Risk, RunClient, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
+    NamedGrant, Profile, Reply, Risk, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
     UserSessionBeginPartResults, UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults,
     UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults,
     UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
@@ -424,14 +424,15 @@ impl UserSessionServer for Session {
         named("a consent's pattern", &reach.pattern)?;
         let answer = Answer::of(reply, reach);
         let at = self.at(&question).await;
-        let risk = self.policy.borrow().review(&question, &at).risk;
+        let Review { mode: permitted, risk, .. } = self.policy.borrow().review(&question, &at);
         let (decision, mut reason) =
             self.policy.borrow_mut().decide(&question, (mode, &at), &answer, self.asked.next_number());
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
-        // The reason that the review gave.
+        // The reason that the review gave. If the policy itself forbids the call, that is the reason.
         if mode == PermissionMode::Forbidden
+            && permitted != PermissionMode::Forbidden
             && let Err(why) = self.consequence(&question).await
         {
             reason = why;
@@ -517,12 +518,8 @@ impl UserSessionServer for Session {
         used: Vec<u64>,
     ) -> Result<UserSessionBeginRunResults, CallError> {
         self.alive()?;
-        named("a conversation's name", &conversation)?;
-        let begun = self.counter.begin((&conversation, turn), (least_tokens, most_tokens), &used).await?;
-        // It may have ended meanwhile.
-        self.alive()?;
-        let (run, answer) = begun;
-        let run = run.map(|run| RunClient::serve(&self.broker.server.of(&self.share), run)).transpose()?;
+        let (run, answer) =
+            self.begin_counted(&self.counter, (&conversation, turn), (least_tokens, most_tokens), &used).await?;
         Ok(UserSessionBeginRunResults { run, answer })
     }
 

@@ -187,7 +187,7 @@ impl Questions<'_> {
     ) -> Asked {
         let sheets = self.draw(ask, form, size, last).await;
         let asked = turn_over(held, sheets, last).await;
-        // A question that nobody answered has told nobody.
+        // An unanswered question may not have been read.
         if matches!(asked, Ok((_, LineEnd::Entered))) {
             self.told.set(ask.untrusted);
         }

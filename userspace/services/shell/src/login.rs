@@ -228,8 +228,7 @@ impl Login {
             let profile = session.profile();
             match session.run().await {
                 Flow::Succeeded => {
-                    session.runner.backgrounds.stop_all(&session.runner, &self.screen).await;
-                    session.jobs.stop_all(&self.screen, "its session ends").await;
+                    session.stop_beside("its session ends").await;
                     session.end().await;
                     let successor = session.runner.successor.take();
                     kept = Some(session.into_conversation().await);
@@ -246,8 +245,7 @@ impl Login {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
-                            session.runner.backgrounds.stop_all(&session.runner, &self.screen).await;
-                            session.jobs.stop_all(&self.screen, "the session is lost").await;
+                            session.stop_beside("the session is lost").await;
                             kept = Some(session.into_conversation().await);
                             user = again;
                         }
@@ -258,8 +256,7 @@ impl Login {
                     }
                 }
                 Flow::Go | Flow::Exit => {
-                    session.runner.backgrounds.stop_all(&session.runner, &self.screen).await;
-                    session.jobs.stop_all(&self.screen, "the session ends").await;
+                    session.stop_beside("the session ends").await;
                     session.end().await;
                     self.screen.line(Style::Dim, "session ended").await;
                     return;

@@ -89,6 +89,12 @@ impl Session {
         self.session.into_conversation().await
     }
 
+    /// Stops the runs and the jobs in the background. `why` is told of each job.
+    pub async fn stop_beside(&self, why: &str) {
+        self.runner.backgrounds.stop_all(&self.runner).await;
+        self.jobs.stop_all(&self.runner.screen, why).await;
+    }
+
     /// The manifest's programs, which do not change. Without them only Tab knows less.
     async fn names_of_programs(&self) -> Vec<String> {
         if !self.commands.has_programs {

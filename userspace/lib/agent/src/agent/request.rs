@@ -83,7 +83,7 @@ impl<W: World> Agent<W> {
         Ok((request, removed))
     }
 
-    /// Tells the person that the model does not see so many messages of the conversation, whenever that is another number.
+    /// Tells the person how many messages of the conversation the model does not see, whenever the number has changed.
     pub(crate) async fn tell_removed(&mut self, (unsent, unread): (usize, usize), why: &str) {
         let messages = unsent.saturating_add(unread);
         if self.removed == (unsent, unread) || messages == 0 {

@@ -1,4 +1,4 @@
-//! A summary in the place of older messages, which a second call of the model makes.
+//! A summary instead of older messages, which a second call of the model makes.
 //!
 //! It is tried once before a request that would be too long, if the model is declared to be able to. Whatever comes of it, the
 //! request follows: with the summary, or without the oldest messages. A summary is made only of at least an eighth of what the
@@ -199,8 +199,8 @@ impl<W: World> Agent<W> {
         }
     }
 
-    /// Whether a summary may be asked for: what is left has to be enough for it and for the request after it. Nobody is asked for
-    /// more.
+    /// Whether a summary may be asked for: what is left has to be enough for it and for the request after it. The
+    /// person is not asked for more.
     fn may_summarise(&self, plan: &Plan, room: &Room) -> Result<(), &'static str> {
         let tokens = about_tokens(&plan.request);
         if tokens.saturating_add(plan.request.max_tokens.into()) > room.whole {
@@ -217,7 +217,7 @@ impl<W: World> Agent<W> {
         Ok(())
     }
 
-    /// Puts a summary in the place of what it was made of, if the audit log takes that.
+    /// Replaces messages by the summary that was made of them, if the audit log takes that.
     async fn put_in(&mut self, plan: &Plan, model: &ModelInfo, (snapshot, before): (&Snapshot, u64), text: String) {
         let digest = hex(&hash(&text));
         let message = ChatMessage {

@@ -95,7 +95,7 @@ impl Scale {
         self.factor(model).map_or(estimated, |(said, of)| estimated.saturating_mul(said) / of)
     }
 
-    /// So many tokens of this model, as they would be estimated.
+    /// The estimate that this number of the model's tokens would have had.
     fn estimate(&self, model: &str, tokens: u64) -> u64 {
         self.factor(model).map_or(tokens, |(said, of)| tokens.saturating_mul(of) / said)
     }

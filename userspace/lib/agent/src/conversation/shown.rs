@@ -1,4 +1,4 @@
-//! What of a conversation a model is sent: its messages, or a summary in the place of those before some message.
+//! What of a conversation a model is sent: its messages, or a summary instead of those before some message.
 
 use alloc::format;
 use alloc::string::String;
@@ -32,7 +32,7 @@ impl<'a> Shown<'a> {
         Self { summary: summary.map(|entry| (entry, gone.len())), entries: kept }
     }
 
-    /// The messages that stand in the place of those which the summary replaces. The first one is the runner's.
+    /// The messages that are sent instead of those which the summary replaces. The first one is the runner's.
     pub fn standing(&self) -> Vec<ChatMessage> {
         let Some((entry, replaced)) = self.summary else { return Vec::new() };
         let runner = ChatMessage { role: Role::User, content: introduction(replaced), ..ChatMessage::default() };

@@ -1,4 +1,4 @@
-//! Summaries in the place of older messages, whatever the model makes of them.
+//! Summaries instead of older messages, whatever the model makes of them.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ fn limits() -> SessionLimits {
     SessionLimits { max_iterations: 1000, max_tokens_per_call: 256, ..SessionLimits::default() }
 }
 
-/// A call with arguments of about so many bytes.
+/// A call with arguments of about this number of bytes.
 fn long(n: usize, tool: &str, bytes: usize) -> Vec<Piece> {
     let arguments = format!("{{\"n\":{n},\"pad\":\"{}\"}}", "x".repeat(bytes));
     vec![Piece::Say(format!("Step {n}.")), call(&format!("c{n}"), tool, &arguments)]
@@ -105,7 +105,7 @@ fn f03_older_messages_are_summarised_in_the_middle_of_a_turn() {
     assert!(after < before && before < u64::from(WINDOW), "{before} {after}");
     let told = format!("summarised {}", records(&world, "messages")[0]);
     assert!(world.0.shown.borrow().contains(&told), "{told}");
-    // The answer to the person is none of them, and nobody saw one come.
+    // The answer to the person is none of them, and none was shown.
     assert!(!world.0.shown.borrow().iter().any(|line| line.contains(GOOD)));
     assert_eq!(agent.conversation().entries().iter().filter(|entry| entry.replaces > 0).count(), count);
 }
@@ -209,7 +209,7 @@ fn f16_a_summary_has_the_labels_of_what_it_stands_for() {
     assert_eq!(request.messages[2].label.classes, ["pii.log"]);
 }
 
-/// Requirement F03: a conversation that goes on after the power was off is sent with the same summary.
+/// Requirement F03: a conversation that continues after the power was off is sent with the same summary.
 #[test]
 fn f16_a_summary_is_there_after_the_power_was_off() {
     let world = reader(20, (0..20).map(|_| good()).collect());

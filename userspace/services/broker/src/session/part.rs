@@ -55,6 +55,26 @@ impl Session {
         Ok((model, info))
     }
 
+    /// Begins the run of a turn of a conversation, whose use this counter counts. `tokens` are the fewest and the most that are
+    /// expected.
+    ///
+    /// # Errors
+    /// The name is too long, the run could not be kept, or the session has ended meanwhile.
+    pub(super) async fn begin_counted(
+        &self,
+        counter: &Rc<Counter>,
+        (conversation, turn): (&str, u32),
+        tokens: (u64, u64),
+        used: &[u64],
+    ) -> Result<(Option<RunClient>, BudgetAnswer), CallError> {
+        named("a conversation's name", conversation)?;
+        let (run, answer) = counter.begin((conversation, turn), tokens, used).await?;
+        // It may have ended meanwhile.
+        self.alive()?;
+        let run = run.map(|run| RunClient::serve(&self.broker.server.of(&self.share), run)).transpose()?;
+        Ok((run, answer))
+    }
+
     /// Begins a part of the session with this number. It is kept before this returns.
     ///
     /// # Errors
@@ -118,11 +138,8 @@ impl SessionPartServer for PartObject {
         used: Vec<u64>,
     ) -> Result<SessionPartBeginRunResults, CallError> {
         let session = self.session()?;
-        named("a conversation's name", &conversation)?;
-        let (run, answer) = self.counter.begin((&conversation, turn), (least_tokens, most_tokens), &used).await?;
-        // It may have ended meanwhile.
-        session.alive()?;
-        let run = run.map(|run| RunClient::serve(&session.broker.server.of(&session.share), run)).transpose()?;
+        let (run, answer) =
+            session.begin_counted(&self.counter, (&conversation, turn), (least_tokens, most_tokens), &used).await?;
         Ok(SessionPartBeginRunResults { run, answer })
     }
 

@@ -37,7 +37,7 @@ pub async fn more(runner: &Runner, excess: &Excess) -> More {
     }
 }
 
-/// Asks whether a turn goes on.
+/// Asks whether a turn continues.
 pub async fn go_on(runner: &Runner, calls: u32, more: u32) -> Answer {
     let held = runner.screen.hold_for_question().await;
     let question = format!("{} made in this turn. Continue for up to {more} more? [y/N] ", count(calls, "model call"));

@@ -21,7 +21,6 @@ use capos_schema::terminal::Style;
 use crate::console::{Console, Runner};
 use crate::escape::{first_line, in_quotes, name};
 use crate::render;
-use crate::screen::Screen;
 use crate::session::Session;
 use output::Output;
 use questions::{Given, Questions};
@@ -181,7 +180,7 @@ impl Backgrounds {
     }
 
     /// Ends all that wait or are in progress, and says so. What they had done is kept.
-    pub async fn stop_all(&self, runner: &Runner, screen: &Screen) {
+    pub async fn stop_all(&self, runner: &Runner) {
         for one in self.all().into_iter().filter(|one| !one.is_over()) {
             one.quiet.set(true);
             one.cancel.set();
@@ -191,7 +190,7 @@ impl Backgrounds {
                 _ => format!("still runs; {GOES_ON}"),
             };
             let text = format!("background run {} {how}, as the session ends", one.number);
-            screen.wrapped(&[(Style::Warning, &text)]).await;
+            runner.screen.wrapped(&[(Style::Warning, &text)]).await;
         }
     }
 }

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// others.
 const EARLY: u64 = 100;
 const LATE: u64 = 450;
+/// After how many power cuts a line tells how far it is.
+const TOLD: u64 = 25;
 
 /// What the log of all starts has said.
 #[derive(Debug, Default)]
@@ -77,6 +79,7 @@ pub fn run(
     // What the machine before has said.
     let mut from = std::fs::metadata(log).map_or(0, |data| data.len());
     disks.cut(&mut Seed(seed))?;
+    let began = Instant::now();
     // The last start is cut only once everything was compared.
     for number in 0..=count {
         let mut seed = Seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
@@ -99,11 +102,21 @@ pub fn run(
             let last = text.lines().last().unwrap_or_default();
             return Ok(Err(format!("{}: it did not come so far; its log ends with: {last}", at())));
         }
+        if number % TOLD == 0 && (1..count).contains(&number) {
+            println!("        {}", progress(number, count, began.elapsed()));
+        }
     }
     Ok(Ok(format!(
         "power cut {count} times; compared {} times, {} durable batches acknowledged, none lost, none torn",
         story.compared, story.acknowledged
     )))
+}
+
+/// How many power cuts were survived, at what rate, and how long the others take.
+fn progress(done: u64, count: u64, took: Duration) -> String {
+    let minutes = took.as_secs_f64() / 60.0;
+    let left = count.saturating_sub(done) as f64 * minutes / done as f64;
+    format!("{done} of {count} power cuts, {:.1} in a minute, {left:.0} min left", done as f64 / minutes)
 }
 
 /// Waits for the request before which the power is cut, as long as others come.
@@ -137,6 +150,12 @@ fn wait_found(log: &Path, from: u64, lines: &Regex, deadline: Instant) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_has_a_rate_and_the_time_left() {
+        let words = progress(25, 500, Duration::from_secs(300));
+        assert_eq!(words, "25 of 500 power cuts, 5.0 in a minute, 95 min left");
+    }
 
     #[test]
     fn what_was_acknowledged_must_be_found() {

@@ -1,5 +1,6 @@
 //! The loop: turns, responses, limits.
 
+pub mod lessons;
 mod messages;
 mod request;
 mod summary;
@@ -101,6 +102,8 @@ pub struct Agent<W: World> {
     pub(crate) policy: String,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
+    /// What it is taught besides.
+    lessons: Vec<lessons::Lesson>,
     /// Of a child run: what it has of its parent.
     pub(crate) origin: Option<Origin>,
 }
@@ -137,6 +140,7 @@ impl<W: World> Agent<W> {
             going: None,
             policy: String::new(),
             allowance: Rc::new(Allowance::of_person()),
+            lessons: Vec::new(),
             origin: None,
         }
     }
@@ -391,8 +395,7 @@ impl<W: World> Agent<W> {
             }
             let count = self.begin_model_call();
             let model = self.world.info();
-            let (label, untrusted) = self.conversation.label();
-            let untrusted = untrusted.saturating_add(self.origin.as_ref().map_or(0, |origin| origin.untrusted));
+            let (label, untrusted) = self.seen();
             let nonce = self.world.random().to_vec();
             let (request, removed) = match self.request(snapshot, &model, &nonce) {
                 Ok(request) => request,

@@ -51,6 +51,7 @@ mod turn_end;
 mod until;
 pub mod world;
 
+pub use agent::lessons::Lesson;
 pub use agent::window::{Part, Window};
 pub use agent::{Agent, Session};
 pub use answer::response::{Draft, Response};

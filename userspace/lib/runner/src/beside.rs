@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::{Audit, Host, RunState};
-use capos_agent::{Agent, Backlog, Conversation, Course, Signal, Snapshot, TurnEnd, hash};
+use capos_agent::{Agent, Backlog, Conversation, Course, Signal, Snapshot, Tool, TurnEnd, hash};
 use capos_rt::log;
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 
@@ -35,13 +35,14 @@ pub struct Begun<S: Surface> {
 
 impl<S: Surface> Session<S> {
     /// What a run in parallel with the session's own has of it: the tools that the session has now, except those for which the
-    /// person fills in a form.
+    /// person fills in a form, and those that a skill brought: it is not taught the skill, and may outlast it.
     ///
     /// # Errors
     /// Two tools have the same name.
     pub fn beside(&self) -> Result<Beside<S>, String> {
         let tools = self.snapshot.tools().iter().filter(|tool| S::form(&self.runner, tool).is_none());
-        let tools = Snapshot::new(tools.cloned().collect())?;
+        let is_lent = |tool: &Tool| self.runner.grants.is_lent(tool.descriptor.interface_id, &tool.descriptor.name);
+        let tools = Snapshot::new(tools.filter(|tool| !is_lent(tool)).cloned().collect())?;
         let (runner, backlog, course) = (self.runner.clone(), self.backlog.clone(), self.course.clone());
         Ok(Beside { runner, backlog, course, tools })
     }

@@ -35,6 +35,8 @@ pub struct Grants {
     pub dropped: RefCell<BTreeSet<String>>,
     /// Interfaces whose tools no model is offered.
     withheld: RefCell<BTreeSet<u64>>,
+    /// Tools of those that a model is offered all the same, as skills in use name them.
+    lent: RefCell<BTreeSet<String>>,
     writer: RefCell<Option<AuditWriterClient>>,
 }
 
@@ -42,7 +44,8 @@ impl Grants {
     /// None yet, for a session of this profile; the tools of the `withheld` interfaces are not offered to a model.
     pub fn new(profile: Profile, withheld: &[u64]) -> Self {
         let withheld = RefCell::new(withheld.iter().copied().collect());
-        Self { profile, held: RefCell::default(), dropped: RefCell::default(), withheld, writer: RefCell::default() }
+        let (held, dropped, lent, writer) = Default::default();
+        Self { profile, held, dropped, withheld, lent, writer }
     }
 
     /// Takes the session's capabilities as the broker has issued them now.
@@ -86,6 +89,16 @@ impl Grants {
         let grants = self.held.borrow();
         let named = grants.iter().find(|grant| grant.name == name);
         named.is_some_and(|grant| self.withheld.borrow_mut().remove(&grant.interface))
+    }
+
+    /// Offers the model these tools of withheld interfaces from now on, and no others of them.
+    pub fn lend(&self, tools: impl Iterator<Item = String>) {
+        *self.lent.borrow_mut() = tools.collect();
+    }
+
+    /// Whether a tool of an interface is lent by a skill.
+    pub fn is_lent(&self, interface: u64, tool: &str) -> bool {
+        self.is_withheld(interface) && self.lent.borrow().contains(tool)
     }
 
     /// The names of the grants whose tools are withheld.

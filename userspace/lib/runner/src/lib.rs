@@ -23,6 +23,7 @@ pub mod loss;
 pub mod model;
 mod runner;
 mod session;
+pub mod skills;
 mod surface;
 pub mod table;
 mod telemetry;

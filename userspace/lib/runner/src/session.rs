@@ -18,6 +18,7 @@ use capos_schema::terminal::Style;
 use crate::escape::escape;
 use crate::gate::PATIENCE;
 use crate::runner::{Capabilities, Runner};
+use crate::skills::InUse;
 use crate::surface::Surface;
 use crate::table;
 
@@ -51,6 +52,8 @@ pub struct Session<S: Surface> {
     handles: Handles,
     /// Its tools.
     pub snapshot: Snapshot,
+    /// The skills that it uses.
+    pub skills: Vec<InUse>,
 }
 
 impl<S: Surface> Session<S> {
@@ -73,7 +76,8 @@ impl<S: Surface> Session<S> {
         let course = Rc::new(runner.course());
         let agent = agent(&runner, conversation, (&backlog, &course));
         let (handles, snapshot) = (Handles::default(), Snapshot::default());
-        let mut session = Self { runner, agent, backlog, course, conditions: Vec::new(), handles, snapshot };
+        let (conditions, skills) = Default::default();
+        let mut session = Self { runner, agent, backlog, course, conditions, handles, snapshot, skills };
         session.refresh().await?;
         if let Some((going, declared)) = run {
             session.restore(going, declared).await;
@@ -134,10 +138,15 @@ impl<S: Surface> Session<S> {
         self.runner.refresh().await?;
         let runner = self.runner.clone();
         let grants = runner.grants.all();
-        let offered = table::offered(&grants, |interface| runner.grants.is_withheld(interface));
+        let offers = |interface: u64, tool: &str| {
+            !runner.grants.is_withheld(interface) || runner.grants.is_lent(interface, tool)
+        };
+        let offered = table::offered(&grants, |interface, tool| !offers(interface, tool));
         let questions = table::questions(&offered);
         let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
-        self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
+        // A tool that is taken back and lent again later has another handle.
+        let has_tool = |at: usize| offered.iter().any(|tool| usize::try_from(tool.capability) == Ok(at));
+        self.handles.retain(|name| grants.iter().enumerate().any(|(at, grant)| grant.name == name && has_tool(at)));
         self.snapshot =
             table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
         self.agent.set_policy(self.runner.policy_version.borrow().clone());
@@ -215,6 +224,7 @@ impl<S: Surface> Session<S> {
         self.runner.saving.begin(&conversation.id, saved);
         self.agent = agent(&self.runner, conversation, (&self.backlog, &self.course));
         self.agent.set_policy(self.runner.policy_version.borrow().clone());
+        self.teach();
         self.runner.told_of.set(0);
     }
 

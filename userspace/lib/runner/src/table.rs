@@ -12,13 +12,14 @@ use capos_schema::reflection::{self, MethodInfo};
 /// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool, and
 /// a read-only one none that changes anything.
 ///
-/// Those of interfaces that are `withheld` are left out.
-pub fn offered(grants: &[NamedGrant], withheld: impl Fn(u64) -> bool) -> Vec<Tool> {
+/// Those that are `withheld`, by interface and name, are left out.
+pub fn offered(grants: &[NamedGrant], withheld: impl Fn(u64, &str) -> bool) -> Vec<Tool> {
     let mut tools: Vec<Tool> = Vec::new();
-    for (at, grant) in grants.iter().enumerate().filter(|(_, grant)| !withheld(grant.interface)) {
+    for (at, grant) in grants.iter().enumerate() {
         let Some(interface) = reflection::interface(grant.interface) else { continue };
         // No session holds two capabilities of one interface: the manifest refuses that.
         let offered = interface.offered(grant.read_only);
+        let offered = offered.filter(|(_, descriptor)| !withheld(grant.interface, &descriptor.name));
         tools.extend(offered.map(|(method, descriptor)| offer(at as u64, method, descriptor)));
     }
     tools

@@ -60,7 +60,7 @@ fn results(conversation: &Conversation) -> Vec<(String, String)> {
 }
 
 /// The lines of a text behind the margin, each in as many rows as it takes.
-fn margined(text: &str, columns: usize) -> String {
+pub fn margined(text: &str, columns: usize) -> String {
     // What ends a line for the sanitiser, and nothing else, ends one here.
     let lines = sanitise(text.as_bytes()).into_string();
     lines.lines().map(|line| format!("{MARGIN}{}\n", wrap(MARGIN, line, columns))).collect()

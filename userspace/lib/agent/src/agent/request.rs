@@ -29,7 +29,8 @@ impl<W: World> Agent<W> {
             let found = &tool.descriptor;
             found.param_schema.len().saturating_add(found.description.len())
         });
-        said.chain(tools).fold(self.system.len(), usize::saturating_add)
+        let lessons = self.lessons.iter().map(|lesson| lesson.text.len());
+        said.chain(tools).chain(lessons).fold(self.system.len(), usize::saturating_add)
     }
 
     /// What the model is asked, and how many messages of the conversation are not in it.
@@ -42,10 +43,11 @@ impl<W: World> Agent<W> {
         model: &ModelInfo,
         nonce: &[u8],
     ) -> Result<(InferenceRequest, usize), TurnEnd> {
-        let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
+        let system = ChatMessage { role: Role::System, content: self.system_prompt(), ..ChatMessage::default() };
         let entries = self.conversation.entries();
         let shown = Shown::of(entries);
         let mut messages = Vec::from([system]);
+        messages.extend(self.lessons());
         messages.extend(shown.standing());
         let head = messages.len();
         let said: Vec<&Entry> = shown.entries.iter().map(|(_, entry)| *entry).collect();

@@ -4,8 +4,9 @@
 //! bytes, corrected by what the worker said of the request before.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use capos_schema::models::ModelInfo;
+use capos_schema::models::{ChatMessage, ModelInfo};
 
 use super::Agent;
 use crate::answer::infer::about_tokens;
@@ -141,14 +142,14 @@ impl<W: World> Agent<W> {
     }
 
     fn of_system(&self) -> u64 {
-        u64::try_from(self.system.len()).unwrap_or(u64::MAX) / TOKEN
+        u64::try_from(self.system_prompt().len()).unwrap_or(u64::MAX) / TOKEN
     }
 
     /// Estimated tokens of the messages that are sent.
     pub(crate) fn of_history(&self) -> u64 {
         let shown = Shown::of(self.conversation.entries());
         let messages = shown.entries.iter().map(|(_, entry)| of_message(&entry.message));
-        let standing = shown.standing();
+        let standing: Vec<ChatMessage> = self.lessons().chain(shown.standing()).collect();
         messages.chain(standing.iter().map(of_message)).fold(0, |sum, tokens| sum.saturating_add(tokens.into()))
     }
 

@@ -9,6 +9,7 @@ mod going;
 mod hostile;
 mod interrupt;
 mod kills;
+mod lessons;
 mod limits;
 mod machine;
 mod outcomes;

@@ -18,6 +18,7 @@ mod policy;
 mod runs;
 mod settings;
 pub mod setup;
+mod skill;
 mod status;
 mod transfer;
 mod until;
@@ -130,6 +131,8 @@ const HELP: &[(&str, &str)] = &[
         "/cap offer NAME",
         "offer the model the tools of a capability that are yours alone, as those of users and settings",
     ),
+    ("/skills", "list the skills: texts for the model, with the tools that they need"),
+    ("/skill use NAME SETTING=VALUE", "have the model use a skill, after a question; /skill drop NAME ends that"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),
     ("/policy", "show what this session may do, by which rules, and until when"),
     ("/policy check TOOL ARGUMENTS", "tell what would become of a call, and by which rules; the arguments are JSON"),
@@ -195,6 +198,9 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "passphrase" => users::passphrase(session).await,
         "policy" => policy::policy(session, text).await,
         "settings" => settings::settings(session, text).await,
+        "skills" if !rest.is_empty() => Err("/skills takes no arguments; /skill use NAME uses one".to_string()),
+        "skills" => skill::skills(session).await,
+        "skill" => skill::skill(session, &rest).await,
         "clock" => clock::clock(session, &rest).await,
         "lock" => return settings::lock(session).await,
         "conversations" => conversations::list(session, &rest).await,

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::Tool;
 use capos_agent::world::{Host as _, Tools as _};
+use capos_agent::{Brought, Tool};
 use capos_rt::{Either, select};
 use capos_schema::authority::Label;
 use capos_schema::cap::CallError;
@@ -59,20 +59,29 @@ fn tool(session: &Session, name: &str) -> Result<Tool, String> {
     tool.ok_or_else(|| format!("this session cannot do that: it has no tool {name}"))
 }
 
-/// Calls a tool that models can have too. False if it was not permitted: the person has been told why.
+/// Calls a tool that models can have too, and shows what it brought. False if it was not permitted: the person has been told why.
 ///
 /// # Errors
 /// The session has no such tool, or the call failed.
 pub async fn call(session: &Session, name: &str, arguments: &Value) -> Result<bool, String> {
+    let Some(brought) = result(session, name, arguments).await? else { return Ok(false) };
+    session.runner.screen.line(Style::Success, &brought.text).await;
+    Ok(true)
+}
+
+/// Calls a tool that models can have too. None if it was not permitted: the person has been told why.
+///
+/// # Errors
+/// The session has no such tool, or the call failed.
+pub async fn result(session: &Session, name: &str, arguments: &Value) -> Result<Option<Brought>, String> {
     let tool = &tool(session, name)?;
     let runner = &session.runner;
     let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
-    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(false) };
+    let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(None) };
     match runner.invoke(tool, prepared).await {
         Ok(brought) => {
             begun.finish(Outcome::Ok, &brought.text).await;
-            runner.screen.line(Style::Success, &brought.text).await;
-            Ok(true)
+            Ok(Some(brought))
         }
         Err(why) => {
             begun.finish(Outcome::ExecutionError, &why).await;

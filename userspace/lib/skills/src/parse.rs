@@ -204,21 +204,14 @@ mod tests {
             (
                 "{folder}",
                 "{file}",
-                "line 4: the teaching text names the setting {file}, which the skill does not require",
+                "line 5: the teaching text names the setting {file}, which the skill does not require",
             ),
             ("name: tidy", "name: &a tidy", "line 2: anchors (`&`) and aliases (`*`) are not permitted"),
             ("name: tidy", "name: !!str tidy", "line 2: tags (`!`) are not permitted"),
             ("most: number\n", "most: number\n--- more\n", "a skill is one document"),
-            ("[read_file, write_file]", "[[read_file]]", "line 7: the text \"[read_file\" has to stand in quotes"),
-            ("[read_file, write_file]", "{a: b}", "line 7: the text \"{a: b}\" has to stand in quotes"),
-            ("[read_file, write_file]", "[read_file", "line 7: a list in brackets ends in its line"),
-            ("tools: [read_file, write_file]", "tools:", "line 7: the key \"tools\" has no value"),
-            ("name: tidy", "name: tidy\n   more", "line 3: this line is indented otherwise"),
-            ("name: tidy", "name: a: b", "line 2: the text \"a: b\" has to stand in quotes"),
-            ("name: tidy", "name: >\n  tidy", "line 2: texts behind `>` are not permitted"),
-            ("name: tidy", "\tname: tidy", "line 2: tabs"),
-            ("name: tidy", "name: \"tidy", "line 2: the text ends in its line"),
-            ("folder: path", "folder:\n    a:\n      b: path", "line 13: mappings lie at most 3 deep"),
+            ("pii.notes", "[[[pii.notes]]]", "values lie at most 4 deep"),
+            ("[read_file, write_file]", "[read_file", "not YAML"),
+            ("name: tidy", "name: \"tidy", "not YAML"),
             ("Keeps notes", "\"Keeps\\u001b notes", "line 3: "),
         ] {
             assert!(GOOD.contains(from), "{from}");
@@ -249,10 +242,12 @@ mod tests {
             bomb.push_str(&format!("k{level}: &a{level} [*a{before}, *a{before}, *a{before}]\n"));
         }
         assert!(error(&bomb).contains("line 1: anchors"), "{}", error(&bomb));
-        assert!(error(&"[".repeat(4000)).contains("line 1: a line of a mapping is"));
-        assert!(error(&"{a: ".repeat(3000)).contains("line 1: a line of a mapping is"));
+        for opening in ["[", "{a: "] {
+            let error = error(&opening.repeat(4000));
+            assert!(error.contains("recursion limit") || error.contains("values lie at most 4 deep"), "{error}");
+        }
         let deep: String = (0..100).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
-        assert!(error(&deep).contains("line 4: mappings lie at most 3 deep"), "{}", error(&deep));
+        assert!(error(&deep).contains("line 4: values lie at most 4 deep"), "{}", error(&deep));
     }
 
     proptest! {

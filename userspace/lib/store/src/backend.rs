@@ -121,7 +121,7 @@ impl<B: Blocks> File<B> {
         self.length
     }
 
-    /// Keeps the last so many blocks apart: the file does not grow into them.
+    /// Keeps the last `behind` blocks apart: the file does not grow into them.
     pub fn reserve(&mut self, behind: u64) {
         self.behind = behind;
     }

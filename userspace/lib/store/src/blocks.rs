@@ -89,7 +89,7 @@ pub trait Blocks: Debug + Send + 'static {
     /// The medium fails.
     fn forget(&mut self) -> Result<(), BlockError>;
 
-    /// Does what a medium needs after its last sync for a while, so that small damage does not put it back.
+    /// Does what a medium needs after its last sync for a while, so that small damage does not return it to an earlier state.
     ///
     /// # Errors
     /// The medium fails. What was synced is there all the same.

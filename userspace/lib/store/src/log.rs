@@ -17,7 +17,7 @@ use crate::{BLOCK_BYTES, BlockError, Blocks, StoreError};
 
 /// Blocks of the log at most: replaying them takes no longer than opening the store.
 const MOST_BLOCKS: u64 = 16;
-/// Of the blocks of a store, the log has one of so many.
+/// Of the blocks of a store, the log has one in 64.
 const SHARE: u64 = 64;
 /// Bytes of a block before its changes: the generation, and the bytes of changes.
 const HEADER: usize = 16;
@@ -191,7 +191,7 @@ impl Changes {
         self.add(REMOVE, [&(key.len() as u64).to_le_bytes(), key, &[], &[]]);
     }
 
-    /// A namespace takes so many bytes.
+    /// A namespace takes `used` bytes.
     pub fn used(&mut self, namespace: u64, used: u64) {
         self.add(USED, [&namespace.to_le_bytes(), &used.to_le_bytes(), &[], &[]]);
     }

@@ -263,7 +263,7 @@ impl<B: Blocks> Store<B> {
         ended.map_err(|error| self.failed(error))
     }
 
-    /// Commits a transaction of the database that changed so many bytes, with its changes for the log. The blocks are synced
+    /// Commits a transaction of the database that changed `changed` bytes, with its changes for the log. The blocks are synced
     /// elsewhere.
     ///
     /// If the log has the changes, or they are durable later, the database writes no state: neither its roots, nor which of its
@@ -344,8 +344,8 @@ impl<B: Blocks> Store<B> {
         self.reopen()
     }
 
-    /// A change of the log that a damaged block of the database prevents is left out: what it changes is in the part that the
-    /// block has cost, and the holder of that part finds the block. All other changes are done.
+    /// A change of the log is left out if a damaged block of the database prevents it. It belongs to entries that the block has
+    /// cost, and their holder finds the block. All other changes are done.
     fn reopen(&mut self) -> Result<(), StoreError> {
         let mut without = BTreeSet::new();
         loop {

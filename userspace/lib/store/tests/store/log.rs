@@ -99,7 +99,7 @@ fn after_a_crash_the_log_is_done_again_as_often_as_it_takes() {
     write.commit(Durability::Now).unwrap();
     let (wanted, bytes) = (values(&mut store), used(&store));
     assert_eq!(wanted.len(), 59);
-    // Three starts that end before anything is synced, and one that goes on.
+    // Three starts that end before anything is synced, and one that continues.
     for _ in 0..3 {
         store = after_crash(&store);
         assert_eq!((values(&mut store), used(&store)), (wanted.clone(), bytes));

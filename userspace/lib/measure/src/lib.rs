@@ -90,7 +90,7 @@ mod tests {
         for (from, to) in [(0, 110), (50, 1060), (7, 37)] {
             samples.add(from, to, 10);
         }
-        assert_eq!(samples.mean(), (370, "mean of 3, 20 to 1000".into()));
+        assert_eq!(samples.mean(), (373, "mean of 3, 20 to 1000".into()));
         assert_eq!(samples.median(10), (10, "median of 3, 2 to 100".into()));
         assert_eq!(Samples::default().mean(), (0, "mean of 0, 0 to 0".into()));
         assert_eq!(Samples::default().median(1), (0, "median of 0, 0 to 0".into()));

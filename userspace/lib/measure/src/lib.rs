@@ -34,6 +34,15 @@ impl Samples {
         self.0.push(to.saturating_sub(from).saturating_sub(overhead));
     }
 
+    /// The mean, and a text about the number of samples and their range. It includes what happens only now and then.
+    #[must_use]
+    pub fn mean(&self) -> (u64, String) {
+        let count = self.0.len() as u64;
+        let mean = self.0.iter().sum::<u64>().checked_div(count).unwrap_or(0);
+        let [least, most] = [self.0.iter().min(), self.0.iter().max()].map(|sample| sample.copied().unwrap_or(0));
+        (mean, format!("mean of {count}, {least} to {most}"))
+    }
+
     /// The median, where each sample is `per` operations, and a text about the number of samples
     /// and their range.
     #[must_use]
@@ -76,12 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_of_one_of_what_a_sample_holds() {
+    fn mean_and_median_are_of_what_a_sample_holds() {
         let mut samples = Samples::with_room(3);
         for (from, to) in [(0, 110), (50, 1060), (7, 37)] {
             samples.add(from, to, 10);
         }
+        assert_eq!(samples.mean(), (373, "mean of 3, 20 to 1000".into()));
         assert_eq!(samples.median(10), (10, "median of 3, 2 to 100".into()));
+        assert_eq!(Samples::default().mean(), (0, "mean of 0, 0 to 0".into()));
         assert_eq!(Samples::default().median(1), (0, "median of 0, 0 to 0".into()));
     }
 }

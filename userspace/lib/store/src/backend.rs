@@ -78,6 +78,8 @@ pub(crate) struct File<B> {
     blocks: B,
     length: u64,
     hole: Hole,
+    /// Blocks behind the file that are not its own.
+    behind: u64,
     /// The file's first block, of which the database changes a part with each commit.
     head: Option<Box<[u8; BLOCK_BYTES]>>,
     /// The first error since the file was opened. The database only says that there was one.
@@ -91,7 +93,7 @@ impl<B: Blocks> File<B> {
     /// The blocks fail, or hold something else, which is told by `None`.
     pub fn open(mut blocks: B) -> Result<Option<Self>, BlockError> {
         let first = read_first(&mut blocks)?;
-        Ok(first.map(|(length, hole)| Self { blocks, length, hole, head: None, failed: None }))
+        Ok(first.map(|(length, hole)| Self { blocks, length, hole, behind: 0, head: None, failed: None }))
     }
 
     /// The blocks.
@@ -112,6 +114,21 @@ impl<B: Blocks> File<B> {
     /// Bytes that can be used in the file.
     pub fn capacity(&self) -> u64 {
         capacity(&self.blocks)
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Keeps the last `behind` blocks apart: the file does not grow into them.
+    pub fn reserve(&mut self, behind: u64) {
+        self.behind = behind;
+    }
+
+    /// Blocks that the file may have besides its hole. Not all of them need be there.
+    fn longest(&self) -> u64 {
+        longest(&self.blocks).saturating_sub(self.behind)
     }
 
     /// Makes everything durable.
@@ -140,7 +157,7 @@ impl<B: Blocks> File<B> {
     }
 
     fn set_length(&mut self, length: u64) -> Result<(), BlockError> {
-        let (old, new, most) = (in_blocks(self.length), in_blocks(length), longest(&self.blocks));
+        let (old, new, most) = (in_blocks(self.length), in_blocks(length), self.longest());
         let hole = if self.hole.blocks > 0 { self.hole } else { Hole::of(old, new, most) };
         if new.saturating_sub(hole.blocks) > most || hole.end() > new.max(old) {
             return Err(BlockError::Full);
@@ -158,10 +175,12 @@ impl<B: Blocks> File<B> {
                 let bytes = usize::try_from(until.saturating_sub(at)).unwrap_or(BLOCK_BYTES);
                 let (zeros, there) =
                     (zeros.get(..bytes).unwrap_or_default(), there.get_mut(..bytes).unwrap_or_default());
-                self.read(at, there)?;
-                // A block of zeros may have never been written, and takes no room then.
-                if there != zeros {
-                    self.write(at, zeros)?;
+                match self.read(at, there) {
+                    // A block of zeros may have never been written, and takes no room then.
+                    Ok(()) if there == zeros => {}
+                    // What a damaged block held is of no use any more.
+                    Ok(()) | Err(BlockError::Damaged { .. }) => self.write(at, zeros)?,
+                    Err(other) => return Err(other),
                 }
                 at = until;
             }
@@ -312,7 +331,7 @@ fn capacity(blocks: &impl Blocks) -> u64 {
     blocks.blocks().saturating_sub(BEFORE).saturating_mul(BLOCK_BYTES as u64)
 }
 
-/// Blocks that the file may have besides its hole. Not all of them need be there.
+/// Blocks of the longest file, if none of them are kept apart.
 fn longest(blocks: &impl Blocks) -> u64 {
     blocks.numbers().saturating_sub(BEFORE)
 }

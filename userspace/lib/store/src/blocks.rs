@@ -88,6 +88,14 @@ pub trait Blocks: Debug + Send + 'static {
     /// # Errors
     /// The medium fails.
     fn forget(&mut self) -> Result<(), BlockError>;
+
+    /// Does what a medium needs after its last sync for a while, so that small damage does not return it to an earlier state.
+    ///
+    /// # Errors
+    /// The medium fails. What was synced is there all the same.
+    fn settle(&mut self) -> Result<(), BlockError> {
+        Ok(())
+    }
 }
 
 /// Blocks in memory, for tests and for machines without a disk. They may have any number: the database doubles its file

@@ -29,6 +29,7 @@ mod error;
 #[cfg(feature = "testing")]
 mod faulty;
 mod key;
+mod log;
 mod namespace;
 #[cfg(feature = "volume")]
 mod on_volume;

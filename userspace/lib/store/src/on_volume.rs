@@ -163,6 +163,13 @@ impl<D: Disk + Clone + Send + 'static> Blocks for OnVolume<D> {
         }
     }
 
+    fn settle(&mut self) -> Result<(), BlockError> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        self.volume().and_then(Volume::settle).map_err(failed)
+    }
+
     fn forget(&mut self) -> Result<(), BlockError> {
         self.held.clear();
         // Its changes since the last sync are lost with it.

@@ -1,6 +1,6 @@
 //! The store.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,23 +12,26 @@ use spin::Mutex;
 use crate::backend::{Backend, File, Shared};
 use crate::error::{database, misused};
 use crate::key::fits;
+use crate::log::{self, Log};
 use crate::tree::{Tree, Trees};
-use crate::{Blocks, Durability, MAX_NAME, Namespace, Snapshot, StoreError, Usage, Write};
+use crate::{BlockError, Blocks, Durability, MAX_NAME, Namespace, Snapshot, StoreError, Usage, Write};
 
-/// The newest format that this version reads. A store has it from the first namespace on that was set aside, and 1 before. A
-/// newer one is rejected.
-pub const FORMAT: u64 = 2;
-/// The format of a store whose entries are all in one tree.
+/// The newest format that this version reads, which a new store has: there may be changes in its log. A newer one is rejected.
+pub const FORMAT: u64 = 3;
+/// The format of a store without a log whose entries are all in one tree.
 const ONE_TREE: u64 = 1;
+/// The format of a store without a log, from the first namespace on that was set aside.
+const TREES_ALONE: u64 = 2;
 
-/// The numbers from which on namespaces have their entries in a tree of their own, in [`FORMAT`] 2.
+/// The numbers from which on namespaces have their entries in a tree of their own, in [`FORMAT`] 2 and 3.
 const TREES: TableDefinition<'static, u64, ()> = TableDefinition::new("trees");
 /// Name, limit and use of each namespace, by its number.
 pub(crate) const NAMESPACES: TableDefinition<'static, u64, (&str, u64, u64)> = TableDefinition::new("namespaces");
 /// Numbers of the store itself.
 pub(crate) const NUMBERS: TableDefinition<'static, &str, u64> = TableDefinition::new("numbers");
-/// In [`NUMBERS`]: the format, and the number of the next namespace.
+/// In [`NUMBERS`]: the format, the generation of the log, and the number of the next namespace.
 const FORMAT_NUMBER: &str = "format";
+const GENERATION: &str = "log";
 pub(crate) const NEXT: &str = "next namespace";
 
 /// Bytes of memory for pages that were read.
@@ -49,6 +52,7 @@ pub struct Store<B: Blocks> {
     losses: u64,
     /// Bytes of entries that changed in commits whose state the database has not written yet.
     unwritten: u64,
+    pub(crate) log: Log,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -77,6 +81,7 @@ impl<B: Blocks> Store<B> {
             next: 0,
             losses: 0,
             unwritten: 0,
+            log: Log::none(),
         };
         store.reopen()?;
         Ok(store)
@@ -87,7 +92,7 @@ impl<B: Blocks> Store<B> {
     /// # Errors
     /// The blocks fail. What was durable before still is.
     pub fn close(mut self) -> Result<B, StoreError> {
-        self.sync()?;
+        self.write_state()?;
         self.database = None;
         self.file.lock().sync()?;
         // The database was the only other holder.
@@ -229,34 +234,61 @@ impl<B: Blocks> Store<B> {
     /// # Errors
     /// The blocks fail. Commits since the last sync are lost.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        if self.unwritten > 0 {
-            let begun = self.database()?.begin_write().map_err(database);
-            let ended = begun.and_then(|transaction| self.end_write(transaction, Durability::Now, 0));
-            ended.map_err(|error| self.failed(error))?;
+        if self.unwritten > 0 && !self.write_log()? {
+            self.write_state()?;
         }
         let synced = self.file.lock().sync();
         synced.map_err(|error| self.failed(StoreError::Blocks(error)))
     }
 
-    /// Commits a transaction of the database that changed so many bytes. The blocks are synced elsewhere.
+    /// Tells the blocks that no sync comes for a while.
     ///
-    /// For a commit that is durable later the database writes no state: neither its roots, nor which of its pages are free.
-    /// It frees pages only when it does, so that has a bound.
+    /// # Errors
+    /// The blocks fail. Commits since the last sync are lost.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        let settled = self.file.lock().blocks_mut().settle();
+        settled.map_err(|error| self.failed(StoreError::Blocks(error)))
+    }
+
+    /// Writes into the log what the database has not written. Returns false if the log cannot have it.
+    fn write_log(&mut self) -> Result<bool, StoreError> {
+        let written = self.log.write(self.file.lock().blocks_mut());
+        written.map_err(|error| self.failed(StoreError::Blocks(error)))
+    }
+
+    /// Has the database write its state, which empties the log. The blocks are synced elsewhere.
+    fn write_state(&mut self) -> Result<(), StoreError> {
+        let begun = self.database()?.begin_write().map_err(database);
+        let ended = begun.and_then(|transaction| self.end_write(transaction, Durability::Now, 0, None));
+        ended.map_err(|error| self.failed(error))
+    }
+
+    /// Commits a transaction of the database that changed `changed` bytes, with its changes for the log. The blocks are synced
+    /// elsewhere.
+    ///
+    /// If the log has the changes, or they are durable later, the database writes no state: neither its roots, nor which of its
+    /// pages are free. It frees pages only when it does, so that has a bound.
     pub(crate) fn end_write(
         &mut self,
         mut transaction: WriteTransaction,
         durability: Durability,
         changed: u64,
+        changes: Option<Vec<u8>>,
     ) -> Result<(), StoreError> {
         let unwritten = self.unwritten.saturating_add(changed).saturating_add(1);
-        let is_later = durability == Durability::Later && unwritten <= UNWRITTEN;
-        self.unwritten = if is_later { unwritten } else { 0 };
-        if is_later {
+        let is_noted = self.log.note(changes);
+        if unwritten <= UNWRITTEN && (is_noted || durability == Durability::Later) {
+            self.unwritten = unwritten;
             transaction.set_durability(redb::Durability::None).map_err(database)?;
-        } else {
-            // The state is whole, so that opening it after a crash takes no longer with its size.
-            transaction.set_quick_repair(true);
+            return transaction.commit().map_err(database);
         }
+        self.unwritten = 0;
+        if let Some(generation) = self.log.end() {
+            let mut numbers = transaction.open_table(NUMBERS).map_err(database)?;
+            numbers.insert(GENERATION, generation).map_err(database)?;
+        }
+        // The state is whole, so that opening it after a crash takes no longer with its size.
+        transaction.set_quick_repair(true);
         transaction.commit().map_err(database)
     }
 
@@ -312,57 +344,110 @@ impl<B: Blocks> Store<B> {
         self.reopen()
     }
 
+    /// A change of the log is left out if a damaged block of the database prevents it. It belongs to entries that the block has
+    /// cost, and their holder finds the block. All other changes are done.
     fn reopen(&mut self) -> Result<(), StoreError> {
-        self.file.lock().forget()?;
+        let mut without = BTreeSet::new();
+        loop {
+            let mut at = 0;
+            match self.reopen_without(&without, &mut at) {
+                Err(StoreError::Blocks(BlockError::Damaged { .. })) if at > 0 && without.insert(at) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn reopen_without(&mut self, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+        let is_blank = {
+            let mut file = self.file.lock();
+            file.forget()?;
+            file.length() == 0
+        };
+        if is_blank {
+            self.reserve();
+        }
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE);
         let opened = builder.create_with_backend(Backend::new(&self.file)).map_err(database);
         let database = opened.map_err(|error| self.failed(error))?;
-        let read = read(&database);
-        (self.namespaces, self.next, self.trees) = read.map_err(|error| self.failed(error))?;
+        let read = self.read_state(&database, without, at);
+        read.map_err(|error| self.failed(error))?;
         self.database = Some(database);
         Ok(())
     }
-}
 
-/// The namespaces of a database, the number of the next one, and the trees. A new database gets its tables.
-fn read(opened: &Database) -> Result<(BTreeMap<u64, Usage>, u64, Trees), StoreError> {
-    let mut write = opened.begin_write().map_err(database)?;
-    write.set_quick_repair(true);
-    let (mut namespaces, mut trees) = (BTreeMap::new(), Trees::default());
-    let next;
-    {
-        let mut numbers = write.open_table(NUMBERS).map_err(database)?;
-        let format = numbers.get(FORMAT_NUMBER).map_err(database)?.map(|found| found.value());
+    /// Keeps the log's blocks apart from the file. Returns how many numbers there are.
+    fn reserve(&self) -> u64 {
+        let mut file = self.file.lock();
+        let numbers = file.blocks().numbers();
+        file.reserve(log::length(numbers));
+        numbers
+    }
+
+    /// Reads what the store keeps of its database in memory, after doing again what the log has. A new database gets its tables.
+    fn read_state(&mut self, opened: &Database, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+        let mut write = opened.begin_write().map_err(database)?;
+        write.set_quick_repair(true);
+        (self.namespaces, self.trees, self.log) = (BTreeMap::new(), Trees::default(), Log::none());
+        write.open_table(Tree::FIRST.table()).map_err(database)?;
+        let (format, generation) = {
+            let mut numbers = write.open_table(NUMBERS).map_err(database)?;
+            let number = |key| numbers.get(key).map(|found| found.map(|found| found.value())).map_err(database);
+            let (format, generation) = (number(FORMAT_NUMBER)?, number(GENERATION)?.unwrap_or(1));
+            self.next = number(NEXT)?.unwrap_or(0);
+            if format.is_none() {
+                numbers.insert(FORMAT_NUMBER, FORMAT).map_err(database)?;
+            }
+            (format.unwrap_or(FORMAT), generation)
+        };
         match format {
-            Some(ONE_TREE) => {}
-            Some(FORMAT) => {
+            ONE_TREE => {}
+            TREES_ALONE | FORMAT => {
                 for entry in write.open_table(TREES).map_err(database)?.iter().map_err(database)? {
-                    trees.0.push(entry.map_err(database)?.0.value());
+                    self.trees.0.push(entry.map_err(database)?.0.value());
                 }
             }
-            None => drop(numbers.insert(FORMAT_NUMBER, ONE_TREE).map_err(database)?),
-            Some(other) => {
+            other => {
                 let told = alloc::format!("its format is {other}, and this version of capOS knows {FORMAT}");
                 return Err(StoreError::Format(told));
             }
         }
-        next = numbers.get(NEXT).map_err(database)?.map_or(0, |found| found.value());
-        write.open_table(Tree::FIRST.table()).map_err(database)?;
-        let table = write.open_table(NAMESPACES).map_err(database)?;
-        for entry in table.iter().map_err(database)? {
-            let (number, usage) = entry.map_err(database)?;
-            let (name, limit, used) = usage.value();
-            namespaces.insert(number.value(), Usage { name: String::from(name), limit, used });
+        if format == FORMAT {
+            self.log = Log::new(self.reserve(), generation);
+            self.replay(&write, without, at)?;
+            *at = 0;
         }
+        {
+            let table = write.open_table(NAMESPACES).map_err(database)?;
+            for entry in table.iter().map_err(database)? {
+                let (number, usage) = entry.map_err(database)?;
+                let (name, limit, used) = usage.value();
+                self.namespaces.insert(number.value(), Usage { name: String::from(name), limit, used });
+            }
+        }
+        write.commit().map_err(database)
     }
-    write.commit().map_err(database)?;
-    Ok((namespaces, next, trees))
+
+    /// Does again what the log has, so that the next log begins.
+    fn replay(&mut self, write: &WriteTransaction, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+        let changes = self.log.read(self.file.lock().blocks_mut())?;
+        log::replay(write, &self.trees, &changes, without, at)?;
+        if !changes.is_empty() {
+            let generation = self.log.skip();
+            let mut numbers = write.open_table(NUMBERS).map_err(database)?;
+            numbers.insert(GENERATION, generation).map_err(database)?;
+        }
+        Ok(())
+    }
 }
 
 /// Notes in a transaction that namespaces from this number on have a tree of their own.
 pub(crate) fn begin_tree(write: &WriteTransaction, first: u64) -> Result<(), StoreError> {
-    write.open_table(NUMBERS).map_err(database)?.insert(FORMAT_NUMBER, FORMAT).map_err(database)?;
+    {
+        let mut numbers = write.open_table(NUMBERS).map_err(database)?;
+        let format = numbers.get(FORMAT_NUMBER).map_err(database)?.map_or(ONE_TREE, |found| found.value());
+        numbers.insert(FORMAT_NUMBER, format.max(TREES_ALONE)).map_err(database)?;
+    }
     write.open_table(TREES).map_err(database)?.insert(first, ()).map_err(database)?;
     write.open_table(Tree::from(first).table()).map_err(database)?;
     Ok(())

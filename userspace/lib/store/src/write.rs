@@ -9,6 +9,7 @@ use redb::{ReadableTable, WriteTransaction};
 
 use crate::error::{database, misused};
 use crate::key::{self, MAX_VALUE};
+use crate::log::Changes;
 use crate::namespace::cost;
 use crate::snapshot::{self, Entry, Query};
 use crate::store::{NAMESPACES, NEXT, NUMBERS, Store, begin_tree};
@@ -35,6 +36,8 @@ pub struct Write<'s, B: Blocks> {
     total: u64,
     /// Bytes of the entries that changed, old and new ones.
     changed: u64,
+    /// What changed, for the log.
+    changes: Changes,
 }
 
 impl<B: Blocks> fmt::Debug for Write<'_, B> {
@@ -46,7 +49,8 @@ impl<B: Blocks> fmt::Debug for Write<'_, B> {
 impl<'s, B: Blocks> Write<'s, B> {
     pub(crate) fn new(store: &'s mut Store<B>, transaction: WriteTransaction) -> Self {
         let total = store.namespaces.values().fold(0, |sum: u64, usage| sum.saturating_add(usage.used));
-        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new(), total, changed: 0 }
+        let changes = Changes::new(store.log.room());
+        Self { store, transaction: Some(transaction), namespaces: BTreeMap::new(), total, changed: 0, changes }
     }
 
     /// What a namespace takes and may take, as this transaction leaves it.
@@ -109,6 +113,7 @@ impl<'s, B: Blocks> Write<'s, B> {
             Ok(old.map_or(0, |old| cost(whole.len(), old.value().len())))
         })?;
         self.charge(namespace, old, cost(whole.len(), value.len()))?;
+        self.changes.put(&whole, value);
         self.attempt(|transaction| {
             let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             entries.insert(whole.as_slice(), value).map_err(database)?;
@@ -130,6 +135,7 @@ impl<'s, B: Blocks> Write<'s, B> {
         })?;
         if let Some(old) = old {
             self.charge(namespace, old, 0)?;
+            self.changes.remove(&whole);
         }
         Ok(old.is_some())
     }
@@ -151,6 +157,7 @@ impl<'s, B: Blocks> Write<'s, B> {
         if key::is_empty(&start, &end) {
             return Ok(());
         }
+        self.changes.exclude();
         let freed = self.attempt(|transaction| {
             let mut entries = transaction.open_table(tree.table()).map_err(database)?;
             let range = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
@@ -190,8 +197,19 @@ impl<'s, B: Blocks> Write<'s, B> {
             }
             Ok(())
         })?;
+        if next != known {
+            self.changes.exclude();
+        }
+        for (number, usage) in &changed {
+            match (usage, self.store.namespaces.get(number)) {
+                (Some(new), Some(old)) if (&new.name, new.limit) == (&old.name, old.limit) => {
+                    self.changes.used(*number, new.used);
+                }
+                _ => self.changes.exclude(),
+            }
+        }
         let Some(transaction) = self.transaction.take() else { return Err(ended()) };
-        if let Err(error) = self.store.end_write(transaction, durability, self.changed) {
+        if let Err(error) = self.store.end_write(transaction, durability, self.changed, self.changes.into_bytes()) {
             return Err(self.store.failed(error));
         }
         self.store.next = next;

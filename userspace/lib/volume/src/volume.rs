@@ -33,6 +33,8 @@ pub struct Volume<D> {
     pen: Pen,
     waiting: Waiting,
     changed: bool,
+    /// Whether the header before the last one says the same.
+    settled: bool,
     state: Writing,
 }
 
@@ -78,6 +80,7 @@ impl<D: Disk> Volume<D> {
             header,
             waiting: Waiting::default(),
             changed: false,
+            settled: false,
             state: if writable { Writing::Allowed } else { Writing::ReadOnly },
         }
     }
@@ -301,6 +304,22 @@ impl<D: Disk> Volume<D> {
         Ok(())
     }
 
+    /// Writes one more header, if the one before the last says something else. Without that, damage of the two copies of the last
+    /// header puts the volume back to its state before. After it, damage of any two copies changes nothing.
+    ///
+    /// Nothing is written while there are changes that were not synced.
+    ///
+    /// # Errors
+    /// As for [`sync`](Self::sync); the volume holds the same state in any case.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        self.check_writable()?;
+        if self.changed || self.settled {
+            return Ok(());
+        }
+        let done = self.next_header(|_| {});
+        self.fail_unless(done)
+    }
+
     /// Writes all dirty nodes from the leaves up. Returns the root's entry.
     fn store_all(&mut self) -> Result<Entry, Error> {
         self.seal_plain()?;
@@ -330,6 +349,7 @@ impl<D: Disk> Volume<D> {
         let place = |copy| Geometry::header(header.geometry.physical(), header.epoch, copy);
         let copies = [0, 1].map(|copy| Run { first: place(copy), blocks: 1 });
         self.disk_write(&copies, &[&*block, &*block].concat(), true)?;
+        self.settled = (header.root, &header.slots) == (self.header.root, &self.header.slots);
         self.header = header;
         Ok(())
     }

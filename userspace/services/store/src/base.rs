@@ -116,6 +116,13 @@ impl<D: DataDisk> Blocks for Base<D> {
         }
     }
 
+    fn settle(&mut self) -> Result<(), BlockError> {
+        match self {
+            Self::Memory(blocks) => blocks.settle(),
+            Self::Volume(blocks) => blocks.settle(),
+        }
+    }
+
     fn forget(&mut self) -> Result<(), BlockError> {
         match self {
             Self::Memory(blocks) => blocks.forget(),

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use capos_async_lock::Waiters;
 use capos_rt::memory::{self, Access, Mapping};
-use capos_rt::{Env, Error, exit, exit_code, log, wait_for};
+use capos_rt::{Clock, Env, Error, exit, exit_code, log, wait_for};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{EntropyClient, MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::DiskAccessClient;
@@ -26,6 +26,8 @@ const REST: u64 = 8 << 20;
 const FRAME: u64 = 4096;
 /// Where the page has the marks, behind the key.
 const MARKS: u64 = 1024;
+/// How long no client has called before the volume is settled, in nanoseconds.
+const IDLE: u64 = 1_000_000_000;
 /// Random bytes of one call.
 const ENTROPY: usize = 1024;
 
@@ -47,6 +49,8 @@ pub struct Holder {
     page: Option<Mapping>,
     /// What the page says of clients.
     marks: RefCell<Marks>,
+    /// Wakes at every call of a client that may have changed something, and how many there were.
+    pub used: (Waiters, Cell<u64>),
     /// How far the backup or the restore is; none if there is none.
     pub copying: RefCell<Option<BackupState>>,
 }
@@ -103,6 +107,7 @@ impl Holder {
             memory_kib: settings.memory_kib,
             marks: RefCell::new(marks(page.as_ref())),
             page,
+            used: (Waiters::default(), Cell::new(0)),
             copying: RefCell::default(),
         }))
     }
@@ -132,6 +137,9 @@ impl Holder {
 
     /// Keeps for the next life which clients it will have to tell, before they are answered; and says what is new of the disk.
     pub fn keep(&self, spaces: &mut Spaces<GuestDisk>) {
+        let (used, count) = &self.used;
+        count.set(count.get().wrapping_add(1));
+        used.wake();
         if let Some(news) = spaces.news() {
             log::warning!("{news}");
         }
@@ -145,6 +153,23 @@ impl Holder {
             log::warning!("after a crash of this service its clients are not told what they have lost: {error}");
         }
         *marks = at_risk;
+    }
+
+    /// Settles the volume whenever no client has called for a while.
+    pub async fn settle_when_idle(&self, clock: &Clock) {
+        let (used, count) = &self.used;
+        let mut settled = 0;
+        loop {
+            used.until(|| (count.get() != settled).then_some(())).await;
+            settled = count.get();
+            clock.sleep(IDLE).await;
+            if count.get() == settled
+                && let Some(spaces) = self.vault.borrow_mut().spaces()
+                && let Err(error) = spaces.with_store(|store| store.settle())
+            {
+                log::warning!("the volume's second header could not be written: {error}");
+            }
+        }
     }
 
     /// Keeps the keys of an open volume for the next life of the process, and tells those who wait for a state.

@@ -44,6 +44,8 @@ async fn run(env: Env) -> Result<(), Error> {
     };
     let holder = Holder::new(&env, (shares("SHARES")?, shares("MEMORY_SHARES")?), settings)?;
     spawn(search::search(holder.clone()));
+    let (idle, clock) = (holder.clone(), env.clock()?);
+    spawn(async move { idle.settle_when_idle(&clock).await });
     let found = holder.clone();
     env.serve_clients(0, move |client| {
         Rc::new(NamespaceService(Rc::new(NamespaceObject { holder: found.clone(), client: client.name.clone() })))

@@ -47,7 +47,7 @@ fn instructions(name: &str, how: &str, mut done: impl FnMut(u32) -> Outcome) -> 
         let to = count();
         samples.add(from, to, idle()?.saturating_sub(idle_before));
     }
-    let (value, words) = samples.median(1);
+    let (value, words) = samples.mean();
     println!("bench {name} {value} instructions: {how}; {words}");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,7 @@ fn part(image: &MemoryBlocks, block: u64) -> &'static str {
     match block {
         0 => "the store's first block",
         1 => "the database's header",
+        _ if block >= image.blocks() => "the log",
         _ if has("allocator_state") => "roots of the database's own tables",
         _ if has("namespaces") && has("numbers") => "roots of the store's tables",
         _ if has("next namespace") => "the store's numbers",
@@ -64,7 +66,7 @@ const FREE: &str = "the state of the database's allocator";
 #[test]
 fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
     let image = filled();
-    let used = (0..image.blocks()).filter(|block| {
+    let used = (0..image.numbers()).filter(|block| {
         let mut data = [0; BLOCK_BYTES];
         image.clone().read(*block, &mut data).unwrap();
         data.iter().any(|byte| *byte != 0)
@@ -105,6 +107,8 @@ fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
         let mut write = store.begin().unwrap();
         write.put(later, "t", b"k", b"v").unwrap();
         write.commit(Durability::Now).unwrap();
+        // A read that fails just before the end is its reader's alone.
+        drop(store.snapshot().unwrap().range(old, "records", Query::from(Bound::Unbounded, usize::MAX)));
         // After a restart everything is as it was.
         let mut store = Store::open(store.close().unwrap()).unwrap();
         assert_eq!(store.namespace("audit"), Some(new));
@@ -121,16 +125,18 @@ fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
     let (allocator, others): (Vec<_>, Vec<_>) =
         closed.into_iter().map(|(_, what)| what).partition(|what| *what == FREE);
     assert_eq!(
-        others,
-        [
-            "the store's first block",
-            "the database's header",
-            "roots of the database's own tables",
-            "the store's numbers",
-            "the list of namespaces",
-            "roots of the store's tables",
-        ]
+        BTreeSet::from_iter(&others),
+        BTreeSet::from([
+            &"the store's first block",
+            &"the database's header",
+            &"roots of the database's own tables",
+            &"the store's numbers",
+            &"the list of namespaces",
+            &"roots of the store's tables",
+            &"the log",
+        ])
     );
+    assert_eq!(others.len(), 7, "one of each, and of the empty log the first");
     assert!((1..=4).contains(&allocator.len()), "{}", allocator.len());
 }
 

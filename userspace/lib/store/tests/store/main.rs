@@ -3,4 +3,5 @@
 mod crash;
 mod damage;
 mod edges;
+mod log;
 mod model;

@@ -78,6 +78,45 @@ fn one_bad_sector_loses_nothing() {
     }
 }
 
+/// Damage of both copies of the newest header goes unnoticed, and the one before must not say something else for long.
+#[test]
+fn a_settled_volume_is_the_same_without_any_two_header_copies() {
+    let (_, image, _) = images();
+    let state = |image: &Image| read_all(&mut open_as(disk(image), Access::Read, 1).unwrap()).unwrap();
+    let places = [0, 1, BLOCKS - 2, BLOCKS - 1];
+    let without = |image: &Image, bad: [u64; 2]| {
+        let mut image = image.clone();
+        for block in bad {
+            Arc::make_mut(image.get_mut(&block).unwrap())[70] ^= 1;
+        }
+        image
+    };
+    let pairs =
+        || places.into_iter().flat_map(|one| places.map(|other| [one, other])).filter(|[one, other]| one < other);
+    assert!(
+        pairs().any(|bad| state(&without(&image, bad)) != [(0, 4)].into()),
+        "a pair matters as long as it is not settled"
+    );
+    let mut volume = open(disk(&image)).unwrap();
+    volume.write(0, &content(5)).unwrap();
+    volume.sync().unwrap();
+    volume.write(1, &content(6)).unwrap();
+    volume.settle().unwrap();
+    volume.sync().unwrap();
+    volume.settle().unwrap();
+    let epoch = volume.head().epoch;
+    volume.settle().unwrap();
+    assert_eq!(volume.head().epoch, epoch, "once is enough");
+    let image = volume.into_disk().image().clone();
+    for bad in pairs() {
+        assert_eq!(state(&without(&image, bad)), [(0, 5), (1, 6)].into(), "{bad:?}");
+    }
+    // The third one tells: no copy is left of one of the two, or none at all.
+    let mut all = without(&image, [0, 1]);
+    all = without(&all, [BLOCKS - 2, BLOCKS - 1]);
+    assert_eq!(error_of(&all), Error::DamagedHeader);
+}
+
 #[test]
 fn errors_of_headers_are_told_apart() {
     let (_, image, _) = images();

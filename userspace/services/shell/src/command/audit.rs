@@ -4,10 +4,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_agent::world::Host as _;
 use capos_audit::{Deed, Head, KEY_KINDS, key_uses};
 use capos_plural::count;
-use capos_rt::log;
-use capos_schema::audit::{AuditReaderClient, Query};
+use capos_rt::{Either, log, select};
+use capos_schema::audit::{AuditReaderClient, AuditReaderVerifyResults, Query};
 use capos_schema::authority::{ApprovalClientClient, BackupsClient, LogFile, Profile};
 use capos_schema::terminal::Style;
 use capos_terminal::{count_spaces, escape_json};
@@ -24,6 +25,9 @@ use crate::session::Session;
 
 const USAGE: &str = "usage: /audit [all] [since TIME], /audit verify [RECORD:HASH], /audit export VOLUME[:FILE] or /audit archive \
                      VOLUME[:FILE]";
+/// Between two lines about a check, in nanoseconds.
+const PAUSE: u64 = 2 * SECOND;
+const SECOND: u64 = 1_000_000_000;
 /// Letters of a file's name.
 const MOST: usize = 200;
 
@@ -151,10 +155,29 @@ fn row(deed: &Deed) -> String {
     count_spaces(&one_line(&deed.to_string()))
 }
 
+/// What a check of the chain finds. It takes as long as the log is; Ctrl-C ends it.
+async fn checked(session: &Session, reader: &AuditReaderClient) -> Result<AuditReaderVerifyResults, String> {
+    let runner = &session.runner;
+    let told = async {
+        let began = runner.clock.now();
+        loop {
+            runner.clock.sleep(PAUSE).await;
+            let seconds = runner.clock.now().saturating_sub(began).div_euclid(SECOND);
+            let text = format!("checking the hash chain of the audit log, {seconds} s so far; Ctrl-C ends it");
+            runner.screen.status(Style::Dim, &text).await;
+        }
+    };
+    match select(reader.verify(), select(runner.interrupt(), told)).await {
+        Either::First(checked) => checked.map_err(|error| error.to_string()),
+        Either::Second(Either::First(_)) => Err("interrupted; the audit log was not checked".to_string()),
+        Either::Second(Either::Second(never)) => never,
+    }
+}
+
 /// Checks the chain, and that it holds a head that was noted.
 async fn verify(session: &Session, reader: &AuditReaderClient, noted: Option<Head>) -> Done {
     tell_damage(session).await;
-    let checked = session.runner.audited(reader.verify()).await?;
+    let checked = checked(session, reader).await?;
     if !checked.ok {
         return Err(format!("the hash chain of the audit log is broken: {}", checked.reason));
     }

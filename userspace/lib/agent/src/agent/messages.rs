@@ -16,7 +16,7 @@ use crate::snapshot::Mark;
 use crate::world::{Show, World, field};
 
 impl<W: World> Agent<W> {
-    /// Appends the result of a call, of which the log has these records.
+    /// Appends the result of a call with the sequences of its records.
     pub(super) async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool, records: &[u64]) {
         let known = Known { outcome: Some(result.outcome), ..Known::default() };
         let message = ChatMessage {

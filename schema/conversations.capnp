@@ -58,6 +58,14 @@ struct RunStep {
   used @1 :Text;
 }
 
+struct Attachment {
+  # A text that is kept beside the messages of a conversation. The runner makes and reads it.
+  name @0 :Text;             # At most 80 letters, digits, `-` and `.`.
+  about @1 :Text;            # What the runner says of it: at most 1 KiB.
+  parts @2 :UInt32;          # Parts so far.
+  bytes @3 :UInt64;          # Of all parts: at most 1 MiB.
+}
+
 interface ConversationStore {
   # The conversations of one principal.
 
@@ -94,6 +102,13 @@ interface ConversationStore {
   # What the steps of a run used, from a step on: at most 100 of them.
   setAside @14 (id :Text, turn :UInt32, why :Text) -> ();
   # The run cannot be continued. What is kept of it stays as it is, with the reason.
+  attach @15 (id :Text, name :Text, about :Text, part :UInt32, text :Text) -> ();
+  # Adds a part, of at most 65,536 bytes, to an attachment, which its first part makes. A part that is there already is accepted
+  # if it is the same. A conversation has at most 64 attachments, and they go with it. Forks have none of them.
+  attachments @16 (id :Text) -> (attachments :List(Attachment)) $A.results(270336);
+  # The attachments of a conversation, by their names.
+  attachment @17 (id :Text, name :Text, from :UInt32) -> (texts :List(Text), more :Bool) $A.results(270336);
+  # Parts of an attachment, from a part on.
 }
 
 interface ConversationAdmin {

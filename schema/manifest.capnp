@@ -67,6 +67,13 @@ struct Service {
   trusted @12 :Bool;            # Keeps records or decisions about sessions, so no session restarts or stops it.
   loses @13 :Text;              # What is lost when it is restarted or stopped, as text; `nothing` if nothing is; empty
                                 # if not stated.
+  settings @14 :List(Setting);  # Of a program: the values that it takes when it is started.
+}
+
+struct Setting {
+  # A value that a program requires. It is checked before the program's process is made.
+  name @0 :Text;
+  kind @1 :Text;       # `text`, `number`, `flag` or `path`.
 }
 
 struct Provided {

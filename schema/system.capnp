@@ -114,7 +114,7 @@ interface Launcher {
   run @0 (program :Text $A.pattern(same), arguments :List(Text) = [], label :Label $A.runner $A.optional)
       -> (result :ProgramResult, label :Label $A.runner)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
-  # Runs an installed program with arguments and returns its output.
+  # Runs an installed program with arguments and returns its output. Its settings come first, each as NAME=VALUE.
 
   programs @1 () -> (names :List(Text))
       $A.tool("list_programs") $A.category(readOnly) $A.abortable;
@@ -163,6 +163,7 @@ struct ProgramInfo {
   description @1 :Text;
   needs @2 :List(ProgramNeed);
   limits @3 :Kernel.Limits;   # Its limits.
+  settings @4 :List(Text);    # The values that it requires, each as `NAME=KIND`.
 }
 
 struct ProgramNeed {

@@ -34,7 +34,7 @@ use crate::evidence::{Allowance, Unexamined};
 use crate::execute::execute;
 use crate::going::Going;
 use crate::limits::Bounds;
-use crate::record::flush_pending;
+use crate::record::{Traces, flush_pending};
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::turn_end::TurnEnd;
@@ -471,6 +471,7 @@ impl<W: World> Agent<W> {
                 curtain: Curtain::default(),
                 reserved: Reserved::default(),
                 failures: failures.clone(),
+                traces: Traces::default(),
                 course: self.course.clone(),
                 task: self.origin.as_ref().map(|origin| origin.task.clone()),
                 given,
@@ -488,10 +489,11 @@ impl<W: World> Agent<W> {
             let last = results.len().saturating_sub(1);
             for (at, result) in results.into_iter().enumerate() {
                 let is_recorded = !context.unexamined.has(&result.call_id);
+                let records = context.records_of(&result.call_id);
                 if at == last {
                     self.step_done(count);
                 }
-                self.append_result(result, turn, is_recorded).await;
+                self.append_result(result, turn, is_recorded, &records).await;
             }
             if interrupted {
                 return TurnEnd::Interrupted;

@@ -26,6 +26,7 @@ use crate::delegate::{Given, Order, delegates};
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
+use crate::record::Traces;
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
@@ -62,6 +63,8 @@ pub struct Context<W: World> {
     pub reserved: Reserved,
     /// How often each tool has failed in this run.
     pub failures: Failures,
+    /// Kept elsewhere of its calls.
+    pub traces: Traces,
     /// The course of the run.
     pub course: Rc<Course>,
     /// Of a child run: its task.
@@ -380,7 +383,7 @@ impl<W: World> Context<W> {
         };
         let stop = race(race(self.cancel.wait(), self.world.sleep_until(deadline)), told);
         let cause = match race(effect.as_mut(), stop).await {
-            Either::Left(outcome) => return self.after(event, ended(tool, call, outcome)).await,
+            Either::Left(outcome) => return self.after(event, self.ended(tool, call, outcome).await).await,
             Either::Right(Either::Left(cause)) => cause,
             Either::Right(Either::Right(never)) => match never {},
         };

@@ -16,6 +16,7 @@ use crate::call::{Context, Gated, close, judge, refusal};
 use crate::conversation::hex;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined};
+use crate::record::Traces;
 use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
@@ -65,6 +66,7 @@ impl<W: World> Agent<W> {
             curtain: Curtain::default(),
             reserved: Reserved::default(),
             failures: Failures::default(),
+            traces: Traces::default(),
             course: self.course().clone(),
             task: None,
             given: None,

@@ -126,6 +126,12 @@ impl<W: World> Agent<W> {
         run_id(&self.conversation().id, self.conversation().last_turn().saturating_add(1))
     }
 
+    /// The id of the run of the last request.
+    #[must_use]
+    pub fn last_run(&self) -> String {
+        run_id(&self.conversation().id, self.conversation().last_turn())
+    }
+
     /// The run at hand, with its conditions, for another agent that continues its conversation.
     #[must_use]
     pub fn going(&self) -> Option<(Going, &[Condition])> {

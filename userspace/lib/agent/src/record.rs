@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 
 use capos_plural::count;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
@@ -22,6 +24,15 @@ use crate::world::{AuditError, Show, World};
 /// How long the audit log may take to answer, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
 const NO_ANSWER: &str = "no answer within 10 s";
+
+/// What is kept elsewhere of the calls of one response.
+#[derive(Debug, Default)]
+pub struct Traces {
+    /// Records about them that the log has: ids of calls with sequences, in order.
+    records: RefCell<Vec<(String, u64)>>,
+    /// How many results were kept whole, or should have been.
+    pub artifacts: Cell<u32>,
+}
 
 /// Writes the pending records, with a limit on the time.
 ///
@@ -49,7 +60,7 @@ impl<W: World> Context<W> {
     pub async fn write(&self, event: &ToolEvent) {
         let (written, sent) = match self.flush_pending().await {
             Ok(()) => match race(self.world.tool(event), self.patience()).await {
-                Either::Left(written) => (written.map(drop), true),
+                Either::Left(written) => (written.map(|sequence| self.recorded(&event.call_id, sequence)), true),
                 Either::Right(()) => (Err(AuditError::Unavailable(NO_ANSWER.to_string())), true),
             },
             Err(why) => (Err(why), false),
@@ -65,6 +76,15 @@ impl<W: World> Context<W> {
             let text = format!("the audit log takes no records ({why}); no tool runs until it does");
             self.tell(Line::Notice(text)).await;
         }
+    }
+
+    fn recorded(&self, call_id: &str, sequence: u64) {
+        self.traces.records.borrow_mut().push((call_id.to_string(), sequence));
+    }
+
+    /// The sequences of the records about a call, in their order.
+    pub(crate) fn records_of(&self, call_id: &str) -> Vec<u64> {
+        self.traces.records.borrow().iter().filter(|(id, _)| id == call_id).map(|(_, sequence)| *sequence).collect()
     }
 
     /// The answer to a call that is not examined, because too many before it were refused.
@@ -108,7 +128,10 @@ impl<W: World> Context<W> {
             Err(why) => (Either::Left(Err(why)), false),
         };
         match written {
-            Either::Left(Ok(sequence)) => Ok(sequence),
+            Either::Left(Ok(sequence)) => {
+                self.recorded(&event.call_id, sequence);
+                Ok(sequence)
+            }
             Either::Left(Err(why)) => {
                 let result = refused(Why::Quoted, &why.to_string());
                 let mut event = ToolEvent { phase: Phase::Refused, ..event.clone() };

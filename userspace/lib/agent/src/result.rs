@@ -21,12 +21,21 @@ pub const MAX_ERROR: usize = 1900;
 /// text itself where it is short enough.
 #[must_use]
 pub fn truncate(text: &str, most: usize) -> String {
+    cut(text, most, "")
+}
+
+/// The same, with the name below which the whole is kept, if it is.
+fn cut(text: &str, most: usize, name: &str) -> String {
     if text.len() <= most {
         return text.to_string();
     }
     let kept = text.get(..text.floor_char_boundary(most)).unwrap_or_default();
     let cut = text.len().saturating_sub(kept.len());
-    format!("{kept}\n[cut: {cut} of {} bytes are not shown]", text.len())
+    let whole = match name {
+        "" => String::new(),
+        name => format!("; the person has all of it as the artifact {name}"),
+    };
+    format!("{kept}\n[cut: {cut} of {} bytes are not shown{whole}]", text.len())
 }
 
 /// SHA-256.
@@ -44,6 +53,8 @@ pub struct Brought {
     pub of: Option<(u64, u64)>,
     /// What the service labels it with.
     pub label: Label,
+    /// The name below which all of it is kept beside the conversation; empty if it is not.
+    pub kept: String,
 }
 
 impl From<String> for Brought {
@@ -67,7 +78,7 @@ pub fn ended(tool: &Tool, call: &ToolCall, outcome: Result<Brought, String>) -> 
         result.label = join(&result.label, &brought.label);
         match (brought.of, asked(tool, call)) {
             (Some((start, bytes)), Some(piece)) => piece.of(Told { text: &brought.text, start, bytes }),
-            _ => Ok(clean(&brought.text, tool.max_result)),
+            _ => Ok(cut(&redact(&brought.text).0, tool.max_result, &brought.kept)),
         }
     });
     match outcome {

@@ -271,6 +271,13 @@ pub trait Keeper {
     /// Saves the messages that are not saved yet, and with the last of them where its run is. A run that is not `open` is not
     /// continued any more. Gives up after a while, and tells the person what could not be saved: the turn continues.
     async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>);
+
+    /// Keeps a text beside the messages of the conversation, below this name and with what is said of it. False if this session
+    /// keeps nothing.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    async fn keep(&self, name: &str, about: &str, text: &str) -> Result<bool, String>;
 }
 
 /// Time, chance, other tasks, and the person's Ctrl-C.

@@ -19,6 +19,8 @@ pub const EXPIRIES: &str = "expiries";
 pub const RUNS: &str = "runs";
 pub const HEADS: &str = "heads";
 pub const STEPS: &str = "steps";
+pub const ATTACHMENTS: &str = "attachments";
+pub const PIECES: &str = "pieces";
 
 /// A principal, by the number of their part of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +108,16 @@ pub fn run(owner: Owner, id: &Id, turn: u32) -> Vec<u8> {
 /// Key of a step of a run.
 pub fn step(owner: Owner, id: &Id, turn: u32, step: u32) -> Vec<u8> {
     join([&owner.0.to_be_bytes(), id, &turn.to_be_bytes(), &step.to_be_bytes()])
+}
+
+/// Key of an attachment of a conversation. No name has a character 0.
+pub fn attachment(owner: Owner, id: &Id, name: &str) -> Vec<u8> {
+    join([&owner.0.to_be_bytes(), id, name.as_bytes()])
+}
+
+/// Key of a part of an attachment.
+pub fn piece(owner: Owner, id: &Id, name: &str, part: u32) -> Vec<u8> {
+    join([&owner.0.to_be_bytes(), id, name.as_bytes(), &[0], &part.to_be_bytes()])
 }
 
 /// Key of the end of a conversation.

@@ -5,7 +5,7 @@
 //! read as a whole: lists, messages and results of a search come in pages.
 //!
 //! Layers: [`limits`], [`error`], `record`, `keys`, `account` (what a principal has used), `conversations` (make, list,
-//! rename, expire), then `messages`, `runs`, `fork`, `remove` and `search`.
+//! rename, expire), then `messages`, `attachments`, `runs`, `fork`, `remove` and `search`.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -21,6 +21,8 @@
 //! | `runs` | owner, id, turn | the run's record, and where it is |
 //! | `heads` | owner, id, turn | what does not change of a run that can be continued |
 //! | `steps` | owner, id, turn, step | what the step used |
+//! | `attachments` | owner, id, name | the attachment's record |
+//! | `pieces` | owner, id, name, 0, part | a part of an attachment |
 //!
 //! A segment is the messages that one conversation has added. It has a number, which no later segment of the owner has.
 //! Numbers in keys are big-endian, so that they are in order.
@@ -31,6 +33,7 @@
 extern crate alloc;
 
 mod account;
+mod attachments;
 mod conversations;
 mod error;
 mod fork;
@@ -42,6 +45,7 @@ mod remove;
 mod runs;
 mod search;
 
+pub use attachments::{Attachment, Pieces};
 pub use conversations::{Conversations, Listed};
 pub use error::Error;
 pub use keys::Owner;

@@ -19,6 +19,13 @@ pub const MAX_FORKS: usize = 32;
 /// Bytes of the longest head of a run, and of a point of it.
 pub const MAX_HEAD: usize = 24 << 10;
 pub const MAX_POINT: usize = 4 << 10;
+/// Attachments of a conversation.
+pub const MAX_ATTACHMENTS: usize = 64;
+/// Bytes of an attachment.
+pub const MAX_ATTACHMENT: u64 = 1 << 20;
+/// Bytes of the longest name of an attachment, and of what is said of one.
+pub const MAX_NAME: usize = 80;
+pub const MAX_ABOUT: usize = 1 << 10;
 /// Bytes that are kept of the reason why a run was set aside.
 pub const MAX_REASON: usize = 300;
 /// Bytes of the longest text that is searched for.
@@ -34,7 +41,7 @@ pub const MAX_SECONDS: u64 = 31_557_600_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub conversations: u32,
-    /// Bytes of messages, and 512 for each message and each conversation.
+    /// Bytes of messages and attachments, and 512 for each message, each part of an attachment and each conversation.
     pub bytes: u64,
 }
 

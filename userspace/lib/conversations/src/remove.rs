@@ -35,6 +35,7 @@ impl<K: Keyspace> Conversations<K> {
             freed = freed.saturating_add(self.remove_from(&mut batch, owner, segment, start, kept).await?);
         }
         freed = freed.saturating_add(self.remove_runs(&mut batch, owner, id).await?);
+        freed = freed.saturating_add(self.remove_attachments(&mut batch, owner, id).await?);
         if account.arriving.as_ref().is_some_and(|arriving| arriving.segment == record.segment) {
             account.arriving = None;
         }

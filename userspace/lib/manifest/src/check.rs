@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use capos_abi::Rights;
 use capos_schema::kernel::Limits;
 use capos_schema::manifest::{
-    Grant, GrantSource, GrantSourcePci, GrantSourcePorts, GrantSourceService, Manifest, Provided, Service,
+    Grant, GrantSource, GrantSourcePci, GrantSourcePorts, GrantSourceService, Manifest, Provided, Service, Setting,
 };
 use capos_service_graph::{FIRST, GraphError};
+use capos_settings::{Kind, is_name};
 
 use crate::error::ManifestError;
 use crate::property;
@@ -233,6 +234,7 @@ impl Checker<'_> {
             grants.push(self.grant(process, &there, grant)?);
         }
         self.names_of_several(&here, &grants)?;
+        let settings = self.settings((kind, &here), process)?;
         let restarts = process.restarts.unwrap_or_default();
         if kind == "service" && restarts.per_seconds == 0 {
             return Err(self.error(format!("{here}.restarts.per_seconds"), "it must be at least one second"));
@@ -252,7 +254,26 @@ impl Checker<'_> {
             clients: Vec::new(),
             trusted: process.trusted,
             loses: process.loses.clone(),
+            settings,
         })
+    }
+
+    /// The values that a program takes when it is started.
+    fn settings(&self, (kind, here): (&str, &str), process: &text::Process) -> Result<Vec<Setting>> {
+        let setting = |(name, wanted): (&String, &String)| {
+            let why = match (kind, Kind::from_name(wanted)) {
+                ("program", Some(_)) if is_name(name) => {
+                    return Ok(Setting { name: name.clone(), kind: wanted.clone() });
+                }
+                ("program", Some(_)) => {
+                    "the name of a setting has 1 to 40 lower-case letters, digits, - and _, a letter first"
+                }
+                ("program", None) => "the type of a setting is text, number, flag or path",
+                _ => "only programs have settings; a service has its environment",
+            };
+            Err(self.error(format!("{here}.settings.{name}"), why))
+        };
+        process.settings.iter().map(setting).collect()
     }
 
     fn limits(&self, here: &str, limits: text::Limits) -> Result<Limits> {

@@ -126,6 +126,9 @@ pub struct Process {
     /// What is lost when it is restarted or stopped, as a phrase; `nothing`.
     #[serde(default)]
     pub loses: String,
+    /// Of a program: names and kinds of the values that it takes when it is started.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// A capability.

@@ -123,7 +123,12 @@ fn brought(found: &MethodInfo, mut value: Value) -> Brought {
     let number = |name: &str| own.get(name).and_then(Value::as_u64);
     let classes = own.get(LABEL).and_then(|label| label.get("classes")?.as_array());
     let classes = classes.into_iter().flatten().filter_map(Value::as_str).map(ToString::to_string).collect();
-    Brought { text: present(&value), of: number("start").zip(number("bytes")), label: Label { classes } }
+    Brought {
+        text: present(&value),
+        of: number("start").zip(number("bytes")),
+        label: Label { classes },
+        ..Brought::default()
+    }
 }
 
 /// Results in the form that the model reads: a single text unchanged, nothing as `done`, anything else as JSON.
@@ -160,17 +165,17 @@ mod tests {
         let label = json!({"classes": ["pii.log"]});
         let found = brought(read, json!({"text": "a", "start": 3, "bytes": 9, "label": label}));
         let label = Label { classes: Vec::from(["pii.log".to_string()]) };
-        assert_eq!(found, Brought { text: "a".into(), of: Some((3, 9)), label: label.clone() });
+        assert_eq!(found, Brought { text: "a".into(), of: Some((3, 9)), label: label.clone(), ..Brought::default() });
         let run = method(LauncherClient::INTERFACE_ID, "run");
         let result = json!({"code": 0, "output": "x", "report": ""});
         let found = brought(run, json!({"result": result, "label": {"classes": ["pii.log"]}}));
         let text = r#"{"result":{"code":0,"output":"x","report":""}}"#;
-        assert_eq!(found, Brought { text: text.into(), of: None, label });
+        assert_eq!(found, Brought { text: text.into(), label, ..Brought::default() });
         // A first passphrase is the person's alone.
         let add = method(UsersClient::INTERFACE_ID, "add");
         let value = json!({"passphrase": "abcd-efgh"});
         assert_eq!(secrets(add, &value), ["passphrase: abcd-efgh"]);
-        assert_eq!(brought(add, value), Brought { text: "done".into(), of: None, label: Label::default() });
+        assert_eq!(brought(add, value), Brought { text: "done".into(), ..Brought::default() });
         let renewed = method(UsersClient::INTERFACE_ID, "renewRecoveryCode");
         assert_eq!(secrets(renewed, &json!({"recoveryCode": "ABCDE"})), ["recovery code: ABCDE"]);
         assert!(secrets(read, &json!({"text": "a", "start": 3, "label": {"classes": []}})).is_empty());

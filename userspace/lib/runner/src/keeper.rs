@@ -82,6 +82,21 @@ impl Saving {
     }
 }
 
+/// Where the messages of a child run are kept: as an attachment of its parent's conversation.
+pub struct Beneath {
+    conversation: String,
+    name: String,
+    parts: Cell<u32>,
+    failed: Cell<bool>,
+}
+
+impl Beneath {
+    /// Below this name of a conversation.
+    pub fn new(conversation: String, name: String) -> Self {
+        Self { conversation, name, parts: Cell::new(0), failed: Cell::new(false) }
+    }
+}
+
 /// Adds a message with the point of its run: twice if the first answer is lost, and then without the point, for the store may
 /// have rejected only that. Returns whether the point is kept.
 ///
@@ -113,7 +128,57 @@ fn parts(index: u32, json: &str) -> Vec<MessagePart> {
     parts
 }
 
+/// Parts of a text, each of as many bytes as a part may have.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    core::iter::from_fn(move || {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(PART));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 impl<S: Surface> Runner<S> {
+    /// Whether this session is one that saves nothing: a guest's, or one that has put the capability for it away.
+    fn saves_nothing(&self) -> bool {
+        let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
+        meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err()
+    }
+
+    /// Adds a text to an attachment of a conversation, from this part on. Returns the next part.
+    async fn attach(&self, id: &str, (name, about): (&str, &str), from: u32, text: &str) -> Result<u32, String> {
+        let store = self.grants.find::<ConversationStoreClient>(PURPOSE)?;
+        let mut next = from;
+        for piece in pieces(text) {
+            // Again if the first answer is lost: what is there already is accepted.
+            if let Err(why) = self.audited(store.attach(id, name, about, next, piece)).await
+                && self.audited(store.attach(id, name, about, next, piece)).await.is_err()
+            {
+                return Err(why);
+            }
+            next = next.saturating_add(1);
+        }
+        Ok(next)
+    }
+
+    /// Keeps the new messages of a child run, a line each.
+    async fn save_child(&self, beneath: &Beneath, conversation: &Conversation) {
+        for entry in conversation.entries().iter().skip(self.saving.saved()) {
+            if beneath.failed.get() {
+                return;
+            }
+            let text = format!("{}\n", entry.dump());
+            match self.attach(&beneath.conversation, (&beneath.name, ""), beneath.parts.get(), &text).await {
+                Ok(parts) => beneath.parts.set(parts),
+                Err(why) => {
+                    beneath.failed.set(true);
+                    let text = format!("the messages of this child run are not saved: {}; it goes on", plain(&why));
+                    self.tell(Style::Warning, &text).await;
+                }
+            }
+            self.saving.saved.set(self.saving.saved().saturating_add(1));
+        }
+    }
+
     /// Whether the conversation has messages of another session in place of those that are not saved.
     async fn is_taken(&self, store: &ConversationStoreClient, id: &str) -> bool {
         let saved = self.saving.saved();
@@ -199,15 +264,25 @@ impl<S: Surface> Runner<S> {
 }
 
 impl<S: Surface> Keeper for Runner<S> {
+    async fn keep(&self, name: &str, about: &str, text: &str) -> Result<bool, String> {
+        if self.saves_nothing() {
+            return Ok(false);
+        }
+        let (id, name) = match &self.beneath {
+            Some(beneath) => (beneath.conversation.clone(), format!("{}.{name}", beneath.name)),
+            None => (self.saving.id(), name.to_string()),
+        };
+        let kept = self.attach(&id, (&name, about), 0, text).await;
+        kept.map(|_| true).map_err(|why| plain(&why).to_string())
+    }
+
     async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
-        // Of a child run its parent's checkpoint tells, and the audit log.
-        if self.is_child() {
+        if self.saves_nothing() {
             return;
         }
-        // The conversations of guests are not saved, nor those of a session that has put the capability for it away.
-        let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
-        if meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err() {
-            return;
+        // Of a child run its parent's checkpoint tells.
+        if let Some(beneath) = &self.beneath {
+            return self.save_child(beneath, conversation).await;
         }
         let run = run.map(|(checkpoint, open)| (checkpoint.clone(), open));
         let turn = conversation.last_turn();

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod attachments;
 mod beside;
 pub mod budget;
 pub mod change;

@@ -22,7 +22,7 @@ use capos_schema::terminal::Style;
 use crate::budget::RunSlot;
 use crate::gate::PATIENCE;
 use crate::grants::{Grants, delegation};
-use crate::keeper::Saving;
+use crate::keeper::{Beneath, Saving};
 use crate::model::ModelSlot;
 use crate::surface::Surface;
 use crate::telemetry::ToLog;
@@ -57,7 +57,8 @@ pub struct Runner<S> {
     pub(crate) part: Option<(u32, SessionPartClient)>,
     /// What ends it, if that is not the person's Ctrl-C at the prompt.
     cancel: Option<Signal>,
-    is_child: bool,
+    /// Of a child run: where its messages are kept.
+    pub(crate) beneath: Option<Beneath>,
     /// Stands before what is shown of a child run.
     whose: String,
 }
@@ -127,7 +128,7 @@ impl<S: Surface> Runner<S> {
 
     fn on(base: Rc<Base<S>>, run: RunSlot) -> Self {
         let (saving, told_of, model) = (Saving::default(), Cell::new(0), Rc::default());
-        Self { base, run, saving, told_of, model, part: None, cancel: None, is_child: false, whose: String::new() }
+        Self { base, run, saving, told_of, model, part: None, cancel: None, beneath: None, whose: String::new() }
     }
 
     /// The same session for a run in parallel with its own, which has this number and this part of it.
@@ -156,7 +157,7 @@ impl<S: Surface> Runner<S> {
 
     /// Whether it is that of a child run.
     pub fn is_child(&self) -> bool {
-        self.is_child
+        self.beneath.is_some()
     }
 
     /// The course of the session. Its surface is told of the events, and the system log if the configuration says so.
@@ -265,7 +266,9 @@ impl<S: Surface> Parent for Runner<S> {
         let run = self.run.child(child.shares)?;
         let whose = format!("child run {}: ", child.number);
         let (cancel, model, part) = (Some(child.cancel), self.model.clone(), self.part.clone());
-        Ok(Rc::new(Self { cancel, model, part, whose, is_child: true, ..Self::on(self.base.clone(), run) }))
+        let name = format!("child-{}.{}", child.turn, child.number);
+        let beneath = Some(Beneath::new(self.saving.id(), name));
+        Ok(Rc::new(Self { cancel, model, part, whose, beneath, ..Self::on(self.base.clone(), run) }))
     }
 }
 

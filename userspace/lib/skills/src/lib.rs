@@ -12,11 +12,13 @@ mod bind;
 mod parse;
 mod yaml;
 
-pub use bind::{Bound, SettingError};
+pub use bind::Bound;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+
+use capos_settings::{Setting, is_name};
 
 /// The ending of a skill's file name.
 pub const ENDING: &str = ".skill.yaml";
@@ -28,40 +30,6 @@ pub const MAX_TEACHING: usize = 4 << 10;
 pub const MAX_TEXT: usize = 200;
 /// Entries of each list at most.
 pub const MAX_ENTRIES: usize = 16;
-
-/// What kind of value a setting has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Printable text, of 1 to [`MAX_TEXT`] bytes.
-    Text,
-    /// A whole number from 0 to 2⁶⁴ − 1, in decimal digits.
-    Number,
-    /// `yes` or `no`.
-    Flag,
-    /// A path within the home directory: components that are neither empty, `.` nor `..`.
-    Path,
-}
-
-impl Kind {
-    /// All kinds, by their names in a file.
-    pub const NAMES: [(&'static str, Self); 4] =
-        [("text", Self::Text), ("number", Self::Number), ("flag", Self::Flag), ("path", Self::Path)];
-
-    /// Its name in a file.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
-    }
-}
-
-/// A setting that a skill requires.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// Its name.
-    pub name: String,
-    /// What kind of value it has.
-    pub kind: Kind,
-}
 
 /// A skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,10 +72,4 @@ impl core::error::Error for SkillError {}
 #[must_use]
 pub fn name_of_file(file: &str) -> Option<&str> {
     file.strip_suffix(ENDING).filter(|name| is_name(name))
-}
-
-/// Whether a text can name a skill, a tool or a setting: 1 to 40 lower-case letters, digits, `-` and `_`, a letter first.
-pub(crate) fn is_name(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
-    text.len() <= 40 && text.starts_with(|first: char| first.is_ascii_lowercase()) && text.bytes().all(allowed)
 }

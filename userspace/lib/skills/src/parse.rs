@@ -4,8 +4,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use capos_settings::{Kind, Setting, is_name};
+
 use crate::yaml::{Node, Value, at, read};
-use crate::{Kind, MAX_ENTRIES, MAX_FILE, MAX_TEACHING, MAX_TEXT, Setting, Skill, SkillError, is_name};
+use crate::{MAX_ENTRIES, MAX_FILE, MAX_TEACHING, MAX_TEXT, Skill, SkillError};
 
 const KEYS: [&str; 6] = ["name", "description", "teaching", "tools", "labels", "settings"];
 
@@ -145,12 +147,11 @@ fn settings(node: &Node) -> Result<Vec<Setting>, SkillError> {
             return Err(at(node.line, format!("{name:?} is no name of a setting")));
         }
         let kind = text(node, name, MAX_TEXT)?;
-        let found = Kind::NAMES.iter().find(|(known, _)| *known == kind);
-        let (_, kind) = found.ok_or_else(|| {
+        let kind = Kind::from_name(kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
             at(node.line, format!("the type of {name:?} is one of {}, not {kind:?}", known.join(", ")))
         })?;
-        Ok(Setting { name: name.clone(), kind: *kind })
+        Ok(Setting { name: name.clone(), kind })
     };
     map.iter().map(setting).collect()
 }

@@ -22,6 +22,7 @@ const PROGRAMS: &[(&str, &str, Program)] = &[
     ("grep", "TEXT [FILE]...", text::grep),
     ("head", "[-n LINES] [FILE]...", text::head),
     ("ls", "[PATH]...", text::ls),
+    ("printenv", "NAME...", text::printenv),
     ("seq", "[FIRST] LAST", numbers::seq),
     ("sleep", "SECONDS", numbers::sleep),
     ("wc", "[FILE]...", text::wc),

@@ -17,6 +17,21 @@ pub fn cat(files: &[String], out: &mut dyn Write) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Variables of the environment, a line each.
+pub fn printenv(names: &[String], out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    if names.is_empty() {
+        return Err(Failure::Usage);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        match std::env::var(name) {
+            Ok(value) => writeln!(out, "{name}={value}").map_err(Failure::Output)?,
+            Err(_) => code = ExitCode::FAILURE,
+        }
+    }
+    Ok(code)
+}
+
 /// The next line with its end; `None` after the last.
 fn line<'a>(name: &str, input: &mut dyn BufRead, line: &'a mut Vec<u8>) -> Result<Option<&'a [u8]>, Failure> {
     line.clear();

@@ -4,13 +4,14 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_conversations::{Conversations, Error, Found, Info, Owner, Part, Point, Run, Step};
+use capos_conversations::{Attachment as Kept, Conversations, Error, Found, Info, Owner, Part, Point, Run, Step};
 use capos_rt::{Clock, Server};
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::conversations::{
-    ConversationAdminServer, ConversationInfo, ConversationStoreClient, ConversationStoreListResults,
-    ConversationStoreReadResults, ConversationStoreRunsResults, ConversationStoreSearchResults,
-    ConversationStoreServer, Found as FoundMessage, MessagePart, RunInfo, RunPoint, RunStep,
+    Attachment, ConversationAdminServer, ConversationInfo, ConversationStoreAttachmentResults, ConversationStoreClient,
+    ConversationStoreListResults, ConversationStoreReadResults, ConversationStoreRunsResults,
+    ConversationStoreSearchResults, ConversationStoreServer, Found as FoundMessage, MessagePart, RunInfo, RunPoint,
+    RunStep,
 };
 use capos_schema::store::NamespaceClient;
 
@@ -176,6 +177,39 @@ impl ConversationStoreServer for Principal {
     async fn set_aside(&self, _cx: &CallContext, id: String, turn: u32, why: String) -> Result<(), CallError> {
         let now = self.service.now()?;
         self.service.conversations.set_aside(self.owner, &id, turn, &why, now).await.map_err(told)
+    }
+
+    async fn attach(
+        &self,
+        _cx: &CallContext,
+        id: String,
+        name: String,
+        about: String,
+        part: u32,
+        text: String,
+    ) -> Result<(), CallError> {
+        let now = self.service.now()?;
+        let (of, part) = ((name.as_str(), about.as_str()), (part, text.as_str()));
+        self.service.conversations.attach(self.owner, &id, of, part, now).await.map_err(told)
+    }
+
+    async fn attachments(&self, _cx: &CallContext, id: String) -> Result<Vec<Attachment>, CallError> {
+        let now = self.service.now()?;
+        let found = self.service.conversations.attachments(self.owner, &id, now).await.map_err(told)?;
+        let attachment = |Kept { name, about, parts, bytes }| Attachment { name, about, parts, bytes };
+        Ok(found.into_iter().map(attachment).collect())
+    }
+
+    async fn attachment(
+        &self,
+        _cx: &CallContext,
+        id: String,
+        name: String,
+        from: u32,
+    ) -> Result<ConversationStoreAttachmentResults, CallError> {
+        let now = self.service.now()?;
+        let found = self.service.conversations.attachment(self.owner, &id, &name, from, now).await.map_err(told)?;
+        Ok(ConversationStoreAttachmentResults { texts: found.texts, more: found.more })
     }
 }
 

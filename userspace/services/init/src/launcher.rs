@@ -13,13 +13,15 @@ use capos_rt::Server;
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, CallContext, CallError, Client};
 use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
-use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
+use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry, Setting as NamedSetting};
 use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
     Grant, LauncherClient, LauncherForSessionResults, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo,
     ProgramMeterClient, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
 };
+
+use capos_settings::{Kind, Setting, split};
 
 use crate::grants::Given;
 use crate::program_meter::{Meter, MeterObject, Waited};
@@ -160,6 +162,21 @@ fn of_grants(entry: &Entry) -> Label {
     join(&Label { classes }, &Label::default())
 }
 
+/// The values at the beginning of a program's arguments, as lines of its environment, and its other arguments.
+fn settings(entry: &Entry, arguments: Vec<String>) -> Result<(Vec<String>, Vec<String>), CallError> {
+    let of = |setting: &NamedSetting| {
+        let kind = Kind::from_name(&setting.kind);
+        let kind =
+            kind.ok_or_else(|| CallError::failed(format!("the manifest has a setting of type {}", setting.kind)))?;
+        Ok(Setting { name: setting.name.clone(), kind })
+    };
+    let settings = entry.settings.iter().map(of).collect::<Result<Vec<_>, CallError>>()?;
+    split(&settings, arguments).map_err(|why| {
+        let why = format!("`{}` is not started: {why}; its settings come first, each as NAME=VALUE", entry.name);
+        CallError::invalid_argument(why)
+    })
+}
+
 /// The line of the environment that makes a program start in the directory of files that it is granted, if there is
 /// one.
 fn working(entry: &Entry) -> Vec<String> {
@@ -197,12 +214,13 @@ impl ProgramLauncher {
     /// Starts a program with the grants of its manifest entry and of its caller.
     async fn start(&self, entry: &Entry, given: Given, with: Start) -> Result<Started, CallError> {
         let system = &self.system;
+        let (settings, arguments) = settings(entry, with.arguments)?;
         let image = Image::open(&system.medium, &entry.program).await?;
-        let lines = [entry.environment.clone(), given.environment, with.environment];
+        let lines = [entry.environment.clone(), given.environment, with.environment, settings];
         let started = Launch {
             name: &entry.name,
             image: &image,
-            arguments: [entry.arguments.clone(), with.arguments].concat(),
+            arguments: [entry.arguments.clone(), arguments].concat(),
             environment: lines.concat(),
             grants: [given.grants, with.grants].concat(),
             limits: entry.limits.clone(),
@@ -290,6 +308,7 @@ impl LauncherServer for ProgramLauncher {
             description: entry.description.clone(),
             needs: entry.grants.iter().map(need).collect(),
             limits: entry.limits.clone(),
+            settings: entry.settings.iter().map(|setting| format!("{}={}", setting.name, setting.kind)).collect(),
         };
         Ok(self.system.programs.iter().map(info).collect())
     }

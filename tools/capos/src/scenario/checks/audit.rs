@@ -323,8 +323,8 @@ const DESCRIPTOR: [&str; 10] = [
     "abortable",
     "timeoutMs",
 ];
-const MESSAGE: [&str; 9] =
-    ["conversation", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId"];
+const MESSAGE: [&str; 10] =
+    ["conversation", "message", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId"];
 
 /// Reads the log and checks what holds for every run. The chain is complete and ends where the guest says; every effect
 /// has its two records; every call has one record; each record has the members of its kind.

@@ -16,7 +16,8 @@ use crate::snapshot::Mark;
 use crate::world::{Show, World, field};
 
 impl<W: World> Agent<W> {
-    pub(super) async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool) {
+    /// Appends the result of a call with the sequences of its records.
+    pub(super) async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool, records: &[u64]) {
         let known = Known { outcome: Some(result.outcome), ..Known::default() };
         let message = ChatMessage {
             role: Role::Tool,
@@ -26,16 +27,21 @@ impl<W: World> Agent<W> {
             provenance: result.provenance,
             label: result.label,
         };
-        self.keep(message, turn, Vec::new(), known).await;
+        self.take(message, turn, Vec::new(), known);
+        self.conversation.note_records(records.iter().copied());
         if is_recorded {
             self.record_message(turn).await;
         }
+        self.keep().await;
     }
 
-    /// Appends a message and has it saved.
-    async fn keep(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, known: Known) {
+    fn take(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>, known: Known) {
         self.conversation.push(message, (turn, self.world.now()), &self.world.info().id, tools);
         self.conversation.note(self.course.steps(), known);
+    }
+
+    /// Has the last message saved. It is recorded before, so that it names its record.
+    async fn keep(&mut self) {
         let point = self.checkpoint();
         self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
     }
@@ -45,10 +51,11 @@ impl<W: World> Agent<W> {
         self.append(message, self.conversation.last_turn(), Vec::new()).await;
     }
 
-    /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
+    /// Appends a message, records that there is one (its role, time, length and hash, not what it says), and has it saved.
     pub(super) async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
-        self.keep(message, turn, tools, Known::default()).await;
+        self.take(message, turn, tools, Known::default());
         self.record_message(turn).await;
+        self.keep().await;
     }
 
     /// The same of an answer, of which its worker says the tokens.
@@ -59,8 +66,9 @@ impl<W: World> Agent<W> {
 
     /// The same of a message of which more is known.
     pub(super) async fn append_known(&mut self, message: ChatMessage, turn: u32, known: Known) {
-        self.keep(message, turn, Vec::new(), known).await;
+        self.take(message, turn, Vec::new(), known);
         self.record_message(turn).await;
+        self.keep().await;
     }
 
     async fn record_message(&mut self, turn: u32) {
@@ -73,6 +81,7 @@ impl<W: World> Agent<W> {
             principal: self.session.principal.clone(),
             fields: Vec::from([
                 field("conversation", self.conversation.id.as_str()),
+                field("message", entry.id.as_str()),
                 field("turn", turn.to_string()),
                 field("role", message.role.name()),
                 field("atNanoseconds", entry.at.to_string()),
@@ -87,11 +96,14 @@ impl<W: World> Agent<W> {
         if message.role != Role::User || message.provenance == Provenance::Untrusted {
             self.allowance.count(general_size(&event));
         }
-        if let Err(why) = self.world.general(&event).await
-            && message.role == Role::User
-        {
-            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-            self.world.show(Show::Notice(&text)).await;
+        let is_request = message.role == Role::User;
+        match self.world.general(&event).await {
+            Ok(sequence) => self.conversation.note_records([sequence]),
+            Err(why) if is_request => {
+                let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+                self.world.show(Show::Notice(&text)).await;
+            }
+            Err(_) => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The conversation: messages in order, with what is known about each.
 
+mod artifact;
 pub mod fate;
 pub mod plain;
 pub mod sendable;
@@ -26,6 +27,8 @@ const VERSION: u64 = 1;
 const OUTCOME: &str = "outcome";
 /// The member of a summary that has the number of messages before the first one that it does not stand for.
 const REPLACES: &str = "replaces";
+/// The member of a message that has the sequences of its audit records.
+const AUDIT: &str = "audit";
 
 /// What is known of a message besides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +67,8 @@ pub struct Entry {
     pub tools: Vec<Mark>,
     /// SHA-256 of its content.
     pub hash: [u8; 32],
+    /// Sequences of the audit records about it and, of a call's result, about the call. Empty if the log took none.
+    pub audit: Vec<u64>,
 }
 
 impl Entry {
@@ -122,7 +127,15 @@ impl Conversation {
             at,
             model: model.to_string(),
             tools,
+            audit: Vec::new(),
         });
+    }
+
+    /// Notes audit records of the last message.
+    pub(crate) fn note_records(&mut self, records: impl IntoIterator<Item = u64>) {
+        if let Some(entry) = self.entries.last_mut() {
+            entry.audit.extend(records);
+        }
     }
 
     fn name(&self, index: usize) -> String {
@@ -321,7 +334,8 @@ fn dump_entry(entry: &Entry) -> Value {
     });
     let outcome = entry.outcome.map(|outcome| (OUTCOME, json!(outcome.name())));
     let replaces = (entry.replaces > 0).then(|| (REPLACES, json!(entry.replaces)));
-    for (name, value) in outcome.into_iter().chain(replaces) {
+    let audit = (!entry.audit.is_empty()).then(|| (AUDIT, json!(entry.audit)));
+    for (name, value) in outcome.into_iter().chain(replaces).chain(audit) {
         if let Some(members) = dumped.as_object_mut() {
             members.insert(name.to_string(), value);
         }
@@ -371,7 +385,7 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         return Err(wrong("sha256", "the digest of the content"));
     }
     let small = |key| u32::try_from(number(root, key)?).map_err(|_| wrong(key, "at most 4294967295"));
-    // Messages of earlier systems have neither id nor step nor tokens, and no outcome. Most are no summaries.
+    // Messages of earlier systems have neither id nor step nor tokens, no outcome and no records. Most are no summaries.
     let id = if root.contains_key("id") { text_of(root, "id")? } else { String::new() };
     let step = if root.contains_key("step") { small("step")? } else { 0 };
     let tokens = if root.contains_key("tokens") { small("tokens")? } else { about_tokens(&message) };
@@ -381,7 +395,13 @@ fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
         Some(name) => Some(Outcome::from_name(&name).ok_or_else(|| wrong(OUTCOME, "an outcome of a call"))?),
     };
     let replaces = if root.contains_key(REPLACES) { small(REPLACES)? } else { 0 };
-    Ok(Entry { id, message, turn, step, tokens, outcome, replaces, at, model, tools, hash })
+    let mut audit = Vec::new();
+    if root.contains_key(AUDIT) {
+        for sequence in list(root, AUDIT)? {
+            audit.push(sequence.as_u64().ok_or_else(|| wrong(AUDIT, "a list of sequences"))?);
+        }
+    }
+    Ok(Entry { id, message, turn, step, tokens, outcome, replaces, at, model, tools, hash, audit })
 }
 
 /// About as many tokens as a message has: one for each four bytes of its texts.

@@ -93,6 +93,7 @@ mod tests {
             model: String::new(),
             tools: Vec::new(),
             hash: [0; 32],
+            audit: Vec::new(),
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) fn delegates(tool: &Tool) -> bool {
 /// A child run that begins.
 #[derive(Clone, Debug)]
 pub struct ChildRun {
+    /// The turn of its parent.
+    pub turn: u32,
     /// Its number in its parent, from 1.
     pub number: u32,
     /// Its parts of what the parent has left, in the units of the dimensions; 0 is half of it.
@@ -49,7 +51,7 @@ pub struct ChildRun {
 /// Worlds of runs within runs.
 pub trait Parent: Sized {
     /// The world of a child run of the run at hand: the same session, model and person, and a budget of its own, which begins with
-    /// the child's run. Nothing of it is saved.
+    /// the child's run. It has no checkpoint.
     ///
     /// # Errors
     /// No run has begun.

@@ -62,7 +62,8 @@ impl<W: World> Context<W> {
         let number = number.ok_or("the call is not one of this answer")?;
         let tools = Snapshot::new(order.tools.clone())?;
         let cancel = Signal::default();
-        let world = self.world.child(ChildRun { number, shares: order.shares, cancel: cancel.clone() })?;
+        let world =
+            self.world.child(ChildRun { turn: self.turn, number, shares: order.shares, cancel: cancel.clone() })?;
         let limits = SessionLimits { max_iterations: model_calls, ..self.session.limits.clone() };
         let parent = run_id(&self.conversation, self.turn);
         // The id says whose child it is: all records of the child have it.

@@ -33,7 +33,7 @@ impl Inner {
 }
 
 impl Parent for World {
-    fn child(&self, ChildRun { number, shares, cancel }: ChildRun) -> Result<Rc<Self>, String> {
+    fn child(&self, ChildRun { number, shares, cancel, .. }: ChildRun) -> Result<Rc<Self>, String> {
         assert!(self.1.is_none(), "a child run has no child runs");
         let limit = match shares.get(Dimension::Steps) {
             0 => u64::MAX,

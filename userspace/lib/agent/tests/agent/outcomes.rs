@@ -174,6 +174,35 @@ fn c13_untrusted_data_never_reaches_the_system_prompt() {
     assert_eq!(last[5].label.classes, ["secret.key"]);
 }
 
+/// Requirement C37: the whole of a result that is too long for the model is kept, without its secrets. If the store is gone, the person
+/// is told, and the model has the beginning all the same.
+#[test]
+fn c37_a_result_that_is_too_long_is_kept_whole() {
+    let look = |world: &World| {
+        let call = call("a", "read", r#"{"pad":"password: hunter2"}"#);
+        world.0.script.borrow_mut().extend([vec![call], vec![]]);
+        turn(world).1.conversation().entries()[2].message.content.clone()
+    };
+    let world = World::new(vec![]);
+    *world.0.kept.borrow_mut() = Some(Ok(vec![]));
+    let content = look(&world);
+    let kept = world.0.kept.borrow().clone().unwrap().unwrap();
+    let [[name, about, text]] = kept.as_slice() else { panic!("{kept:?}") };
+    assert_eq!(name, "result-1.1.1");
+    assert_eq!(about, r#"{"callId":"a","label":[],"tool":"read"}"#);
+    assert!(text.contains(&"é".repeat(100)) && text.contains("password") && !text.contains("hunter2"), "{text}");
+    assert!(
+        content.ends_with("bytes are not shown; the person has all of it as the artifact result-1.1.1]"),
+        "{content}"
+    );
+    let world = World::new(vec![]);
+    *world.0.kept.borrow_mut() = Some(Err("the store does not answer".into()));
+    let content = look(&world);
+    assert!(content.contains("ééé") && content.ends_with("bytes are not shown]"), "{content}");
+    let told = world.0.shown.borrow().join("\n");
+    assert!(told.contains("the whole result of read is not kept: the store does not answer"), "{told}");
+}
+
 /// The code that makes a refusal's text says who wrote it. Text of the broker or the audit log is untrusted whatever the outcome.
 /// This program's constants are trusted, also in a refusal by policy.
 #[test]

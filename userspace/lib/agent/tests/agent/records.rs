@@ -55,6 +55,36 @@ fn d09_ctrl_c_at_each_point_of_a_decision() {
     assert!(with > 50 && without > 50, "{with} with a decision, {without} without one");
 }
 
+/// Requirement F01: each message names the records about it, and those of its call, and its own record names it. A dump that is
+/// read again is the same.
+#[test]
+fn f01_messages_and_audit_records_name_each_other() {
+    let world = World::new(vec![vec![call("1", "read", r#"{"n":1}"#), call("2", "power_off", "{}")], vec![]]);
+    let (_, agent) = turn(&world);
+    let chain = world.0.chain.borrow();
+    let conversation = agent.conversation();
+    assert_eq!(conversation.entries().len(), 5);
+    for entry in conversation.entries() {
+        let mut is_named = false;
+        for sequence in &entry.audit {
+            match &chain.get(*sequence).unwrap().event {
+                Event::General(event) => {
+                    assert_eq!(event.kind, "message");
+                    let named = event.fields.iter().find(|field| field.name == "message").unwrap();
+                    assert_eq!(named.value, entry.id);
+                    is_named = true;
+                }
+                Event::Tool(event) => assert_eq!(event.call_id, entry.message.tool_call_id),
+            }
+        }
+        assert!(is_named, "{entry:?}");
+    }
+    // The request, the answer, a call with beginning and end, a call that was refused, and the last answer.
+    let records: Vec<usize> = conversation.entries().iter().map(|entry| entry.audit.len()).collect();
+    assert_eq!(records, [1, 1, 3, 2, 1]);
+    assert_eq!(Conversation::load(&conversation.dump()).as_ref(), Ok(conversation));
+}
+
 /// A broker that does not answer about a no has not decided, and the record does not claim that it has.
 #[test]
 fn a_refusal_that_the_broker_never_heard_of_is_no_decision() {

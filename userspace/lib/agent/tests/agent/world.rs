@@ -59,6 +59,8 @@ pub struct Sim {
     pub requests: RefCell<Vec<InferenceRequest>>,
     pub events: RefCell<Vec<ToolEvent>>,
     pub messages: RefCell<Vec<GeneralEvent>>,
+    /// What was kept beside the conversation: name, what is said of it, text. None: the session keeps nothing.
+    pub kept: RefCell<Option<Result<Vec<[String; 3]>, String>>>,
     /// What was saved of the conversation.
     pub saved: RefCell<Vec<String>>,
     /// What runs had used when they began or went on.
@@ -142,6 +144,7 @@ impl World {
                 requests: RefCell::default(),
                 events: RefCell::default(),
                 messages: RefCell::default(),
+                kept: RefCell::default(),
                 saved: RefCell::default(),
                 begun_with: RefCell::default(),
                 points: RefCell::default(),
@@ -508,7 +511,10 @@ impl Tools for World {
                     let label = Label { classes: vec!["pii.log".into()] };
                     Ok(Brought { text: "as it was".into(), label, ..Brought::default() })
                 }
-                name => Ok(format!("result of {name}: {}", "é".repeat(100)).into()),
+                name => {
+                    let pad = prepared.get("pad").and_then(Value::as_str).filter(|pad| pad.starts_with("password"));
+                    Ok(format!("result of {name}: {}{}", "é".repeat(100), pad.unwrap_or_default()).into())
+                }
             }
         })
     }
@@ -685,6 +691,17 @@ impl Audit for World {
 }
 
 impl Keeper for World {
+    async fn keep(&self, name: &str, about: &str, text: &str) -> Result<bool, String> {
+        match self.0.kept.borrow_mut().as_mut() {
+            None => Ok(false),
+            Some(Ok(kept)) => {
+                kept.push([name, about, text].map(str::to_string));
+                Ok(true)
+            }
+            Some(Err(why)) => Err(why.clone()),
+        }
+    }
+
     async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
         if self.1.is_some() {
             return;

@@ -8,6 +8,7 @@ use capos_agent::time_limit;
 use capos_plural::count;
 use capos_schema::reflection;
 use capos_schema::terminal::Style;
+use capos_skills::Skill;
 use capos_terminal::count_spaces;
 
 use super::{Done, refreshed, rows};
@@ -87,6 +88,13 @@ async fn conversation(session: &Session) -> Done {
             &format!("conversation {}: {}", session.agent.conversation().id, count(entries.len(), "message")),
         )
         .await;
+    for used in &session.skills {
+        let Skill { name, tools, .. } = &used.bound.skill;
+        let (whose, bytes) = (used.source.provenance.name(), count(used.bound.teaching.len(), "byte"));
+        let head = format!("  skill     {name}, {whose}, {bytes}, with {}", tools.join(", "));
+        screen.wrapped(&[(Style::Bold, &head)]).await;
+        screen.wrapped(&[(Style::Dim, &format!("    {}", count_spaces(&first_line(&used.bound.teaching, 120))))]).await;
+    }
     for (entry, is_sent) in entries.iter().zip(conversation.sent()) {
         let message = &entry.message;
         let label =
@@ -97,11 +105,12 @@ async fn conversation(session: &Session) -> Done {
             (false, _) => ", replaced by a summary",
         };
         let head = format!(
-            "  {:<9} turn {}, {}, {label}, {}{state}",
+            "  {:<9} turn {}, {}, {label}, {}{}{state}",
             message.role.name(),
             entry.turn,
             message.provenance.name(),
-            count(message.content.len(), "byte")
+            count(message.content.len(), "byte"),
+            records(&entry.audit)
         );
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         let calls = if calls.is_empty() { String::new() } else { format!(", calls {}", escape(&calls.join(", "))) };
@@ -109,6 +118,16 @@ async fn conversation(session: &Session) -> Done {
         screen.wrapped(&[(Style::Dim, &format!("    {}", count_spaces(&first_line(&message.content, 120))))]).await;
     }
     Ok(())
+}
+
+/// The audit records that a message names.
+fn records(audit: &[u64]) -> String {
+    let numbers: Vec<String> = audit.iter().map(ToString::to_string).collect();
+    match audit.len() {
+        0 => String::new(),
+        1 => format!(", audit record {}", numbers.concat()),
+        _ => format!(", audit records {}", numbers.join(" ")),
+    }
 }
 
 pub async fn tools(session: &mut Session) -> Done {

@@ -1,6 +1,7 @@
 //! The commands of the shell. None of them touches the model.
 
 pub mod agent;
+mod artifacts;
 pub mod audit;
 pub mod background;
 mod backup;
@@ -82,6 +83,10 @@ const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
     ("/more", "show the full results of the last turn that called tools"),
+    (
+        "/artifacts",
+        "list results that were too long for the model, whole; /artifacts save NAME PATH writes one to a file",
+    ),
     ("/audit", "list the tool calls of this session"),
     ("/audit all", "list those of all sessions"),
     ("/audit since TIME", "list those since then: 2h, 7d, 2026-11-21; also after `all`"),
@@ -149,6 +154,7 @@ const HELP: &[(&str, &str)] = &[
     ("/continue", "go on with the last request, if it was not answered to its end"),
     ("/runs", "list the last runs, and which of them can be continued; /runs all lists every one"),
     ("/runs steps N", "show what each step of run N of the list used; /runs cancel N ends one for good"),
+    ("/runs show N", "show the messages of the child runs of run N of the list"),
     (
         "/background REQUEST",
         "begin a run that goes on beside the prompt; /background --in 30m REQUEST and --at 18:00 REQUEST later",
@@ -198,6 +204,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "passphrase" => users::passphrase(session).await,
         "policy" => policy::policy(session, text).await,
         "settings" => settings::settings(session, text).await,
+        "artifacts" => artifacts::artifacts(session, &rest).await,
         "skills" if !rest.is_empty() => Err("/skills takes no arguments; /skill use NAME uses one".to_string()),
         "skills" => skill::skills(session).await,
         "skill" => skill::skill(session, &rest).await,

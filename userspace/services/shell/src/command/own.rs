@@ -64,19 +64,24 @@ fn tool(session: &Session, name: &str) -> Result<Tool, String> {
 /// # Errors
 /// The session has no such tool, or the call failed.
 pub async fn call(session: &Session, name: &str, arguments: &Value) -> Result<bool, String> {
-    let Some(brought) = result(session, name, arguments).await? else { return Ok(false) };
+    let Some(brought) = result(session, name, arguments, &Label::default()).await? else { return Ok(false) };
     session.runner.screen.line(Style::Success, &brought.text).await;
     Ok(true)
 }
 
-/// Calls a tool that models can have too. None if it was not permitted: the person has been told why.
+/// Calls a tool that models can have too, with data of this label. None if it was not permitted: the person has been told why.
 ///
 /// # Errors
 /// The session has no such tool, or the call failed.
-pub async fn result(session: &Session, name: &str, arguments: &Value) -> Result<Option<Brought>, String> {
+pub async fn result(
+    session: &Session,
+    name: &str,
+    arguments: &Value,
+    label: &Label,
+) -> Result<Option<Brought>, String> {
     let tool = &tool(session, name)?;
     let runner = &session.runner;
-    let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), &Label::default())?;
+    let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), label)?;
     let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(None) };
     match runner.invoke(tool, prepared).await {
         Ok(brought) => {

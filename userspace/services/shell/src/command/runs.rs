@@ -9,10 +9,12 @@ use capos_agent::Conversation;
 use capos_agent::world::Host;
 use capos_plural::{count, with_commas};
 use capos_run_state::{Child, Progress, RunState, read_progress, read_step};
-use capos_runner::cut_off;
+use capos_runner::{attachments, cut_off};
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::conversations::{ConversationStoreClient, RunInfo};
+use capos_schema::models::ChatMessage;
 use capos_schema::terminal::Style;
+use capos_terminal::wrap;
 use serde_json::Value;
 
 use super::budget::amounts;
@@ -20,6 +22,7 @@ use super::{Done, refreshed, rows};
 use crate::escape::{first_line, in_quotes, name};
 use crate::history::{Messages, PAGE, read_all};
 use crate::keeper::PURPOSE;
+use crate::more::margined;
 use crate::readable::date_of;
 use crate::session::Session;
 
@@ -31,7 +34,7 @@ const ID: usize = 8;
 /// Segments that a run may have.
 const MOST_SEGMENTS: u32 = 100;
 
-const USAGE: &str = "usage: /runs, /runs all, /runs steps N, or /runs cancel N";
+const USAGE: &str = "usage: /runs, /runs all, /runs show N, /runs steps N, or /runs cancel N";
 
 fn short(id: &str) -> &str {
     id.get(..ID).unwrap_or(id)
@@ -122,6 +125,7 @@ pub async fn runs(session: &mut Session, rest: &[&str]) -> Done {
     match rest {
         [] => list(session, &store, false).await,
         ["all"] => list(session, &store, true).await,
+        ["show", number] => show(session, &store, number).await,
         ["steps", number] => steps(session, &store, number).await,
         ["cancel", number] => cancel(session, &store, number).await,
         _ => Err(USAGE.to_string()),
@@ -194,6 +198,47 @@ async fn steps(session: &Session, store: &ConversationStoreClient, number: &str)
         screen.line(Style::Dim, "this run has completed no step").await;
     }
     Ok(())
+}
+
+/// `/runs show N`: the messages of its child runs.
+async fn show(session: &Session, store: &ConversationStoreClient, number: &str) -> Done {
+    let (id, turn) = numbered(session, number)?;
+    let screen = &session.runner.screen;
+    let found = attachments::list(&session.runner, store, &id).await?;
+    let child = |name: &str| name.strip_prefix(&format!("child-{turn}."))?.parse::<u32>().ok();
+    let mut children: Vec<(u32, String)> =
+        found.into_iter().filter_map(|kept| Some((child(&kept.name)?, kept.name))).collect();
+    children.sort_unstable();
+    if children.is_empty() {
+        screen.line(Style::Plain, "no messages of child runs are kept of this run").await;
+        return Ok(());
+    }
+    let columns = screen.size().await.0;
+    for (number, name) in children {
+        let text = attachments::read(&session.runner, store, (&id, &name)).await?;
+        let mut child = Conversation::new(String::new());
+        for line in text.lines() {
+            child.load_message(line).map_err(|bad| format!("a message of child run {number} cannot be read: {bad}"))?;
+        }
+        for entry in child.entries() {
+            let (heading, said) = said(number, &entry.message);
+            let held = screen.hold().await;
+            held.fresh_line().await;
+            held.show(&[
+                (Style::Tool, &format!("{}\n", wrap("", &heading, columns))),
+                (Style::Plain, &margined(&said, columns)),
+            ])
+            .await;
+        }
+    }
+    Ok(())
+}
+
+/// What a message of a child run says, with its heading.
+fn said(number: u32, message: &ChatMessage) -> (String, String) {
+    let calls = message.tool_calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
+    let texts = Some(message.content.clone()).filter(|text| !text.is_empty()).into_iter().chain(calls);
+    (format!("▸ child run {number}, {}", message.role.name()), texts.collect::<Vec<_>>().join("\n"))
 }
 
 async fn cancel(session: &mut Session, store: &ConversationStoreClient, number: &str) -> Done {
@@ -395,6 +440,26 @@ mod tests {
                 "child run 1: \"Count the files. All.\", is done, 2 model calls, 1,500 tokens",
                 "child run 2: \"Read them.\", was cut off, 0 model calls, 0 tokens",
             ]
+        );
+    }
+
+    #[test]
+    fn f01_a_message_of_a_child_run_is_told_with_its_calls() {
+        let call = |name: &str| capos_schema::models::ToolCall {
+            name: name.into(),
+            arguments: "{}".into(),
+            ..Default::default()
+        };
+        let tool_calls = Vec::from([call("list_directory"), call("read_file")]);
+        let message = ChatMessage {
+            role: capos_schema::models::Role::Assistant,
+            content: "I look.".into(),
+            tool_calls,
+            ..Default::default()
+        };
+        assert_eq!(
+            said(2, &message),
+            ("▸ child run 2, assistant".to_string(), "I look.\nlist_directory {}\nread_file {}".to_string())
         );
     }
 

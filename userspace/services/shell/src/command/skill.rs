@@ -71,7 +71,8 @@ async fn in_home(session: &Session) -> Result<Vec<String>, String> {
     if session.runner.grants.find::<DirectoryClient>("").is_err() {
         return Ok(Vec::new());
     }
-    let Some(brought) = own::result(session, "list_directory", &json!({ "path": "." })).await? else {
+    let Some(brought) = own::result(session, "list_directory", &json!({ "path": "." }), &Label::default()).await?
+    else {
         return Ok(Vec::new());
     };
     let listed: Value =
@@ -92,8 +93,8 @@ async fn find(session: &Session, name: &str) -> Result<(Skill, Source), String> 
     if name_of_file(&file).is_none() {
         return Err(format!("{:?} is no name of a skill", escape(name)));
     }
-    let brought = own::result(session, "read_file", &json!({ "path": file })).await?;
-    let Brought { text, of, label } = brought.ok_or_else(|| format!("{file} was not read"))?;
+    let brought = own::result(session, "read_file", &json!({ "path": file }), &Label::default()).await?;
+    let Brought { text, of, label, .. } = brought.ok_or_else(|| format!("{file} was not read"))?;
     let bytes = of.map_or(text.len(), |(_, bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
     if bytes > MAX_FILE {
         return Err(format!("{file}: it has {bytes} bytes; a skill has at most {MAX_FILE}"));

@@ -72,7 +72,11 @@ async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
             });
             let needs: Vec<String> = needs.collect();
             let asks = if needs.is_empty() { "nothing".into() } else { needs.join(", ") };
-            (program.name.clone(), format!("{}; asks for {asks}", program.description))
+            let takes = match program.settings.as_slice() {
+                [] => String::new(),
+                settings => format!("; takes {}", settings.join(" ")),
+            };
+            (program.name.clone(), format!("{}; asks for {asks}{takes}", program.description))
         })
         .collect();
     rows(session, &text).await;

@@ -227,7 +227,13 @@ mod tests {
 
     fn program(needs: &[ProgramNeed]) -> ProgramInfo {
         let limits = Limits::default();
-        ProgramInfo { name: "kv".into(), description: String::new(), needs: needs.to_vec(), limits }
+        ProgramInfo {
+            name: "kv".into(),
+            description: String::new(),
+            needs: needs.to_vec(),
+            limits,
+            settings: Vec::new(),
+        }
     }
 
     fn planned(needs: &[ProgramNeed], line: &str, read_only: bool) -> Result<Plan, String> {

@@ -304,8 +304,8 @@ impl<W: World> Context<W> {
             let (latency, call_id, text) = (now.saturating_sub(proposed), call_id.clone(), text.clone());
             self.course.emit(now, Event::ToolCompleted { call_id, tool, status, latency, text });
         }
-        let (name, call_id) = (name.clone(), call_id.clone());
-        self.tell(Line::Finished { name, call_id, outcome, text }).await;
+        let (name, arguments, call_id) = (name.clone(), call.arguments.clone(), call_id.clone());
+        self.tell(Line::Finished { name, arguments, call_id, outcome, text }).await;
     }
 
     /// Runs a call that may run: record, effect, record.

@@ -348,6 +348,8 @@ pub enum Show<'a> {
     Finished {
         /// What the model called the tool.
         name: &'a str,
+        /// With which arguments.
+        arguments: &'a str,
         /// The call.
         call_id: &'a str,
         /// Outcome.

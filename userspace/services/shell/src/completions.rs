@@ -58,6 +58,7 @@ const COMMANDS: &[&str] = &[
     "/models install ",
     "/models remove ",
     "/more",
+    "/more --json",
     "/passphrase",
     "/plain",
     "/plain off",

@@ -25,6 +25,7 @@ mod meter;
 mod more;
 mod readable;
 mod render;
+mod result;
 mod run;
 mod screen;
 #[cfg(test)]

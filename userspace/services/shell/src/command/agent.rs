@@ -22,7 +22,7 @@ pub const AGENT: Commands = Commands {
 const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
-    ("/more", "show the full results of the last turn that called tools"),
+    ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/approvals NUMBER", "show one of them in full"),
     ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
@@ -49,14 +49,14 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "more" | "continue" | "stop" | "passphrase" | "lock" | "exit" | "quit"
+        "help" | "?" | "tools" | "continue" | "rest" | "stop" | "passphrase" | "lock" | "exit" | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
         "help" | "?" => session.help().await,
         "tools" => inspect::tools(session).await,
-        "more" => more(session).await,
+        "more" => more(session, &rest).await,
         "approvals" => audit::approvals(session, &rest).await,
         "budget" => budget::budget(session, &rest).await,
         "runs" => runs::runs(session, &rest).await,

@@ -80,7 +80,7 @@ pub const SHELL: Commands =
 const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
-    ("/more", "show the full results of the last turn that called tools"),
+    ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     ("/audit", "list the tool calls of this session"),
     ("/audit all", "list those of all sessions"),
     ("/audit since TIME", "list those since then: 2h, 7d, 2026-11-21; also after `all`"),
@@ -174,7 +174,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "continue" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
+        "help" | "?" | "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
         | "quit"
             if !rest.is_empty() =>
         {
@@ -183,7 +183,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "help" | "?" => session.help().await,
         "cap" | "caps" => capabilities::cap(session, &rest).await,
         "inspect" => inspect::inspect(session, &rest).await,
-        "more" => more(session).await,
+        "more" => more(session, &rest).await,
         "tools" => inspect::tools(session).await,
         "model" => model::model(session, &rest).await,
         "models" => models::models(session, text).await,

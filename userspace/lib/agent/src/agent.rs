@@ -4,6 +4,7 @@ mod messages;
 mod request;
 mod summary;
 pub mod window;
+pub mod wishes;
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -52,7 +52,9 @@ mod until;
 pub mod world;
 
 pub use agent::window::{Part, Window};
+pub use agent::wishes::{Called, undone, wishes};
 pub use agent::{Agent, Session};
+pub use answer::facts::unsupported;
 pub use answer::response::{Draft, Response};
 pub use backlog::Backlog;
 pub use call::time_limit;

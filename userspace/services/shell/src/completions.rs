@@ -66,6 +66,7 @@ const COMMANDS: &[&str] = &[
     "/policy check ",
     "/quit",
     "/rename ",
+    "/rest",
     "/resume",
     "/run",
     "/runs",

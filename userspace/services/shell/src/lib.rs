@@ -23,6 +23,7 @@ mod link;
 mod login;
 mod meter;
 mod more;
+mod outcome;
 mod readable;
 mod render;
 mod result;

@@ -151,6 +151,7 @@ const HELP: &[(&str, &str)] = &[
         "begin a run that goes on beside the prompt; /background --in 30m REQUEST and --at 18:00 REQUEST later",
     ),
     ("/background", "list the background runs; /background show N shows what one said, /background cancel N ends it"),
+    ("/rest", "ask for the part of the last request that no call was made for"),
     ("/segments N", "the next request may go on for N times as many model calls without a question"),
     ("/sessions", "list the last sessions of this machine; /sessions all lists every one"),
     (
@@ -203,6 +204,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "sessions" => runs::sessions(session, &rest).await,
         "segments" => runs::segments(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
+        "rest" => cut_off::rest(session).await,
         "background" => background::background(session, text).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,

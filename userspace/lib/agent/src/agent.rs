@@ -1,5 +1,6 @@
 //! The loop: turns, responses, limits.
 
+pub(crate) mod known;
 mod messages;
 mod request;
 mod summary;
@@ -481,6 +482,9 @@ impl<W: World> Agent<W> {
             self.forget_unbegun();
             for (result, proposal) in results.iter().zip(&proposals) {
                 failures.count(&proposal.call.name, result.outcome);
+                if let Ok(tool) = snapshot.find(&proposal.call.name, &proposal.call.handle) {
+                    failures.known.settle(tool, &proposal.call, result);
+                }
             }
             self.count_use().await;
             let last = results.len().saturating_sub(1);

@@ -52,6 +52,36 @@ annotation pattern @0xb1a7c0de5c4e3a12 (param) :Pattern;
 annotation path @0xb1a7c0de5c4e3a13 (param) :Void;
 # Of a tool: the parameter, of type Text, is a path in the home directory. Rules of the policy on paths hold for it.
 
+enum Unit {
+  # What a number counts. A person reads it in a unit of a fitting size; programs and models get the number.
+  bytes @0;
+  pages @1;             # Of 4,096 bytes.
+  seconds @2;
+  milliseconds @3;
+  nanoseconds @4;
+  unixSeconds @5;       # A point in time, since 1970.
+  unixMilliseconds @6;  # The same in milliseconds.
+}
+
+annotation unit @0xb1a7c0de5c4e3a14 (field, param) :Unit;
+# What a number counts.
+
+annotation zero @0xb1a7c0de5c4e3a15 (field, param) :Text;
+# What the number 0 or an empty text stands for, for a person. Empty: nothing, so it is not shown.
+
+annotation heading @0xb1a7c0de5c4e3a16 (field, param) :Text;
+# What a person reads above or before the value; the words of the field's name where absent.
+
+annotation detail @0xb1a7c0de5c4e3a17 (field) :Void;
+# Left out where a person sees a list of such structs as a table.
+
+annotation concern @0xb1a7c0de5c4e3a18 (enumerant) :Void;
+# A state that somebody should look at. A table has rows with it first.
+
+annotation done @0xb1a7c0de5c4e3a19 (method) :Text;
+# Of a tool without results for the model: what a person reads after a success. A parameter's name in braces stands for its
+# value. It is not part of the tool's description.
+
 annotation text @0xb1a7c0de5c4e3a0a (field, param) :Void;
 # A Data field whose JSON form is UTF-8 text and not base64.
 

@@ -406,11 +406,11 @@ struct UserInfo {
   # A user of the data volume.
   name @0 :Text;
   profile @1 :Profile;
-  createdUnix @2 :Int64;   # Seconds since 1970.
-  quota @3 :Text;          # What the home may take: as `200MiB`, `50%`, `none`; empty for the default, the setting
+  createdUnix @2 :Int64 $A.unit(unixSeconds) $A.zero("unknown");  # Seconds since 1970.
+  quota @3 :Text $A.zero("default");  # What the home may take: as `200MiB`, `50%`, `none`; empty for the default, the setting
                            # `session.home_quota`.
-  quotaBytes @4 :UInt64;   # The same in bytes; 0 if there is no quota.
-  usedBytes @5 :UInt64;    # What the home takes.
+  quotaBytes @4 :UInt64 $A.unit(bytes) $A.zero("no limit") $A.heading("home may take");  # The same in bytes; 0 if there is no quota.
+  usedBytes @5 :UInt64 $A.unit(bytes) $A.heading("home takes");  # What the home takes.
 }
 
 interface Users {
@@ -421,28 +421,28 @@ interface Users {
   # Lists the users of this machine, with their profiles, what their homes take, and what these may take.
 
   add @1 (name :Text, profile :Profile, quota :Text) -> (passphrase :Text $A.runner)
-      $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000);
+      $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is added.");
   # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase. `quota` is what the home may
   # take, as `200MiB`, `50%` of what all homes may take, or `none`; empty for the default.
 
   remove @2 (name :Text) -> ()
-      $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000);
+      $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is removed.");
   # Removes a user with their keys and all that is kept for them. The last operator cannot be removed, nor the user who asks.
 
   setProfile @3 (name :Text, profile :Profile) -> ()
-      $A.tool("set_user_profile") $A.category(admin);
+      $A.tool("set_user_profile") $A.category(admin) $A.done("{name} has the profile {profile} from the next login on.");
   # Gives a user another profile, from the next login on. The last operator stays one.
 
   resetPassphrase @4 (name :Text) -> (passphrase :Text $A.runner)
-      $A.tool("reset_passphrase") $A.category(admin) $A.timeoutMs(60000);
+      $A.tool("reset_passphrase") $A.category(admin) $A.timeoutMs(60000) $A.done("{name} has a new passphrase.");
   # Replaces the passphrase of a user who has forgotten it. The terminal shows the person, and nobody else, the new one.
 
   renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
-      $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000);
+      $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000) $A.done("The data disk has a new recovery code.");
   # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
 
   setQuota @6 (name :Text, quota :Text) -> ()
-      $A.tool("set_user_quota") $A.category(admin);
+      $A.tool("set_user_quota") $A.category(admin) $A.done("The quota of {name} is changed.");
   # Changes at once what a user's home may take: as `200MiB`, `50%` of what all homes may take, or `none`; empty for the
   # default.
 }
@@ -476,11 +476,11 @@ interface Settings {
   # Lists the settings of this machine, with their values and where each value comes from.
 
   set @1 (name :Text, value :Text) -> ()
-      $A.tool("set_setting") $A.category(admin);
+      $A.tool("set_setting") $A.category(admin) $A.done("{name} is {value} from the next login on.");
   # Changes a setting of this machine, from the next login on.
 
   reset @2 (name :Text) -> ()
-      $A.tool("reset_setting") $A.category(admin);
+      $A.tool("reset_setting") $A.category(admin) $A.done("{name} has the value of the image from the next login on.");
   # Gives a setting back the value that the image has for it.
 
   setClock @3 (time :Text) -> (text :Text)

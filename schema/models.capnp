@@ -245,7 +245,7 @@ interface ModelStore {
   installing @2 () -> (name :Text, done :UInt64, total :UInt64) $A.abortable;
   # How far the copy in progress is, in bytes of the model file; `name` is empty if there is none.
 
-  remove @3 (name :Text) -> () $A.tool("remove_model") $A.category(destructive) $A.person;
+  remove @3 (name :Text) -> () $A.tool("remove_model") $A.category(destructive) $A.person $A.done("The model {name} is removed.");
   # Ends the model's worker and deletes its files, or what there is of them.
 }
 

@@ -6,7 +6,7 @@ using A = import "annotations.capnp";
 interface Notes {
   # Notes, kept until the service ends.
 
-  add @0 (text :Text) -> (count :UInt32)
+  add @0 (text :Text) -> (count :UInt32 $A.heading("notes"))
       $A.tool("add_notes") $A.category(mutating);
   # Keeps a note and says how many there are.
 

@@ -94,8 +94,8 @@ enum EntryKind {
 struct EntryInfo {
   name @0 :Text;
   kind @1 :EntryKind;
-  bytes @2 :UInt64;
-  modifiedUnix @3 :Int64;  # Seconds since 1970, 0 if unknown.
+  bytes @2 :UInt64 $A.unit(bytes) $A.heading("size");
+  modifiedUnix @3 :Int64 $A.unit(unixSeconds) $A.zero("unknown");  # Seconds since 1970, 0 if unknown.
 }
 
 enum FileError {
@@ -184,7 +184,7 @@ interface Directory {
   # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
   # without; `..` never leaves the root.
 
-  list @0 (path :Text $A.path $A.pattern(directory)) -> (entries :List(EntryInfo), leftOut :UInt64)
+  list @0 (path :Text $A.path $A.pattern(directory)) -> (entries :List(EntryInfo), leftOut :UInt64 $A.zero(""))
       $A.tool("list_directory") $A.category(readOnly) $A.abortable $A.untrusted;
   # Lists the files and folders at a path of the home directory; the path "." is the top.
 
@@ -208,15 +208,15 @@ interface Directory {
   # and tells where the next begins.
 
   writeText @6 (path :Text $A.path $A.pattern(directory), text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
-      $A.tool("write_file") $A.category(mutating);
+      $A.tool("write_file") $A.category(mutating) $A.done("{path} is written.");
   # Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end.
 
   remove @7 (path :Text $A.path) -> ()
-      $A.tool("delete_file") $A.category(destructive);
+      $A.tool("delete_file") $A.category(destructive) $A.done("{path} is deleted.");
   # Deletes one file, or one empty folder, in the home directory.
 
   makeDirectory @8 (path :Text $A.path $A.pattern(directory)) -> ()
-      $A.tool("make_directory") $A.category(mutating);
+      $A.tool("make_directory") $A.category(mutating) $A.done("The folder {path} is made.");
   # Makes a folder in the home directory.
 
   readOnly @9 () -> (directory :Directory);

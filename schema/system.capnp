@@ -7,28 +7,29 @@ using Label = import "authority.capnp".Label;
 using Directory = import "storage.capnp".Directory;
 
 enum ServiceState {
-  stopped @0;
+  stopped @0 $A.concern;
   starting @1;
   running @2;
-  failed @3;     # Its restarts are used up.
-  restarting @4;
+  failed @3 $A.concern;      # Its restarts are used up.
+  restarting @4 $A.concern;
   unneeded @5;   # Its purpose does not exist on this system; lastExit names it.
 }
 
 struct ServiceInfo {
   name @0 :Text;
   state @1 :ServiceState;
-  restarts @2 :UInt32;       # Since boot.
-  maxRestarts @3 :UInt32;
-  lastExit @4 :Text;         # How it last ended, or why it is not needed, as text; empty if it never ended.
-  frames @5 :UInt64;         # 4 KiB frames that it holds.
+  restarts @2 :UInt32;         # Since boot.
+  maxRestarts @3 :UInt32 $A.detail;
+  lastExit @4 :Text $A.zero("");  # How it last ended, or why it is not needed, as text; empty if it never ended.
+  frames @5 :UInt64 $A.unit(pages) $A.heading("memory");  # 4 KiB frames that it holds.
   description @6 :Text;
 }
 
 interface SystemStatus {
   # The state of the machine and its services.
 
-  summary @0 () -> (uptimeSeconds :UInt64, memoryBytes :UInt64, freeBytes :UInt64,
+  summary @0 () -> (uptimeSeconds :UInt64 $A.unit(seconds) $A.heading("up for"), memoryBytes :UInt64 $A.unit(bytes),
+                    freeBytes :UInt64 $A.unit(bytes),
                     processors :UInt32, processes :UInt32, services :UInt32)
       $A.tool("system_status") $A.category(readOnly) $A.abortable;
   # Tells uptime, memory, processors and how many processes and services run.
@@ -48,8 +49,8 @@ enum LogLevel {
 }
 
 struct LogEntry {
-  sequence @0 :UInt64;
-  nanoseconds @1 :UInt64;   # Since boot.
+  sequence @0 :UInt64 $A.detail;
+  nanoseconds @1 :UInt64 $A.unit(nanoseconds) $A.heading("since boot");  # Since boot.
   level @2 :LogLevel;
   service @3 :Text;
   text @4 :Text;
@@ -82,7 +83,7 @@ interface ServiceSupervisor {
   # Stops one service and starts it again. A trusted one is refused: it keeps what must outlast the session that asks.
 
   stop @2 (name :Text) -> ()
-      $A.tool("stop_service") $A.category(destructive);
+      $A.tool("stop_service") $A.category(destructive) $A.done("{name} is stopped.");
   # Stops one service until it is restarted. A trusted one is refused.
 }
 
@@ -102,9 +103,9 @@ interface FaultInjector {
 }
 
 struct ProgramResult {
-  code @0 :Int32;
-  report @1 :Text;   # How it ended, as text.
-  output @2 :Text;   # Its output, at most 64 KiB.
+  code @0 :Int32 $A.heading("exit code");
+  report @1 :Text $A.heading("how it ended");   # How it ended, as text.
+  output @2 :Text $A.zero("no output");  # Its output, at most 64 KiB.
 }
 
 interface Launcher {
@@ -116,7 +117,7 @@ interface Launcher {
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
   # Runs an installed program with arguments and returns its output. Its settings come first, each as NAME=VALUE.
 
-  programs @1 () -> (names :List(Text))
+  programs @1 () -> (names :List(Text) $A.heading("programs"))
       $A.tool("list_programs") $A.category(readOnly) $A.abortable;
   # Lists the programs that can be run.
 
@@ -230,7 +231,7 @@ interface StandardInput {
 
 interface Power {
   powerOff @0 () -> ()
-      $A.tool("power_off") $A.category(admin);
+      $A.tool("power_off") $A.category(admin) $A.done("The machine turns itself off.");
   # Turns the machine off.
 }
 

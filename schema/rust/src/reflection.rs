@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use capnp::introspect::Type;
 
-pub use crate::annotations::{Category, Pattern};
+pub use crate::annotations::{Category, Pattern, Unit};
 use crate::models::{PermissionMode, ToolDescriptor};
 
 /// The element of a list of the schema, or of a struct that holds itself.
@@ -55,6 +55,8 @@ pub struct MethodInfo {
     pub max_result: Option<u32>,
     /// Whether the result holds text that others wrote.
     pub untrusted: bool,
+    /// What a person reads after a success without results; a parameter's name in braces stands for its value.
+    pub done: Option<&'static str>,
     /// The label that the result carries at least.
     pub label: Option<&'static str>,
     /// Whether its text comes in pieces, by `offset` and `length`.
@@ -142,6 +144,15 @@ impl InterfaceInfo {
         let methods = methods.iter().filter(move |method| !(method.person || read_only && method.changes()));
         methods.filter_map(move |method| Some((method, method.descriptor(id)?)))
     }
+}
+
+/// The method that is the tool of this name. None if several interfaces have such a tool, and nobody says which it was.
+#[must_use]
+pub fn tool(name: &str) -> Option<&'static MethodInfo> {
+    let mut found = crate::INTERFACES.iter().flat_map(|interface| interface.methods);
+    let named = |method: &&MethodInfo| method.tool == Some(name);
+    let first = found.find(named)?;
+    found.find(named).is_none().then_some(first)
 }
 
 /// The interface with this identifier.

@@ -88,6 +88,7 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("timeout_ms: {},", number(method, "timeoutMs")));
     code.line(&format!("max_result: {},", number(method, "maxResult")));
     code.line(&format!("untrusted: {},", method.has("untrusted")));
+    code.line(&format!("done: {},", text(method, "done")));
     code.line(&format!("label: {},", text(method, "label")));
     code.line(&format!("pieces: {},", method.has("pieces")));
     code.line(&format!("pattern: {},", pattern(params)));

@@ -25,20 +25,24 @@
 
 extern crate alloc;
 
+mod amount;
 mod base64;
 mod canonical;
 mod decode;
 mod encode;
 mod error;
 mod parse;
+mod people;
 mod pointer;
 mod validate;
 
+pub use amount::{duration, size};
 pub use canonical::canonical;
 pub use decode::{decode, decode_results};
 pub use encode::{encode, encode_call, encode_params};
 pub use error::ReflectError;
 pub use parse::{MAX_TEXT, parse};
+pub use people::{Shown, Table, show, words};
 pub use validate::{check_schema, validate};
 
 /// Deepest nesting of JSON that is read, written or checked.

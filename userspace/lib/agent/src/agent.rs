@@ -1,10 +1,12 @@
 //! The loop: turns, responses, limits.
 
+pub(crate) mod known;
 pub mod lessons;
 mod messages;
 mod request;
 mod summary;
 pub mod window;
+pub mod wishes;
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -484,6 +486,9 @@ impl<W: World> Agent<W> {
             self.forget_unbegun();
             for (result, proposal) in results.iter().zip(&proposals) {
                 failures.count(&proposal.call.name, result.outcome);
+                if let Ok(tool) = snapshot.find(&proposal.call.name, &proposal.call.handle) {
+                    failures.known.settle(tool, &proposal.call, result);
+                }
             }
             self.count_use().await;
             let last = results.len().saturating_sub(1);

@@ -102,7 +102,11 @@ impl<W: World> Context<W> {
     /// Asks the person about a call, and the broker with their answer.
     async fn ask(&self, asks: &Asks<W>, Review { mode, note, risk, .. }: Review) -> Gated<<W as Gate>::Lease> {
         let Asks { tool, call, question, .. } = asks;
-        let note = self.told_of_child(note);
+        let mut note = self.told_of_child(note);
+        if let Some(why) = self.failures.known.failure(tool, call) {
+            let why = format!("The same call failed before in this turn: {}.", quote_long(&why, TASK));
+            note = if note.is_empty() { why } else { format!("{note}\n{why}") };
+        }
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let asked = self.world.now();
         let approval = Rc::new(self.approval((tool, risk), question, asked.saturating_add(limit)));
@@ -113,6 +117,7 @@ impl<W: World> Context<W> {
             label: &self.label,
             untrusted: self.untrusted,
             note: &note,
+            is_unread: self.failures.known.is_unread(call),
             by_hand: false,
             approval: &approval,
         };

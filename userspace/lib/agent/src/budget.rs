@@ -15,6 +15,7 @@ use capos_schema::authority::{BudgetDimension, Reply};
 use capos_schema::models::{Outcome, ToolCall};
 
 use crate::agent::Agent;
+use crate::agent::known::Known;
 use crate::call::{Context, NANOSECONDS, Proposal};
 use crate::curtain::Line;
 use crate::going::Going;
@@ -137,17 +138,19 @@ impl Reserved {
     }
 }
 
-/// How often each tool has failed in a run, since it last succeeded.
+/// How often each tool has failed in a run, since it last succeeded, and what else the calls of the run have shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     most: u32,
+    /// What the calls have shown.
+    pub known: Known,
     of: Rc<RefCell<BTreeMap<String, u32>>>,
 }
 
 impl Failures {
     /// Of a run in which a tool may fail so often.
     pub fn new(most: u32) -> Self {
-        Self { most, of: Rc::default() }
+        Self { most, ..Self::default() }
     }
 
     /// Counts how a call of a tool ended.

@@ -175,6 +175,10 @@ impl<W: World> Context<W> {
             let descriptor = tool.descriptor.clone();
             return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, Why::own(why)));
         }
+        if let Some(why) = self.failures.known.spares(tool, &call) {
+            let descriptor = tool.descriptor.clone();
+            return Checked::Refused(refusal(descriptor, call, None, "repeated", Outcome::RefusedByPolicy, why));
+        }
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
             let why = "what the calls of this turn or session leave in the audit log without the person's word has come to \
                        its limit; the person may ask again";
@@ -307,8 +311,8 @@ impl<W: World> Context<W> {
             let (latency, call_id, text) = (now.saturating_sub(proposed), call_id.clone(), text.clone());
             self.course.emit(now, Event::ToolCompleted { call_id, tool, status, latency, text });
         }
-        let (name, call_id) = (name.clone(), call_id.clone());
-        self.tell(Line::Finished { name, call_id, outcome, text }).await;
+        let (name, arguments, call_id) = (name.clone(), call.arguments.clone(), call_id.clone());
+        self.tell(Line::Finished { name, arguments, call_id, outcome, text }).await;
     }
 
     /// Runs a call that may run: record, effect, record.

@@ -14,7 +14,7 @@ use crate::world::{Show, World};
 #[derive(Clone, Debug)]
 pub enum Line {
     Started { tool: Tool, call_id: String },
-    Finished { name: String, call_id: String, outcome: Outcome, text: String },
+    Finished { name: String, arguments: String, call_id: String, outcome: Outcome, text: String },
     Notice(String),
 }
 
@@ -22,8 +22,8 @@ impl Line {
     fn show(&self) -> Show<'_> {
         match self {
             Self::Started { tool, call_id } => Show::Started { tool, call_id },
-            Self::Finished { name, call_id, outcome, text } => {
-                Show::Finished { name, call_id, outcome: *outcome, text }
+            Self::Finished { name, arguments, call_id, outcome, text } => {
+                Show::Finished { name, arguments, call_id, outcome: *outcome, text }
             }
             Self::Notice(text) => Show::Notice(text),
         }

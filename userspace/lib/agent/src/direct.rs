@@ -122,7 +122,9 @@ impl<W: World> Context<W> {
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
                 let (label, approval) = (&question.labels, &self.approval((tool, risk), question, u64::MAX));
-                let ask = Ask { tool, arguments, call_id, label, untrusted: 0, note: &note, by_hand: true, approval };
+                let (note, is_unread) = (note.as_str(), false);
+                let ask =
+                    Ask { tool, arguments, call_id, label, untrusted: 0, note, is_unread, by_hand: true, approval };
                 return match self.world.passphrase(&ask).await.given() {
                     Ok(passphrase) => {
                         judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))

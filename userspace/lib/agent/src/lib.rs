@@ -53,7 +53,9 @@ pub mod world;
 
 pub use agent::lessons::Lesson;
 pub use agent::window::{Part, Window};
+pub use agent::wishes::{Called, undone, wishes};
 pub use agent::{Agent, Session};
+pub use answer::facts::unsupported;
 pub use answer::response::{Draft, Response};
 pub use backlog::Backlog;
 pub use call::time_limit;

@@ -164,8 +164,10 @@ pub struct Ask<'a> {
     pub label: &'a Label,
     /// How many tool results of that were untrusted.
     pub untrusted: usize,
-    /// What the broker has the person told; may be nothing.
+    /// What the broker has the person told, and that the same call failed before; one fact in a line, may be nothing.
     pub note: &'a str,
+    /// The turn has neither read nor written the file that the call names.
+    pub is_unread: bool,
     /// The person typed the call, and no model has a part in it.
     pub by_hand: bool,
     /// The question, with its id. An answer to another id, or after it expires, has no effect.
@@ -355,6 +357,8 @@ pub enum Show<'a> {
     Finished {
         /// What the model called the tool.
         name: &'a str,
+        /// With which arguments.
+        arguments: &'a str,
         /// The call.
         call_id: &'a str,
         /// Outcome.

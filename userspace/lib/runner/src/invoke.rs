@@ -99,19 +99,7 @@ pub fn encode(found: &MethodInfo, members: Map<String, Value>) -> Result<Message
 /// Texts among the runner's results are for the person alone: a first passphrase, a recovery code.
 fn secrets(found: &MethodInfo, value: &Value) -> Vec<String> {
     let texts = found.runner_results.iter().filter_map(|name| Some((name, value.get(*name)?.as_str()?)));
-    texts.map(|(name, text)| format!("{}: {text}", words(name))).collect()
-}
-
-/// A member's name as words: `recoveryCode` is `recovery code`.
-fn words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() {
-            words.push(' ');
-        }
-        words.extend(letter.to_lowercase());
-    }
-    words
+    texts.map(|(name, text)| format!("{}: {text}", capos_reflect::words(name))).collect()
 }
 
 /// Results without those that are the runner's, which say what they are of and how they are labelled.

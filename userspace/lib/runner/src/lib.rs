@@ -21,6 +21,7 @@ pub mod history;
 pub mod invoke;
 pub mod keeper;
 pub mod loss;
+mod missing;
 pub mod model;
 mod runner;
 mod session;

@@ -5,19 +5,26 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
+use capos_agent::world::Ask;
 use capos_agent::{Either, Tool, race};
 use capos_plural::count;
 use capos_schema::cap::Client;
 use capos_schema::storage::{DirectoryClient, EntryKind, FileError, FileStatus};
+use capos_terminal::quote;
 use serde_json::Value;
 
 use crate::escape::{one_line, plain};
+use crate::missing;
 use crate::runner::Runner;
 use crate::surface::Surface;
 
 /// How long a person's question waits for this at most, in nanoseconds.
 const PATIENCE: u64 = 2_000_000_000;
+
+/// Characters of a path that a fact shows.
+const PATH: usize = 96;
 
 /// How a call does away with the contents of the file at its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +70,40 @@ fn appends(arguments: &str) -> bool {
     arguments.and_then(|arguments| arguments.get("append")?.as_bool()).unwrap_or(false)
 }
 
-/// What the person is told of the loss that a call means, where it means one.
-pub async fn note<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) -> Option<String> {
+/// What the person is told of what a call names: that it does not exist, or what of it would be lost, and then whether the turn has read
+/// it. Each fact is a line.
+pub async fn facts<S: Surface>(runner: &Runner<S>, ask: &Ask<'_>) -> Vec<String> {
+    let mut facts: Vec<String> = missing::note(runner, ask.tool, ask.arguments).await.into_iter().collect();
+    match look(runner, ask.tool, ask.arguments).await {
+        Some(Looked::Missing(path)) => facts.push(format!("There is no file or folder {}.", shown(&path))),
+        Some(Looked::Lost(path, note)) => {
+            facts.push(note);
+            if ask.is_unread {
+                facts.push(format!("This turn has not read {}.", shown(&path)));
+            }
+        }
+        Some(Looked::Unknown(why)) => facts.push(why),
+        None => {}
+    }
+    facts
+}
+
+/// A path within a sentence.
+fn shown(path: &str) -> String {
+    quote(&path.chars().take(PATH).collect::<String>())
+}
+
+/// What there is at the path of a call that does away with something.
+enum Looked {
+    /// Nothing.
+    Missing(String),
+    /// A file with content, and what becomes of that.
+    Lost(String, String),
+    /// It could not be looked at.
+    Unknown(String),
+}
+
+async fn look<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) -> Option<Looked> {
     let loss = Loss::of(tool.descriptor.interface_id, &tool.descriptor.method_name)?;
     if loss == Loss::Replaced && appends(arguments) {
         return None;
@@ -75,13 +114,19 @@ pub async fn note<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) 
     // A link is deleted itself, and what is written goes to where it leads.
     let looked = directory.status(&path, loss == Loss::Replaced);
     match race(looked, runner.clock.sleep(PATIENCE)).await {
-        Either::Left(Ok(found)) if found.error == FileError::None => loss.note(&found.status),
-        // There is no such file, or the call itself will say what is wrong.
+        Either::Left(Ok(found)) if found.error == FileError::None => {
+            loss.note(&found.status).map(|note| Looked::Lost(path, note))
+        }
+        Either::Left(Ok(found)) if loss == Loss::Deleted && found.error == FileError::NotFound => {
+            Some(Looked::Missing(path))
+        }
+        // A new file, or the call itself will say what is wrong.
         Either::Left(Ok(_)) => None,
         Either::Left(Err(why)) => {
-            Some(format!("The current content could not be checked: {}.", one_line(&plain(&why.to_string()))))
+            let why = one_line(&plain(&why.to_string()));
+            Some(Looked::Unknown(format!("The current content could not be checked: {why}.")))
         }
-        Either::Right(()) => Some("The current content could not be checked within 2 s.".to_string()),
+        Either::Right(()) => Some(Looked::Unknown("The current content could not be checked within 2 s.".to_string())),
     }
 }
 

@@ -116,8 +116,8 @@ impl<S: Surface> Renderer for Runner<S> {
             Show::Proposed { call_id, name, arguments } => {
                 S::show(self, Show::Proposed { call_id, name: &named(name), arguments }).await;
             }
-            Show::Finished { name, call_id, outcome, text } => {
-                S::show(self, Show::Finished { name: &named(name), call_id, outcome, text }).await;
+            Show::Finished { name, arguments, call_id, outcome, text } => {
+                S::show(self, Show::Finished { name: &named(name), arguments, call_id, outcome, text }).await;
             }
             Show::Notice(text) => S::show(self, Show::Notice(&named(text))).await,
             show => S::show(self, show).await,

@@ -127,10 +127,8 @@ fn risk(of: capos_schema::authority::Risk) -> Risk {
 /// What the person has to know besides the call: what the broker says, what would be lost, what the model has read.
 async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    if !ask.note.is_empty() {
-        notes.push(ask.note.to_string());
-    }
-    notes.extend(loss::note(runner, ask.tool, ask.arguments).await);
+    notes.extend(ask.note.lines().map(ToString::to_string));
+    notes.extend(loss::facts(runner, ask).await);
     if ask.untrusted > runner.told_of.get() {
         notes.push("The model has read files, logs or output that others may have written.".to_string());
     }

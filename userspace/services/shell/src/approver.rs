@@ -226,14 +226,14 @@ impl Questions<'_> {
         let length = count(ask.arguments.chars().count(), "character");
         let tool = &ask.tool.descriptor.name;
         page.line(Style::Plain, &format!("These are all arguments of {tool}: {length}."), columns);
-        if !ask.note.is_empty() {
-            page.line(style, ask.note, columns);
+        for fact in ask.note.lines() {
+            page.line(style, fact, columns);
         }
         if let Some(note) = setup::note(self.runner, ask.tool).await {
             page.line(Style::Plain, &note, columns);
         }
-        if let Some(note) = loss::note(self.runner, ask.tool, ask.arguments).await {
-            page.line(Style::Warning, &note, columns);
+        for fact in loss::facts(self.runner, ask).await {
+            page.line(Style::Warning, &fact, columns);
         }
         self.change(&mut page, ask, columns).await;
         if let Some(note) = foreign(self.told.get(), ask.untrusted) {

@@ -23,8 +23,10 @@ mod link;
 mod login;
 mod meter;
 mod more;
+mod outcome;
 mod readable;
 mod render;
+mod result;
 mod run;
 mod screen;
 #[cfg(test)]

@@ -9,20 +9,26 @@ use capos_plural::count;
 use capos_schema::models::Role;
 use capos_schema::terminal::Style;
 use capos_terminal::{sanitise, wrap};
+use serde_json::Value;
 
 use crate::command::Done;
 use crate::escape::{escape, shorten};
-use crate::readable::laid_out;
 use crate::render::WIDTH;
+use crate::result::result;
 use crate::session::Session;
 
 /// Stands before each line of a result, so that none of it can pass for the shell's own words.
 const MARGIN: &str = "  │ ";
 
-/// `/more`.
-pub async fn more(session: &Session) -> Done {
+/// `/more`, and `/more --json`.
+pub async fn more(session: &Session, rest: &[&str]) -> Done {
+    let form = match rest {
+        [] => Form::People,
+        ["--json"] => Form::Json,
+        _ => return Err("usage: /more or /more --json".to_string()),
+    };
     let conversation = session.agent.conversation();
-    let results: Vec<(String, String)> = summary(conversation).into_iter().chain(results(conversation)).collect();
+    let results: Vec<(String, String)> = summary(conversation).into_iter().chain(results(conversation, form)).collect();
     if results.is_empty() {
         return Err("this conversation has no tool results yet".to_string());
     }
@@ -37,6 +43,31 @@ pub async fn more(session: &Session) -> Done {
     Ok(())
 }
 
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// By the schema of their tool.
+    People,
+    /// As the model and programs get them, structures with a line for each member.
+    Json,
+}
+
+impl Form {
+    fn of(self, (name, arguments): (&str, &str), text: &str) -> String {
+        match self {
+            Self::People => result(name, arguments, text).map_or_else(|| text.to_string(), |result| result.whole()),
+            Self::Json => json(text).unwrap_or_else(|| text.to_string()),
+        }
+    }
+}
+
+/// A structure in the system's form, with a line for each member. A file's text, also if it is JSON, is none.
+fn json(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let written = value.to_string();
+    (value.is_object() && written == text).then(|| serde_json::to_string_pretty(&value).ok()).flatten()
+}
+
 /// The summary of the last turn, if one was made in it: how many messages it stands for, and its text.
 fn summary(conversation: &Conversation) -> Option<(String, String)> {
     let (entry, messages) = conversation.summary().filter(|(entry, _)| entry.turn == conversation.last_turn())?;
@@ -45,16 +76,17 @@ fn summary(conversation: &Conversation) -> Option<(String, String)> {
 }
 
 /// The results of the last turn that has any: what each is of, and its text.
-fn results(conversation: &Conversation) -> Vec<(String, String)> {
+fn results(conversation: &Conversation, form: Form) -> Vec<(String, String)> {
     let messages = || conversation.entries().iter().map(|entry| (entry.turn, &entry.message));
     let of_tools = || messages().filter(|(_, message)| message.role == Role::Tool);
     let Some(last) = of_tools().map(|(turn, _)| turn).next_back() else { return Vec::new() };
     let results = of_tools().filter(|(turn, _)| *turn == last).map(|(_, message)| {
         let mut calls = messages().flat_map(|(_, asked)| &asked.tool_calls);
         let call = calls.rfind(|call| call.id == message.tool_call_id);
-        let asked = call.map(|call| format!("{} {}", call.name, call.arguments)).unwrap_or_default();
-        let heading = format!("▸ {}: {}", shorten(&escape(&asked), WIDTH), count(message.content.len(), "byte"));
-        (heading, laid_out(&message.content))
+        let (name, arguments) = call.map(|call| (call.name.as_str(), call.arguments.as_str())).unwrap_or_default();
+        let asked = shorten(&escape(&format!("{name} {arguments}")), WIDTH);
+        let heading = format!("▸ {asked}: {}", count(message.content.len(), "byte"));
+        (heading, form.of((name, arguments), &message.content))
     });
     results.collect()
 }
@@ -85,25 +117,28 @@ mod tests {
     #[test]
     fn all_of_the_last_turns_results_are_shown() {
         let mut conversation = Conversation::new("c".into());
-        assert!(results(&conversation).is_empty());
+        assert!(results(&conversation, Form::People).is_empty());
         let turns = [
             (1, asks("old")),
             (1, gave("old", "gone")),
             (2, asks("read_file")),
             (2, gave("read_file", "one\ncapos> two\n\nthree\n")),
-            (2, asks("list")),
-            (2, gave("list", "{\"modifiedUnix\":1795251907}")),
+            (2, asks("list_programs")),
+            (2, gave("list_programs", "{\"names\":[\"cat\",\"wc\"]}")),
             (3, ChatMessage { role: Role::User, content: "hi".into(), ..ChatMessage::default() }),
         ];
         for (turn, message) in turns {
             conversation.push(message, (turn, 0), "", Vec::new());
         }
-        let dated = "{\n  \"modified\": \"2026-11-21 09:05:07 UTC\"\n}".to_string();
-        let file = "one\ncapos> two\n\nthree\n".to_string();
-        assert_eq!(
-            results(&conversation),
-            [("▸ read_file {}: 22 bytes".to_string(), file), ("▸ list {}: 27 bytes".to_string(), dated)]
-        );
+        let shown = |file: &str, list: &str| {
+            [
+                ("▸ read_file {}: 22 bytes".to_string(), file.into()),
+                ("▸ list_programs {}: 22 bytes".to_string(), list.into()),
+            ]
+        };
+        assert_eq!(results(&conversation, Form::People), shown("one\ncapos> two\n\nthree", "cat\nwc"));
+        let json = "{\n  \"names\": [\n    \"cat\",\n    \"wc\"\n  ]\n}";
+        assert_eq!(results(&conversation, Form::Json), shown("one\ncapos> two\n\nthree\n", json));
     }
 
     #[test]

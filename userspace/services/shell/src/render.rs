@@ -15,7 +15,7 @@ use capos_terminal::{CONTINUED, Wrap, count_spaces};
 use crate::console::Runner;
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
-use crate::readable::readable;
+use crate::result::result;
 use crate::widget::Widget;
 
 /// Characters of arguments and results that a widget shows.
@@ -54,16 +54,30 @@ pub fn proposed(name: &str, arguments: &str) -> String {
     format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH))
 }
 
-/// A call that has ended: its mark, and the beginning of its result.
-pub fn finished(name: &str, outcome: Outcome, text: &str) -> (String, String) {
+/// A call that has ended, as the screen shows it.
+pub struct Finished {
+    /// Whether it succeeded, and with which tool.
+    pub mark: String,
+    /// What its result says in one line, or the error.
+    pub line: String,
+    /// The first rows of a result that has several, each of them ended.
+    pub rows: String,
+}
+
+/// A call that has ended with this text, on a screen of `columns` columns.
+pub fn finished((name, arguments): (&str, &str), (outcome, text): (Outcome, &str), columns: usize) -> Finished {
+    let shown = (outcome == Outcome::Ok).then(|| result(name, arguments, text)).flatten();
     let name = escape(name);
-    let line = if outcome == Outcome::Ok { readable(text) } else { plain(&told(outcome, text)) };
-    let line = count_spaces(&first_line(&line, WIDTH));
-    let mark = match outcome {
-        Outcome::Ok => format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")),
-        _ => format!("  ✗ {name} "),
-    };
-    (mark, line)
+    if let Some(shown) = shown {
+        let (mark, line) = shown.headline(text.len());
+        let (mark, line) = (format!("  ✓ {name} ok{mark}"), count_spaces(&line));
+        return Finished { mark, line, rows: shown.preview(columns) };
+    }
+    let is_ok = outcome == Outcome::Ok;
+    let line = if is_ok { String::from(text) } else { plain(&told(outcome, text)) };
+    let mark =
+        if is_ok { format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")) } else { format!("  ✗ {name} ") };
+    Finished { mark, line: count_spaces(&first_line(&line, WIDTH)), rows: String::new() }
 }
 
 /// Shows something of a turn.
@@ -150,12 +164,14 @@ pub async fn show(runner: &Runner, show: Show<'_>) {
         Show::Proposed { name, arguments, .. } => {
             screen.wrapped(&[(Style::Tool, &proposed(name, arguments))]).await;
         }
-        Show::Finished { name, outcome, text, .. } => {
-            let (mark, line) = finished(name, outcome, text);
+        Show::Finished { name, arguments, outcome, text, .. } => {
+            let columns = screen.size().await.0;
+            let Finished { mark, line, rows } = finished((name, arguments), (outcome, text), columns);
             let more = if line.ends_with('…') { " (/more shows all)" } else { "" };
             let is_ok = outcome == Outcome::Ok;
             let (style, of_line) = if is_ok { (Style::Success, Style::Dim) } else { (Style::Error, Style::Plain) };
             screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
+            screen.write(Style::Plain, &rows).await;
         }
         Show::Summarised { messages } => {
             screen.line(Style::Dim, &format!("{}; /more shows it", summarised(messages))).await;

@@ -18,6 +18,7 @@ use crate::completions::completions;
 use crate::console::Console;
 use crate::escape::{name, plain};
 use crate::login::Login;
+use crate::outcome;
 use crate::readable::set_offset;
 use crate::run::jobs::Jobs;
 
@@ -39,6 +40,8 @@ pub struct Session {
     pub listed: Vec<String>,
     /// The runs that the person was told of last: conversation and turn.
     pub runs: Vec<(String, u32)>,
+    /// What of the last request no call was made for.
+    pub rest: Option<String>,
     /// Its commands.
     pub commands: &'static Commands,
 }
@@ -72,6 +75,7 @@ impl Session {
             models: Vec::new(),
             listed: Vec::new(),
             runs: Vec::new(),
+            rest: None,
             commands: login.commands,
         };
         set_offset(session.runner.info.offset);
@@ -244,7 +248,8 @@ impl Session {
     }
 
     /// A turn: with the person's line, or the rest of the last one.
-    async fn turn(&mut self, line: Option<&str>) {
+    pub async fn turn(&mut self, line: Option<&str>) {
+        self.rest = None;
         let screen = self.runner.screen.clone();
         if let Err(why) = self.refresh().await {
             screen.error(&format!("this turn cannot begin: {why}")).await;
@@ -274,7 +279,10 @@ impl Session {
             }
         };
         let (style, text) = match end {
-            TurnEnd::Answered => return,
+            TurnEnd::Answered => {
+                self.rest = outcome::tell(self).await;
+                return;
+            }
             TurnEnd::Stopped => (Style::Dim, "ended after its step; /continue goes on".to_string()),
             TurnEnd::Interrupted => (Style::Dim, "interrupted; /continue goes on".to_string()),
             TurnEnd::Iterations(most) => (

@@ -764,7 +764,9 @@ impl Renderer for World {
             Show::Text(text) => format!("text {text}"),
             Show::Proposed { name, arguments, .. } => format!("proposed {name} {arguments}"),
             Show::Started { tool, call_id } => format!("started {} {call_id}", tool.descriptor.name),
-            Show::Finished { name, call_id, outcome, text } => format!("finished {name} {call_id} {outcome} {text}"),
+            Show::Finished { name, call_id, outcome, text, .. } => {
+                format!("finished {name} {call_id} {outcome} {text}")
+            }
             Show::Notice(text) => format!("notice {text}"),
             Show::Summarised { messages } => format!("summarised {messages}"),
             Show::Progress { .. } => "progress".into(),

@@ -20,7 +20,7 @@ use capos_schema::terminal::Style;
 
 use crate::console::{Console, Runner};
 use crate::escape::{first_line, in_quotes, name};
-use crate::render;
+use crate::render::{self, Finished};
 use crate::session::Session;
 use output::Output;
 use questions::{Given, Questions};
@@ -306,6 +306,9 @@ pub async fn ask(runner: &Runner, run: u32, ask: &Ask<'_>, mode: PermissionMode)
     given
 }
 
+/// Columns for the rows of results: the width of the screen on which they will be read is not known yet.
+const COLUMNS: usize = 80;
+
 /// Keeps what a background run shows.
 pub fn show(runner: &Runner, run: u32, show: Show<'_>) {
     let Some(background) = runner.backgrounds.find(run) else { return };
@@ -315,10 +318,11 @@ pub fn show(runner: &Runner, run: u32, show: Show<'_>) {
         Show::AnswerEnd { .. } => output.end(),
         Show::AnswerDropped => output.line(Style::Dim, "[…]"),
         Show::Proposed { name, arguments, .. } => output.line(Style::Tool, &render::proposed(name, arguments)),
-        Show::Finished { name, outcome, text, .. } => {
+        Show::Finished { name, arguments, outcome, text, .. } => {
             let style = if outcome == Outcome::Ok { Style::Success } else { Style::Error };
-            let (mark, line) = render::finished(name, outcome, text);
+            let Finished { mark, line, rows } = render::finished((name, arguments), (outcome, text), COLUMNS);
             output.line(style, &format!("{mark}{line}"));
+            rows.lines().for_each(|row| output.line(Style::Plain, row));
         }
         Show::Summarised { messages } => output.line(Style::Dim, &render::summarised(messages)),
         Show::Notice(text) => output.line(Style::Warning, text),

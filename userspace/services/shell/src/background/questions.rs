@@ -38,6 +38,7 @@ pub struct Question {
     label: Label,
     untrusted: usize,
     note: String,
+    is_unread: bool,
     approval: Approval,
     seen: RefCell<Option<Seen>>,
     given: RefCell<Option<Given>>,
@@ -55,6 +56,7 @@ impl Question {
             label: &self.label,
             untrusted: self.untrusted,
             note: &self.note,
+            is_unread: self.is_unread,
             by_hand: false,
             approval: &self.approval,
         }
@@ -109,6 +111,7 @@ impl Questions {
             label: ask.label.clone(),
             untrusted: ask.untrusted,
             note: ask.note.to_string(),
+            is_unread: ask.is_unread,
             approval: ask.approval.clone(),
             seen: RefCell::default(),
             given: RefCell::default(),
@@ -179,6 +182,7 @@ mod tests {
             label: &label,
             untrusted: 0,
             note: "",
+            is_unread: false,
             by_hand: false,
             approval: &approval,
         };

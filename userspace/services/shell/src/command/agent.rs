@@ -22,7 +22,7 @@ pub const AGENT: Commands = Commands {
 const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
-    ("/more", "show the full results of the last turn that called tools"),
+    ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     ("/approvals", "list the questions that you were asked, with your answers"),
     ("/approvals NUMBER", "show one of them in full"),
     ("/approvals revoke NUMBER", "end a consent that covers further calls; /approvals revoke all ends all of them"),
@@ -31,6 +31,7 @@ const HELP: &[(&str, &str)] = &[
     ("/runs steps N", "show what each step of run N of the list used; /runs cancel N ends one for good"),
     ("/segments N", "the next request may go on for N times as many model calls without a question"),
     ("/continue", "go on with the last request, if it was not answered to its end"),
+    ("/rest", "ask for the part of the last request that no call was made for"),
     ("/conversations", "list the last saved conversations; /conversations all lists every one"),
     ("/resume", "renew a policy that has expired; otherwise continue the last conversation"),
     ("/resume N", "continue a saved conversation: a number of the list, or the beginning of an id"),
@@ -49,19 +50,20 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "more" | "continue" | "stop" | "passphrase" | "lock" | "exit" | "quit"
+        "help" | "?" | "tools" | "continue" | "rest" | "stop" | "passphrase" | "lock" | "exit" | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
         "help" | "?" => session.help().await,
         "tools" => inspect::tools(session).await,
-        "more" => more(session).await,
+        "more" => more(session, &rest).await,
         "approvals" => audit::approvals(session, &rest).await,
         "budget" => budget::budget(session, &rest).await,
         "runs" => runs::runs(session, &rest).await,
         "segments" => runs::segments(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
+        "rest" => cut_off::rest(session).await,
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
         "stop" => stop(session).await,

@@ -50,6 +50,15 @@ pub async fn go_on(session: &mut Session) -> Done {
     Ok(())
 }
 
+/// `/rest`.
+pub async fn rest(session: &mut Session) -> Done {
+    let Some(rest) = session.rest.take() else {
+        return Err("nothing of the last request is left; enter another one".to_string());
+    };
+    session.turn(Some(&rest)).await;
+    Ok(())
+}
+
 /// Tells a person who begins a session that their last conversation was cut off.
 pub async fn tell_cut_off(session: &Session) {
     let Ok(store) = session.runner.grants.find::<ConversationStoreClient>(PURPOSE) else { return };

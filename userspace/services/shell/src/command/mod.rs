@@ -82,7 +82,7 @@ pub const SHELL: Commands =
 const HELP: &[(&str, &str)] = &[
     ("/help", "show this list"),
     ("/tools", "list the model's tools, and the permission that each needs"),
-    ("/more", "show the full results of the last turn that called tools"),
+    ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     (
         "/artifacts",
         "list results that were too long for the model, whole; /artifacts save NAME PATH writes one to a file",
@@ -160,6 +160,7 @@ const HELP: &[(&str, &str)] = &[
         "begin a run that goes on beside the prompt; /background --in 30m REQUEST and --at 18:00 REQUEST later",
     ),
     ("/background", "list the background runs; /background show N shows what one said, /background cancel N ends it"),
+    ("/rest", "ask for the part of the last request that no call was made for"),
     ("/segments N", "the next request may go on for N times as many model calls without a question"),
     ("/sessions", "list the last sessions of this machine; /sessions all lists every one"),
     (
@@ -183,7 +184,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "more" | "tools" | "continue" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
+        "help" | "?" | "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
         | "quit"
             if !rest.is_empty() =>
         {
@@ -192,7 +193,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "help" | "?" => session.help().await,
         "cap" | "caps" => capabilities::cap(session, &rest).await,
         "inspect" => inspect::inspect(session, &rest).await,
-        "more" => more(session).await,
+        "more" => more(session, &rest).await,
         "tools" => inspect::tools(session).await,
         "model" => model::model(session, &rest).await,
         "models" => models::models(session, text).await,
@@ -216,6 +217,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "sessions" => runs::sessions(session, &rest).await,
         "segments" => runs::segments(session, &rest).await,
         "continue" => cut_off::go_on(session).await,
+        "rest" => cut_off::rest(session).await,
         "background" => background::background(session, text).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,

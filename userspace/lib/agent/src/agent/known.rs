@@ -1,0 +1,164 @@
+//! What the calls of a run have shown so far: which failed, and which files it has read or written.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_schema::annotations::Category;
+use capos_schema::models::{Outcome, ToolCall, ToolResult};
+use serde_json::Value;
+
+use crate::result::Why;
+use crate::snapshot::Tool;
+
+/// Most calls and paths that are remembered. Of more, nothing new is.
+const MOST: usize = 256;
+
+/// What a run knows from its own calls. Clones share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Tool and canonical arguments, and why the call failed.
+    failed: Rc<RefCell<BTreeMap<(String, String), String>>>,
+    /// Paths of files whose content the run has seen or written.
+    seen: Rc<RefCell<BTreeSet<String>>>,
+}
+
+impl Known {
+    /// Takes note of how a call of a tool ended. After an effect, a call that failed before may succeed.
+    pub fn settle(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
+        let reads = tool.descriptor.category == Category::ReadOnly.name();
+        match result.outcome {
+            Outcome::Ok => {
+                if !reads {
+                    self.failed.borrow_mut().clear();
+                }
+                let changes = tool.descriptor.category == Category::Mutating.name();
+                let mut seen = self.seen.borrow_mut();
+                if (tool.pieces || changes)
+                    && seen.len() < MOST
+                    && let Some(path) = path(&call.arguments)
+                {
+                    seen.insert(path);
+                }
+            }
+            Outcome::ExecutionError => {
+                let mut failed = self.failed.borrow_mut();
+                if failed.len() < MOST
+                    && let Some(key) = key(tool, call)
+                {
+                    failed.insert(key, result.error.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Why the same call failed before in this run, if it did.
+    pub fn failure(&self, tool: &Tool, call: &ToolCall) -> Option<String> {
+        self.failed.borrow().get(&key(tool, call)?).cloned()
+    }
+
+    /// Why a call that only reads is not run again: it would fail again, as long as nothing has had an effect.
+    pub fn spares(&self, tool: &Tool, call: &ToolCall) -> Option<Why> {
+        let reads = tool.descriptor.category == Category::ReadOnly.name();
+        let why = self.failure(tool, call).filter(|_| reads)?;
+        Some(Why::Quoted(format!("the same call failed before and was not run again: {why}")))
+    }
+
+    /// Whether the path of a call names a file that the run has neither read nor written.
+    pub fn is_unread(&self, call: &ToolCall) -> bool {
+        path(&call.arguments).is_some_and(|path| !self.seen.borrow().contains(&path))
+    }
+}
+
+fn key(tool: &Tool, call: &ToolCall) -> Option<(String, String)> {
+    let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
+    let arguments = capos_reflect::parse(given).ok()?;
+    Some((tool.descriptor.name.clone(), capos_reflect::canonical(&arguments)))
+}
+
+/// The path in a call's arguments, without what means nothing in it.
+fn path(arguments: &str) -> Option<String> {
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    let path = arguments.get("path")?.as_str()?;
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_schema::models::ToolDescriptor;
+
+    fn tool(name: &str, category: Category) -> Tool {
+        let descriptor =
+            ToolDescriptor { name: name.into(), category: category.name().into(), ..ToolDescriptor::default() };
+        Tool {
+            descriptor,
+            capability: 0,
+            method: 0,
+            touches: Vec::new(),
+            max_result: 100,
+            untrusted: false,
+            pieces: name == "read_file",
+            label: capos_schema::authority::Label::default(),
+        }
+    }
+
+    fn call(arguments: &str) -> ToolCall {
+        ToolCall { arguments: arguments.into(), ..ToolCall::default() }
+    }
+
+    fn ended(outcome: Outcome, error: &str) -> ToolResult {
+        ToolResult {
+            call_id: String::new(),
+            outcome,
+            content: String::new(),
+            error: error.into(),
+            label: capos_schema::authority::Label::default(),
+            provenance: capos_schema::authority::Provenance::Trusted,
+        }
+    }
+
+    #[test]
+    fn a_failed_call_is_known_until_something_has_an_effect() {
+        let (known, read, write) =
+            (Known::default(), tool("read_file", Category::ReadOnly), tool("write_file", Category::Mutating));
+        known.settle(&read, &call(r#"{"path":"a", "offset":0}"#), &ended(Outcome::ExecutionError, "no file"));
+        assert_eq!(known.failure(&read, &call(r#"{"offset":0,"path":"a"}"#)).as_deref(), Some("no file"));
+        assert_eq!(known.failure(&read, &call(r#"{"offset":1,"path":"a"}"#)), None);
+        assert_eq!(known.failure(&write, &call(r#"{"offset":0,"path":"a"}"#)), None);
+        assert!(known.spares(&read, &call(r#"{"path":"a","offset":0}"#)).is_some());
+        known.settle(&read, &call(r#"{"path":"b"}"#), &ended(Outcome::Ok, ""));
+        assert!(known.failure(&read, &call(r#"{"offset":0,"path":"a"}"#)).is_some());
+        known.settle(&write, &call(r#"{"path":"a","text":""}"#), &ended(Outcome::Ok, ""));
+        assert_eq!(known.failure(&read, &call(r#"{"offset":0,"path":"a"}"#)), None);
+        // What was not permitted or was interrupted may be tried again.
+        for outcome in [Outcome::DeniedByUser, Outcome::TimedOut, Outcome::Cancelled] {
+            known.settle(&read, &call("{}"), &ended(outcome, "x"));
+            assert_eq!(known.failure(&read, &call("{}")), None);
+        }
+    }
+
+    #[test]
+    fn what_was_read_or_written_is_known() {
+        let known = Known::default();
+        let delete = call(r#"{"path":"a/b.txt"}"#);
+        assert!(known.is_unread(&delete));
+        known.settle(&tool("file_info", Category::ReadOnly), &delete, &ended(Outcome::Ok, ""));
+        known.settle(&tool("read_file", Category::ReadOnly), &delete, &ended(Outcome::ExecutionError, "no"));
+        assert!(known.is_unread(&delete));
+        known.settle(
+            &tool("read_file", Category::ReadOnly),
+            &call(r#"{"path":"./a//b.txt"}"#),
+            &ended(Outcome::Ok, ""),
+        );
+        assert!(!known.is_unread(&delete));
+        assert!(!known.is_unread(&call("{}")));
+        known.settle(&tool("write_file", Category::Mutating), &call(r#"{"path":"new"}"#), &ended(Outcome::Ok, ""));
+        assert!(!known.is_unread(&call(r#"{"path":"/new"}"#)));
+    }
+}

@@ -175,10 +175,6 @@ impl<W: World> Context<W> {
             let descriptor = tool.descriptor.clone();
             return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, Why::own(why)));
         }
-        if let Some(why) = self.failures.known.spares(tool, &call) {
-            let descriptor = tool.descriptor.clone();
-            return Checked::Refused(refusal(descriptor, call, None, "repeated", Outcome::RefusedByPolicy, why));
-        }
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
             let why = "what the calls of this turn or session leave in the audit log without the person's word has come to \
                        its limit; the person may ask again";

@@ -90,7 +90,8 @@ pub async fn facts<S: Surface>(runner: &Runner<S>, ask: &Ask<'_>) -> Vec<String>
 
 /// A path within a sentence.
 fn shown(path: &str) -> String {
-    quote(&path.chars().take(PATH).collect::<String>())
+    let text = quote(&path.chars().take(PATH).collect::<String>());
+    if path.chars().nth(PATH).is_some() { format!("{text}…") } else { text }
 }
 
 /// What there is at the path of a call that does away with something.

@@ -43,8 +43,9 @@ impl Thing {
         }
         let shown: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
         let more = if names.len() > NAMES { ", …" } else { "" };
+        let cut = if name.chars().nth(64).is_some() { "…" } else { "" };
         let name: String = name.chars().take(64).collect();
-        Some(format!("There is no {} {}; {}s: {}{more}.", self.one, quote(&name), self.one, shown.join(", ")))
+        Some(format!("There is no {} {}{cut}; {}s: {}{more}.", self.one, quote(&name), self.one, shown.join(", ")))
     }
 }
 

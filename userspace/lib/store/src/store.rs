@@ -53,6 +53,8 @@ pub struct Store<B: Blocks> {
     /// Bytes of entries that changed in commits whose state the database has not written yet.
     unwritten: u64,
     pub(crate) log: Log,
+    /// Changes of the log that were not done, because a block of what they change is damaged.
+    left_out: usize,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -82,6 +84,7 @@ impl<B: Blocks> Store<B> {
             losses: 0,
             unwritten: 0,
             log: Log::none(),
+            left_out: 0,
         };
         store.reopen()?;
         Ok(store)
@@ -321,6 +324,12 @@ impl<B: Blocks> Store<B> {
         self.losses = self.losses.saturating_add(1);
     }
 
+    /// How many changes of the log were lost with damaged blocks, since the store was opened.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
     /// How often commits that were not synced have been taken back after an error.
     #[must_use]
     pub fn losses(&self) -> u64 {
@@ -345,14 +354,20 @@ impl<B: Blocks> Store<B> {
     }
 
     /// A change of the log is left out if a damaged block of the database prevents it. It belongs to entries that the block has
-    /// cost, and their holder finds the block. All other changes are done.
+    /// cost, and their holder finds the block. All other changes are done, those of the same commit too.
     fn reopen(&mut self) -> Result<(), StoreError> {
         let mut without = BTreeSet::new();
+        let mut failed = 0;
         loop {
             let mut at = 0;
             match self.reopen_without(&without, &mut at) {
+                // A disk that could not read a block once may read it the second time.
+                Err(StoreError::Blocks(BlockError::Damaged { .. })) if at > failed => failed = at,
                 Err(StoreError::Blocks(BlockError::Damaged { .. })) if at > 0 && without.insert(at) => {}
-                done => return done,
+                done => {
+                    self.left_out = self.left_out.saturating_add(without.len());
+                    return done;
+                }
             }
         }
     }

@@ -55,6 +55,8 @@ pub struct Spaces<D: DataDisk> {
     lost: Marks,
     /// Of the store, when that was looked at last.
     losses: u64,
+    /// Changes of the log that were lost, as far as this was told.
+    left_out: usize,
     /// The failure of the disk that was told last.
     told: Option<String>,
     /// Of a store that is read alone although the disk can be written.
@@ -88,6 +90,7 @@ impl<D: DataDisk> Spaces<D> {
     pub fn new(store: Store<Base<D>>, shares: Shares) -> Self {
         Self {
             losses: store.losses(),
+            left_out: 0,
             store,
             shares,
             known: BTreeMap::new(),
@@ -158,6 +161,15 @@ impl<D: DataDisk> Spaces<D> {
 
     /// What has changed with the disk since this was asked last, as a sentence.
     pub fn news(&mut self) -> Option<String> {
+        let left_out = self.store.left_out();
+        if left_out > self.left_out {
+            let more = left_out.saturating_sub(self.left_out);
+            self.left_out = left_out;
+            return Some(format!(
+                "{} of what was last saved could not be read back: the block that it belongs to is damaged; a backup may have it",
+                capos_plural::count(more, "change")
+            ));
+        }
         let failure = self.failure();
         if failure == self.told {
             return None;

@@ -1,7 +1,6 @@
 //! What the calls of a run have shown so far: which failed, and which files it has read or written.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +10,6 @@ use capos_schema::annotations::Category;
 use capos_schema::models::{Outcome, ToolCall, ToolResult};
 use serde_json::Value;
 
-use crate::result::Why;
 use crate::snapshot::Tool;
 
 /// Most calls and paths that are remembered. Of more, nothing new is.
@@ -38,6 +36,7 @@ impl Known {
                 let changes = tool.descriptor.category == Category::Mutating.name();
                 let mut seen = self.seen.borrow_mut();
                 if (tool.pieces || changes)
+                    && is_whole(&call.arguments)
                     && seen.len() < MOST
                     && let Some(path) = path(&call.arguments)
                 {
@@ -61,13 +60,6 @@ impl Known {
         self.failed.borrow().get(&key(tool, call)?).cloned()
     }
 
-    /// Why a call that only reads is not run again: it would fail again, as long as nothing has had an effect.
-    pub fn spares(&self, tool: &Tool, call: &ToolCall) -> Option<Why> {
-        let reads = tool.descriptor.category == Category::ReadOnly.name();
-        let why = self.failure(tool, call).filter(|_| reads)?;
-        Some(Why::Quoted(format!("the same call failed before and was not run again: {why}")))
-    }
-
     /// Whether the path of a call names a file that the run has neither read nor written.
     pub fn is_unread(&self, call: &ToolCall) -> bool {
         path(&call.arguments).is_some_and(|path| !self.seen.borrow().contains(&path))
@@ -78,6 +70,14 @@ fn key(tool: &Tool, call: &ToolCall) -> Option<(String, String)> {
     let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
     let arguments = capos_reflect::parse(given).ok()?;
     Some((tool.descriptor.name.clone(), capos_reflect::canonical(&arguments)))
+}
+
+/// Whether a call reads or writes a file from its beginning, and not a part of it alone.
+fn is_whole(arguments: &str) -> bool {
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let is_default =
+        |name: &str| arguments.get(name).is_none_or(|value| *value == 0 || *value == false || value.is_null());
+    ["offset", "length", "append"].into_iter().all(is_default)
 }
 
 /// The path in a call's arguments, without what means nothing in it.
@@ -131,7 +131,6 @@ mod tests {
         assert_eq!(known.failure(&read, &call(r#"{"offset":0,"path":"a"}"#)).as_deref(), Some("no file"));
         assert_eq!(known.failure(&read, &call(r#"{"offset":1,"path":"a"}"#)), None);
         assert_eq!(known.failure(&write, &call(r#"{"offset":0,"path":"a"}"#)), None);
-        assert!(known.spares(&read, &call(r#"{"path":"a","offset":0}"#)).is_some());
         known.settle(&read, &call(r#"{"path":"b"}"#), &ended(Outcome::Ok, ""));
         assert!(known.failure(&read, &call(r#"{"offset":0,"path":"a"}"#)).is_some());
         known.settle(&write, &call(r#"{"path":"a","text":""}"#), &ended(Outcome::Ok, ""));
@@ -150,6 +149,11 @@ mod tests {
         assert!(known.is_unread(&delete));
         known.settle(&tool("file_info", Category::ReadOnly), &delete, &ended(Outcome::Ok, ""));
         known.settle(&tool("read_file", Category::ReadOnly), &delete, &ended(Outcome::ExecutionError, "no"));
+        let (read, write) = (tool("read_file", Category::ReadOnly), tool("write_file", Category::Mutating));
+        for part in [r#"{"path":"a/b.txt","offset":5}"#, r#"{"path":"a/b.txt","length":1}"#] {
+            known.settle(&read, &call(part), &ended(Outcome::Ok, ""));
+        }
+        known.settle(&write, &call(r#"{"append":true,"path":"a/b.txt","text":"x"}"#), &ended(Outcome::Ok, ""));
         assert!(known.is_unread(&delete));
         known.settle(
             &tool("read_file", Category::ReadOnly),

@@ -65,8 +65,10 @@ const JOINTS: [(&str, bool); 9] = [
 const POLITE: [&str; 12] =
     ["please", "can", "could", "would", "will", "you", "now", "first", "also", "next", "kindly", "just"];
 /// Words by which a part asks something or sets a condition: what follows may belong to that.
-const ASKING: [&str; 13] =
-    ["how", "whether", "if", "that", "which", "who", "what", "when", "why", "where", "unless", "until", "to"];
+const ASKING: [&str; 17] = [
+    "how", "whether", "if", "that", "which", "who", "what", "when", "why", "where", "unless", "until", "to", "says",
+    "saying", "said", "wrote",
+];
 /// Words that show that a verb is followed by what it is about.
 const DEFINITE: [&str; 12] =
     ["it", "its", "them", "the", "all", "my", "me", "this", "these", "those", "a", "everything"];
@@ -99,6 +101,12 @@ pub fn wishes(request: &str) -> Vec<&str> {
 #[must_use]
 pub fn undone<'a>(request: &'a str, calls: &[Called<'_>]) -> Vec<&'a str> {
     let wishes = split(request);
+    // A program or a child run may have done any of them.
+    let programs = wishes.iter().filter(|wish| wish.kind == RUNS).count();
+    let of = |tool: &str| calls.iter().filter(|call| call.tool == tool).count();
+    if of("delegate") > 0 || of("run_program") > programs {
+        return Vec::new();
+    }
     let does = |call: &Called<'_>, kind: Kind| match kind {
         [] => call.reads,
         tools => tools.contains(&call.tool.split('_').next().unwrap_or_default()),
@@ -120,6 +128,10 @@ pub fn undone<'a>(request: &'a str, calls: &[Called<'_>]) -> Vec<&'a str> {
 
 fn split(request: &str) -> Vec<Wish<'_>> {
     let request = request.trim().trim_end_matches(['.', '!', '?']);
+    // What follows may be a text that was pasted.
+    if request.contains(['\n', ':']) {
+        return Vec::new();
+    }
     let mut wishes: Vec<Wish<'_>> = Vec::new();
     let mut rest = request;
     loop {
@@ -239,6 +251,9 @@ mod tests {
             "run echo read the docs and delete the file",
             "make a folder read and write in it",
             "read the file 'a and delete the file'",
+            "check this mail: Hi Bob. Delete the old notes.",
+            "show the mail that says hello. Delete the notes.",
+            "read the mail\nDelete the notes. Restart it.",
             "read it",
             "",
             "and then delete it",
@@ -257,6 +272,10 @@ mod tests {
         let delete = called("delete_file", "{\"path\":\"a.txt\"}");
         let both = "read a.txt and then delete it";
         assert_eq!(undone(both, &[read]), ["delete it"]);
+        // A program or a child run may have deleted it.
+        for other in [called("run_program", "{}"), called("delegate", "{}")] {
+            assert!(undone(both, &[read, other]).is_empty(), "{}", other.tool);
+        }
         assert_eq!(undone(both, &[delete]), ["read a.txt"]);
         assert!(undone(both, &[read, delete]).is_empty());
         // Where nothing was done, the answer says why.

@@ -18,6 +18,8 @@ use crate::snapshot::quote;
 const MOST: usize = 256 << 10;
 /// Most numbers of a result of which differences and sums count as said.
 const NUMBERS: usize = 64;
+/// Numbers that results have and that follow from them, at most. With more, each number counts as known.
+const ALL_NUMBERS: usize = 4096;
 /// What a number may be divided by to be told in another unit.
 const UNITS: [f64; 10] = [1.0, 1e3, 1e6, 1e9, 1024.0, 1_048_576.0, 1_073_741_824.0, 60.0, 3600.0, 86_400.0];
 /// Words before a verb that are no names.
@@ -107,6 +109,9 @@ impl Said {
                 }
                 let numbers: Vec<u64> = members.values().filter_map(Value::as_u64).take(NUMBERS).collect();
                 for one in &numbers {
+                    if self.numbers.len() > ALL_NUMBERS {
+                        break;
+                    }
                     self.numbers.extend(numbers.iter().map(|other| one.saturating_sub(*other)));
                 }
                 members.values().for_each(|member| self.value(member));
@@ -147,6 +152,9 @@ impl Said {
 
     /// Whether a number is said, if need be in another unit and rounded to what is written of it.
     fn has_number(&self, (written, places): (f64, u32)) -> bool {
+        if self.numbers.len() > ALL_NUMBERS {
+            return true;
+        }
         let mut tolerance = 1.0;
         for _ in 0..places {
             tolerance /= 10.0;
@@ -347,6 +355,16 @@ mod tests {
         fn another_number_is_not_supported(number in 2_000_000_000_u64..3_000_000_000) {
             let answer = format!("It has {number} bytes.");
             prop_assert!(of(&answer, SERVICES).is_some());
+        }
+
+        /// A result with more numbers than are kept objects to none, in a bounded time.
+        #[test]
+        fn many_numbers_are_all_known(objects in 60_u64..70) {
+            let object = |object: u64| -> Value { (0..64_u64).map(|member| (member.to_string(), Value::from(object << 40 | member * member * 7919))).collect() };
+            let result = Value::from((0..objects).map(object).collect::<Vec<_>>()).to_string();
+            let said = Said::of(&[&result], &[]);
+            prop_assert!(said.numbers.len() <= ALL_NUMBERS + 64 * 64 + 2 * 64 * 70, "{}", said.numbers.len());
+            prop_assert_eq!(unsupported("It holds 12345 bytes.", &[&result], &[]), None);
         }
 
         /// No text makes it fail.

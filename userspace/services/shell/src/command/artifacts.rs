@@ -55,6 +55,15 @@ pub async fn artifacts(session: &mut Session, rest: &[&str]) -> Done {
                 let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
                 let arguments = json!({ "path": path, "text": piece, "append": !is_first });
                 if own::result(session, "write_file", &arguments, &label).await?.is_none() {
+                    let written = text.len().saturating_sub(rest.len());
+                    if written > 0 {
+                        let text = format!(
+                            "{} has the first {written} of {}; delete it or save again",
+                            escape(path),
+                            count(text.len(), "byte")
+                        );
+                        session.runner.screen.line(Style::Warning, &text).await;
+                    }
                     return Ok(());
                 }
                 (rest, is_first) = (after, false);

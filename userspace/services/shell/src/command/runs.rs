@@ -217,7 +217,8 @@ async fn show(session: &Session, store: &ConversationStoreClient, number: &str) 
     for (number, name) in children {
         let text = attachments::read(&session.runner, store, (&id, &name)).await?;
         let mut child = Conversation::new(String::new());
-        for line in text.lines() {
+        // A power cut leaves the last line in part.
+        for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             child.load_message(line).map_err(|bad| format!("a message of child run {number} cannot be read: {bad}"))?;
         }
         for entry in child.entries() {

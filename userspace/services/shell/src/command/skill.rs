@@ -126,7 +126,12 @@ async fn use_skill(session: &mut Session, name: &str, values: &[&str]) -> Done {
     let screen = session.runner.screen.clone();
     let columns = screen.size().await.0;
     let (what, taught) = (question(&bound, &source, &plan), margined(&bound.teaching, columns));
-    let spans = [(Style::Plain, what.as_str()), (Style::Dim, taught.as_str())];
+    // A long text may have moved what precedes it off the screen.
+    let again = match taught.lines().count() > LINES {
+        true => what.rsplit_once(TAUGHT).map_or_else(String::new, |(facts, _)| format!("{facts}\n")),
+        false => String::new(),
+    };
+    let spans = [(Style::Plain, what.as_str()), (Style::Dim, taught.as_str()), (Style::Plain, again.as_str())];
     let asked = screen.hold_for_question().await.ask(&spans, "Use it? [y/N] ").await;
     let (answer, end) = asked.map_err(|why| why.to_string())?;
     if end != LineEnd::Entered || !matches!(answer.trim(), "y" | "Y" | "yes") {
@@ -138,6 +143,11 @@ async fn use_skill(session: &mut Session, name: &str, values: &[&str]) -> Done {
     screen.line(Style::Success, &text).await;
     Ok(())
 }
+
+/// Lines of a teaching text behind which the facts are told once more.
+const LINES: usize = 12;
+/// Stands between the facts and the text.
+const TAUGHT: &str = " The model is taught:";
 
 /// What a skill adds, before the person agrees.
 fn question(bound: &Bound, source: &Source, plan: &Plan) -> String {
@@ -162,8 +172,7 @@ fn question(bound: &Bound, source: &Source, plan: &Plan) -> String {
         Provenance::Untrusted => "others may have written it",
     };
     format!(
-        "Skill {} from {} ({whose}): {}\nIts tools: {}. {withheld}{labels}\nEach call is decided and asked about as before. The model \
-         is taught:\n",
+        "Skill {} from {} ({whose}): {}\nIts tools: {}. {withheld}{labels}\nEach call is decided and asked about as before.{TAUGHT}\n",
         skill.name,
         source.place,
         in_quotes(&skill.description, MOST),

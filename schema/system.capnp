@@ -115,7 +115,7 @@ interface Launcher {
   run @0 (program :Text $A.pattern(same), arguments :List(Text) = [], label :Label $A.runner $A.optional)
       -> (result :ProgramResult, label :Label $A.runner)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
-  # Runs an installed program with arguments and returns its output. Its settings come first, each as NAME=VALUE.
+  # Runs an installed program with arguments and returns its output.
 
   programs @1 () -> (names :List(Text) $A.heading("programs"))
       $A.tool("list_programs") $A.category(readOnly) $A.abortable;

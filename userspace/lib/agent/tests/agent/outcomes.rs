@@ -189,7 +189,8 @@ fn c37_a_result_that_is_too_long_is_kept_whole() {
     let kept = world.0.kept.borrow().clone().unwrap().unwrap();
     let [[name, about, text]] = kept.as_slice() else { panic!("{kept:?}") };
     assert_eq!(name, "result-1.1.1");
-    assert_eq!(about, r#"{"callId":"a","label":[],"tool":"read"}"#);
+    let about: serde_json::Value = serde_json::from_str(about).unwrap();
+    assert_eq!(about, serde_json::json!({"callId": "a", "label": [], "tool": "read"}));
     assert!(text.contains(&"é".repeat(100)) && text.contains("password") && !text.contains("hunter2"), "{text}");
     assert!(
         content.ends_with("bytes are not shown; the person has all of it as the artifact result-1.1.1]"),

@@ -1,6 +1,6 @@
 //! Skills: a teaching text with the tools that it needs, its data classes and its settings.
 //!
-//! A skill gives a model no right. It names tools of capabilities that a session holds already, and the person decides whether
+//! A skill gives a model no right. It names tools of capabilities that a session holds already. The person decides whether
 //! the model gets all of them together. [`Skill::parse`] reads the file, and [`Skill::bind`] checks the values of its settings.
 //! This crate does no input or output.
 #![cfg_attr(not(test), no_std)]

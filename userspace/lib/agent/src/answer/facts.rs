@@ -360,7 +360,7 @@ mod tests {
         /// A result with more numbers than are kept objects to none, in a bounded time.
         #[test]
         fn many_numbers_are_all_known(objects in 60_u64..70) {
-            let object = |object: u64| -> Value { (0..64_u64).map(|member| (member.to_string(), Value::from(object << 40 | member * member * 7919))).collect() };
+            let object = |object: u64| -> Value { (0..64_u64).map(|member| (member.to_string(), Value::from((object << 40) + member * member * 7919))).collect() };
             let result = Value::from((0..objects).map(object).collect::<Vec<_>>()).to_string();
             let said = Said::of(&[&result], &[]);
             prop_assert!(said.numbers.len() <= ALL_NUMBERS + 64 * 64 + 2 * 64 * 70, "{}", said.numbers.len());

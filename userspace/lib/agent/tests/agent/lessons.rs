@@ -1,4 +1,4 @@
-//! Texts of skills: who is said to have written them, and what they are labelled.
+//! Texts of skills: the author that the model is told, and their labels.
 
 use capos_agent::Lesson;
 use capos_schema::authority::{Label, Provenance, SessionLimits};

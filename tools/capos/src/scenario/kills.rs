@@ -19,9 +19,9 @@ use crate::scenario::log_since;
 /// How long a machine may go without a request to the disk. A slow one is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests before which the power is cut, at most: of one start in three, while it still opens the volume, and of the
-/// others.
+/// others. A small commit is two requests.
 const EARLY: u64 = 100;
-const LATE: u64 = 450;
+const LATE: u64 = 200;
 /// After how many power cuts a line tells how far it is.
 const TOLD: u64 = 25;
 

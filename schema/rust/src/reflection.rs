@@ -146,7 +146,7 @@ impl InterfaceInfo {
     }
 }
 
-/// The method that is the tool of this name. None if several interfaces have such a tool, and nobody says which it was.
+/// The method that is the tool of this name. None if several interfaces have such a tool: the name alone does not tell which it was.
 #[must_use]
 pub fn tool(name: &str) -> Option<&'static MethodInfo> {
     let mut found = crate::INTERFACES.iter().flat_map(|interface| interface.methods);

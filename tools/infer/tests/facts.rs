@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use capos_agent::unsupported;
 use serde_json::Value;
@@ -16,7 +17,21 @@ struct Answer {
     before: Vec<String>,
 }
 
-fn sets(folder: &Path) -> PathBuf {
+/// The conversations of each evaluation set. The sets are made once.
+fn sets() -> &'static [Vec<Value>] {
+    static SETS: OnceLock<Vec<Vec<Value>>> = OnceLock::new();
+    SETS.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let sets = make(folder.path());
+        let read = |set: &str| {
+            let lines = std::fs::read_to_string(sets.join(set).join("conversations.jsonl")).unwrap();
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        ["wording", "names", "both", "train", "strangers", "strangers-trained"].map(read).into()
+    })
+}
+
+fn make(folder: &Path) -> PathBuf {
     let sets = folder.join("sets");
     let train = Path::new(env!("CARGO_MANIFEST_DIR")).join("../train");
     let made = Command::new("python3")
@@ -57,12 +72,9 @@ fn objection(text: &str, answer: &Answer) -> Option<String> {
 /// No right answer of the evaluation sets is objected to, and many that belong to another result are.
 #[test]
 fn right_answers_are_supported_and_others_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let sets = sets(folder.path());
     let (mut right, mut others, mut found) = (0, 0, 0);
-    for set in ["wording", "names", "both", "train", "strangers", "strangers-trained"] {
-        let lines = std::fs::read_to_string(sets.join(set).join("conversations.jsonl")).unwrap();
-        let all: Vec<Answer> = lines.lines().flat_map(|line| answers(&serde_json::from_str(line).unwrap())).collect();
+    for set in sets() {
+        let all: Vec<Answer> = set.iter().flat_map(answers).collect();
         for answer in &all {
             assert_eq!(objection(&answer.text, answer), None, "{}\n{:?}", answer.text, answer.results);
             right += 1;
@@ -114,12 +126,9 @@ fn requests(conversation: &Value) -> Vec<(String, usize)> {
 /// No request of the evaluation sets for which one call is right is taken for several.
 #[test]
 fn requests_with_one_wish_are_not_split() {
-    let folder = tempfile::tempdir().unwrap();
-    let sets = sets(folder.path());
     let (mut single, mut several, mut split) = (0, 0, 0);
-    for set in ["wording", "names", "both", "train", "strangers", "strangers-trained"] {
-        let lines = std::fs::read_to_string(sets.join(set).join("conversations.jsonl")).unwrap();
-        for (request, calls) in lines.lines().flat_map(|line| requests(&serde_json::from_str(line).unwrap())) {
+    for set in sets() {
+        for (request, calls) in set.iter().flat_map(requests) {
             let wishes = capos_agent::wishes(&request);
             if calls == 1 {
                 assert!(wishes.is_empty(), "{request}: {wishes:?}");

@@ -17,6 +17,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 use capos_schema::system::LauncherClient;
 
 use crate::agent::Session;
+use crate::agent::known::given;
 use crate::asking::{Asks, decided};
 use crate::backlog::Backlog;
 use crate::budget::{Failures, Reserved};
@@ -219,8 +220,7 @@ impl<W: World> Context<W> {
     }
 
     fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
-        let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-        let (prepared, canonical) = self.world.prepare(tool, given, &self.label)?;
+        let (prepared, canonical) = self.world.prepare(tool, given(call), &self.label)?;
         // From here on the call is exactly what was read, whatever the model's spelling hid.
         call.arguments = canonical;
         if delegates(tool) {

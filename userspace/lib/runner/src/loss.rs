@@ -12,10 +12,9 @@ use capos_agent::{Either, Tool, race};
 use capos_plural::count;
 use capos_schema::cap::Client;
 use capos_schema::storage::{DirectoryClient, EntryKind, FileError, FileStatus};
-use capos_terminal::quote;
 use serde_json::Value;
 
-use crate::escape::{one_line, plain};
+use crate::escape::{in_quotes, one_line, plain};
 use crate::missing;
 use crate::runner::Runner;
 use crate::surface::Surface;
@@ -75,23 +74,17 @@ fn appends(arguments: &str) -> bool {
 pub async fn facts<S: Surface>(runner: &Runner<S>, ask: &Ask<'_>) -> Vec<String> {
     let mut facts: Vec<String> = missing::note(runner, ask.tool, ask.arguments).await.into_iter().collect();
     match look(runner, ask.tool, ask.arguments).await {
-        Some(Looked::Missing(path)) => facts.push(format!("There is no file or folder {}.", shown(&path))),
+        Some(Looked::Missing(path)) => facts.push(format!("There is no file or folder {}.", in_quotes(&path, PATH))),
         Some(Looked::Lost(path, note)) => {
             facts.push(note);
             if ask.is_unread {
-                facts.push(format!("This turn has not read {}.", shown(&path)));
+                facts.push(format!("This turn has not read {}.", in_quotes(&path, PATH)));
             }
         }
         Some(Looked::Unknown(why)) => facts.push(why),
         None => {}
     }
     facts
-}
-
-/// A path within a sentence.
-fn shown(path: &str) -> String {
-    let text = quote(&path.chars().take(PATH).collect::<String>());
-    if path.chars().nth(PATH).is_some() { format!("{text}…") } else { text }
 }
 
 /// What there is at the path of a call that does away with something.

@@ -6,14 +6,16 @@ use alloc::vec::Vec;
 
 use capos_agent::Tool;
 use capos_schema::system::{LauncherClient, ServiceSupervisorClient, SystemStatusClient};
-use capos_terminal::quote;
 use serde_json::Value;
 
+use crate::escape::in_quotes;
 use crate::runner::Runner;
 use crate::surface::Surface;
 
 /// Names that a fact lists.
 const NAMES: usize = 8;
+/// Characters of the call's name that it shows.
+const LETTERS: usize = 64;
 
 /// Which thing a call names.
 struct Thing {
@@ -43,9 +45,8 @@ impl Thing {
         }
         let shown: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
         let more = if names.len() > NAMES { ", …" } else { "" };
-        let cut = if name.chars().nth(64).is_some() { "…" } else { "" };
-        let name: String = name.chars().take(64).collect();
-        Some(format!("There is no {} {}{cut}; {}s: {}{more}.", self.one, quote(&name), self.one, shown.join(", ")))
+        let name = in_quotes(name, LETTERS);
+        Some(format!("There is no {} {name}; {}s: {}{more}.", self.one, self.one, shown.join(", ")))
     }
 }
 

@@ -144,7 +144,7 @@ impl<S: Surface> Session<S> {
         let offered = table::offered(&grants, |interface, tool| !offers(interface, tool));
         let questions = table::questions(&offered);
         let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
-        // A tool that is taken back and lent again later has another handle.
+        // A capability of which no tool is offered any more has other handles when one is offered again.
         let has_tool = |at: usize| offered.iter().any(|tool| usize::try_from(tool.capability) == Ok(at));
         self.handles.retain(|name| grants.iter().enumerate().any(|(at, grant)| grant.name == name && has_tool(at)));
         self.snapshot =

@@ -66,9 +66,13 @@ impl Known {
     }
 }
 
+/// The arguments of a call as the model gave them: an empty text stands for none.
+pub fn given(call: &ToolCall) -> &str {
+    if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() }
+}
+
 fn key(tool: &Tool, call: &ToolCall) -> Option<(String, String)> {
-    let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-    let arguments = capos_reflect::parse(given).ok()?;
+    let arguments = capos_reflect::parse(given(call)).ok()?;
     Some((tool.descriptor.name.clone(), capos_reflect::canonical(&arguments)))
 }
 

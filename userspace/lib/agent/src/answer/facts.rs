@@ -21,7 +21,7 @@ const NUMBERS: usize = 64;
 /// Numbers that results have and that follow from them, at most. With more, each number counts as known.
 const ALL_NUMBERS: usize = 4096;
 /// What a number may be divided by to be told in another unit.
-const UNITS: [f64; 10] = [1.0, 1e3, 1e6, 1e9, 1024.0, 1_048_576.0, 1_073_741_824.0, 60.0, 3600.0, 86_400.0];
+const UNITS: [f64; 9] = [1e3, 1e6, 1e9, 1024.0, 1_048_576.0, 1_073_741_824.0, 60.0, 3600.0, 86_400.0];
 /// Words before a verb that are no names.
 const NO_NAMES: [&str; 14] = [
     "it",
@@ -129,11 +129,9 @@ impl Said {
         if is_name_at_start(words) && !self.has(bare(first)) {
             return Some(told(bare(first)));
         }
-        let mut at = 0_usize;
-        for word in words {
+        for (at, word) in words.iter().enumerate() {
             // The number of a point in a list.
             let is_point = at == 0 && word.ends_with(['.', ')']);
-            at = at.saturating_add(1);
             let word = bare(word);
             let is_known = match number(word) {
                 Some(number) => is_point || self.has_number(number),
@@ -161,9 +159,8 @@ impl Said {
         }
         self.numbers.iter().any(|number| {
             let number = *number as f64;
-            let is = |of: f64| written == of;
-            is(number)
-                || UNITS.iter().any(|unit| *unit > 1.0 && is_near(number / unit, written, tolerance))
+            written == number
+                || UNITS.iter().any(|unit| is_near(number / unit, written, tolerance))
                 || is_near(number * 4096.0 / 1024.0, written, tolerance)
                 || is_near(number * 4096.0 / 1_048_576.0, written, tolerance)
                 || self.is_share(number, written, tolerance)

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,13 +38,14 @@ const BLOCKS: u64 = 2000;
 const SECOND: u64 = 1_000_000_000;
 
 /// A disk that the test and the vault both hold. It can be told to fail writes, and to report an error for the flush after so
-/// many, which is done all the same.
+/// many, which is done all the same. It notes which blocks are read.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicBool>, Arc<AtomicU64>);
+struct Shared(Arc<Mutex<SimDisk>>, Arc<AtomicBool>, Arc<AtomicU64>, Arc<Mutex<BTreeSet<u64>>>);
 
 impl Shared {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1))), Arc::default(), Arc::new(AtomicU64::new(u64::MAX)))
+        let disk = Arc::new(Mutex::new(SimDisk::new(BLOCKS, 1)));
+        Self(disk, Arc::default(), Arc::new(AtomicU64::new(u64::MAX)), Arc::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, SimDisk> {
@@ -57,6 +59,7 @@ impl Disk for Shared {
     }
 
     fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.3.lock().unwrap().insert(block);
         self.lock().read(block, into)
     }
 

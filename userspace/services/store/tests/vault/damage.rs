@@ -38,12 +38,25 @@ fn readable(vault: &mut Vault<Shared>, client: &str, table: &str) -> Vec<u8> {
     found
 }
 
+/// The blocks of an image that a start and its clients read, and every eighth of the others. Those hold nothing that is in use.
+fn in_use(image: &Image) -> Vec<u64> {
+    let machine = Machine::new();
+    *machine.disk.lock() = SimDisk::from_image(BLOCKS, image.clone(), Seed(5));
+    let mut vault = machine.start(None, false);
+    assert_eq!(vault.open("ada", "correct horse", KeyKind::Passphrase), Ok(Tried::Right));
+    for client in CLIENTS {
+        assert_eq!(readable(&mut vault, client, "t").len(), ENTRIES.into());
+    }
+    let read = machine.disk.3.lock().unwrap().clone();
+    image.keys().copied().filter(|block| read.contains(block) || block % 8 == 0).collect()
+}
+
 /// Requirements E05 and N04, as far as a damaged disk goes.
 #[test]
 fn a_client_whose_block_is_damaged_starts_over_and_the_others_go_on() {
     let image = filled();
     let (mut opened, mut lost, mut closed) = (0, 0, 0);
-    for block in image.keys().copied().collect::<Vec<u64>>() {
+    for block in in_use(&image) {
         let mut changed = image.clone();
         let mut content = *changed[&block];
         content[1000] ^= 1;

@@ -34,7 +34,9 @@ mod screen_tests;
 mod session;
 mod widget;
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
+use core::pin::Pin;
 
 use capos_rt::{Env, Error};
 use capos_runner::{Capabilities, escape, grants, history, invoke, keeper, loss, table};
@@ -48,11 +50,16 @@ use screen::Screen;
 pub use command::agent::AGENT;
 pub use command::{Commands, SHELL};
 
-/// Logs people in at the terminal, for ever. Their sessions have these commands.
+/// Logs people in at the terminal, for ever. Their sessions have these commands. The work is in a box, so that it is
+/// compiled once and not again for each program.
 ///
 /// # Errors
 /// A capability of the program is missing.
-pub async fn start(env: Env, commands: &'static Commands) -> Result<(), Error> {
+pub fn start(env: Env, commands: &'static Commands) -> Pin<Box<dyn Future<Output = Result<(), Error>>>> {
+    Box::pin(serve(env, commands))
+}
+
+async fn serve(env: Env, commands: &'static Commands) -> Result<(), Error> {
     let clock = env.clock()?;
     let link = Link::open(env.cap::<TerminalClient>("terminal")?, clock.clone()).await;
     let login = Login {

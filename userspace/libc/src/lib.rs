@@ -18,3 +18,5 @@ mod descriptor_table;
 mod guest;
 #[cfg(any(capos_guest, test))]
 mod path;
+#[cfg(any(capos_guest, test))]
+mod transfer;

@@ -93,7 +93,7 @@ impl<'a, K: Keyspace> Change<'a, K> {
             self.batch.put(key::PLACES, &key::node(*id), place);
         }
         if !self.batch.is_empty() {
-            self.files.commit(&self.batch, self.is_bounded).await?;
+            self.files.commit(&mut self.batch, self.is_bounded).await?;
         }
         Ok(self.turn)
     }

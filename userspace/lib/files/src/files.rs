@@ -338,7 +338,7 @@ impl<K: Keyspace> Files<K> {
     }
 
     /// Commits a batch with the state. It is called by the task that has the turn.
-    pub(crate) async fn commit(&self, batch: &Batch, is_bounded: bool) -> Result<(), TreeError> {
+    pub(crate) async fn commit(&self, batch: &mut Batch, is_bounded: bool) -> Result<(), TreeError> {
         let quota = self.quota.get().filter(|_| is_bounded);
         let done = match self.try_commit(batch, quota, SPARE).await? {
             // What frees something may need some bytes first, such as those of a longer key.
@@ -375,7 +375,20 @@ impl<K: Keyspace> Files<K> {
     /// Commits a batch with the state, and a count that has so many bytes more than it needs.
     async fn try_commit(
         &self,
-        batch: &Batch,
+        batch: &mut Batch,
+        quota: Option<u64>,
+        spare: usize,
+    ) -> Result<Result<(), Fault>, TreeError> {
+        let changes = batch.changes().len();
+        let done = self.commit_counted(batch, quota, spare).await;
+        batch.truncate(changes);
+        done
+    }
+
+    /// The same; what is added to the batch stays there.
+    async fn commit_counted(
+        &self,
+        batch: &mut Batch,
         quota: Option<u64>,
         spare: usize,
     ) -> Result<Result<(), Fault>, TreeError> {
@@ -385,13 +398,12 @@ impl<K: Keyspace> Files<K> {
             state.in_doubt = true;
             (state.next, state.tried, state.losses)
         };
-        let mut batch = batch.clone();
         batch.put(key::TREE, key::STATE, &[next.to_le_bytes(), number.to_le_bytes()].concat());
         if self.counts() {
             let counted = counted(number, self.space.is_sealed(), spare);
             batch.count(key::TREE, key::USED, quota).put(key::TREE, key::COUNTED, &counted);
         }
-        let mut answer = self.space.commit(&batch, Durability::Later).await;
+        let mut answer = self.space.commit_lent(batch, Durability::Later).await;
         if let Err(Fault::Lost(_)) = answer {
             // It is done again if it was not done and is based on nothing that was lost.
             self.settle().await?;
@@ -402,7 +414,7 @@ impl<K: Keyspace> Files<K> {
                 return Ok(Ok(()));
             }
             self.state.borrow_mut().in_doubt = true;
-            answer = self.space.commit(&batch, Durability::Later).await;
+            answer = self.space.commit_lent(batch, Durability::Later).await;
         }
         let mut state = self.state.borrow_mut();
         match answer {

@@ -8,6 +8,12 @@ use capos_schema::store::{Change, ChangeKind};
 /// What a change counts in addition to its table, key and value, in bytes.
 const CHANGE: usize = 64;
 
+/// Bytes that a change counts.
+fn bytes_of(change: &Change) -> usize {
+    let parts = [change.table.len(), change.key.len(), change.value.len(), CHANGE];
+    parts.into_iter().fold(0, usize::saturating_add)
+}
+
 /// Changes that are done together, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -23,9 +29,9 @@ impl Batch {
     }
 
     fn push(&mut self, table: &str, kind: ChangeKind, key: &[u8], value: &[u8]) -> &mut Self {
-        let parts = [table.len(), key.len(), value.len(), CHANGE];
-        self.bytes = parts.into_iter().fold(self.bytes, usize::saturating_add);
-        self.changes.push(Change { table: String::from(table), kind, key: key.to_vec(), value: value.to_vec() });
+        let change = Change { table: String::from(table), kind, key: key.to_vec(), value: value.to_vec() };
+        self.bytes = self.bytes.saturating_add(bytes_of(&change));
+        self.changes.push(change);
         self
     }
 
@@ -55,11 +61,33 @@ impl Batch {
     /// The same changes, of tables whose names have this prefix.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
         let mut batch = self.clone();
-        for change in &mut batch.changes {
-            change.table.insert_str(0, prefix);
-            batch.bytes = batch.bytes.saturating_add(prefix.len());
-        }
+        batch.add_prefix(prefix);
         batch
+    }
+
+    /// Puts a prefix before the names of all tables.
+    pub(crate) fn add_prefix(&mut self, prefix: &str) {
+        for change in &mut self.changes {
+            change.table.insert_str(0, prefix);
+            self.bytes = self.bytes.saturating_add(prefix.len());
+        }
+    }
+
+    /// Takes away the prefix that was put before the names of all tables.
+    pub(crate) fn remove_prefix(&mut self, prefix: &str) {
+        for change in &mut self.changes {
+            if change.table.starts_with(prefix) {
+                change.table.drain(..prefix.len());
+                self.bytes = self.bytes.saturating_sub(prefix.len());
+            }
+        }
+    }
+
+    /// Removes the changes behind the first `changes` ones.
+    pub fn truncate(&mut self, changes: usize) {
+        let removed = self.changes.get(changes..).unwrap_or_default().iter().map(bytes_of);
+        self.bytes = self.bytes.saturating_sub(removed.fold(0, usize::saturating_add));
+        self.changes.truncate(changes);
     }
 
     /// The changes.

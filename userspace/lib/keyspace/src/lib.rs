@@ -155,6 +155,15 @@ pub trait Keyspace {
     /// [`Fault`]. After [`Fault::Lost`] it is unknown whether they were done.
     fn commit(&self, batch: &Batch, durability: Durability) -> impl Future<Output = Result<(), Fault>>;
 
+    /// The same for a batch that its owner lends: it is changed meanwhile, and as before in the end. So a part of a keyspace need not
+    /// copy the values.
+    ///
+    /// # Errors
+    /// As for [`commit`](Self::commit).
+    fn commit_lent(&self, batch: &mut Batch, durability: Durability) -> impl Future<Output = Result<(), Fault>> {
+        self.commit(batch, durability)
+    }
+
     /// Makes earlier commits durable.
     ///
     /// # Errors
@@ -252,6 +261,22 @@ mod tests {
         assert_eq!((of(&two).0.unwrap(), keys(&of(&two).1)), (b"y".to_vec(), alloc::vec![b"k".as_slice()]));
         assert_eq!(done(space.get("2/t", b"k")).unwrap().unwrap(), b"y");
         assert_eq!(done(two.info()).unwrap(), done(space.info()).unwrap());
+    }
+
+    #[test]
+    fn a_batch_that_was_lent_is_as_before() {
+        let store = Rc::new(RefCell::new(Store::open(MemoryBlocks::new(4096)).unwrap()));
+        let space = LocalKeyspace::new(store, "a", 4 << 20).unwrap();
+        let part = Within::new(Within::new(space.clone(), "1/".into()), "2/".into());
+        let mut batch = Batch::new();
+        batch.put("t", b"k", b"x").put("1/2/t", b"k", b"y");
+        let (bytes, changes) = (batch.bytes(), batch.changes().to_vec());
+        batch.put("u", b"k", b"z");
+        done(part.commit_lent(&mut batch, Durability::Now)).unwrap();
+        assert_eq!(done(space.get("1/2/t", b"k")).unwrap().unwrap(), b"x");
+        assert_eq!(done(space.get("1/2/1/2/t", b"k")).unwrap().unwrap(), b"y");
+        batch.truncate(2);
+        assert_eq!((batch.bytes(), batch.changes()), (bytes, changes.as_slice()));
     }
 
     #[test]

@@ -74,6 +74,13 @@ impl<K: Keyspace> Keyspace for Within<K> {
         self.space.commit(&batch.with_prefix(&self.prefix), durability).await
     }
 
+    async fn commit_lent(&self, batch: &mut Batch, durability: Durability) -> Result<(), Fault> {
+        batch.add_prefix(&self.prefix);
+        let done = self.space.commit_lent(batch, durability).await;
+        batch.remove_prefix(&self.prefix);
+        done
+    }
+
     async fn sync(&self) -> Result<(), Fault> {
         self.space.sync().await
     }

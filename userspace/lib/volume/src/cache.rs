@@ -23,13 +23,25 @@ pub struct Cache {
     by_use: BTreeMap<u64, Place>,
     clock: u64,
     most: usize,
+    /// The node whose path was used last, with nothing used since.
+    last: Option<Place>,
 }
 
 impl Cache {
     /// A cache of at most `most` nodes; a path through the tree needs one node of each level, and one is to be evicted.
     pub fn new(most: usize, levels: u8) -> Self {
         let most = most.max(usize::from(levels).saturating_add(1));
-        Self { nodes: BTreeMap::new(), by_use: BTreeMap::new(), clock: 0, most }
+        Self { nodes: BTreeMap::new(), by_use: BTreeMap::new(), clock: 0, most, last: None }
+    }
+
+    /// Whether this node and those above it were used last, so that using them again changes no order.
+    pub fn is_last(&self, place: Place) -> bool {
+        self.last == Some(place)
+    }
+
+    /// Notes that this node and those above it were used last.
+    pub fn set_last(&mut self, place: Place) {
+        self.last = Some(place);
     }
 
     pub fn is_full(&self) -> bool {
@@ -42,6 +54,7 @@ impl Cache {
 
     /// Notes a use of the node, if it is here. Returns whether it is.
     pub fn touch(&mut self, place: Place) -> bool {
+        self.last = None;
         let Some(cached) = self.nodes.get_mut(&place) else {
             return false;
         };

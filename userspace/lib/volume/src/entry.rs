@@ -50,13 +50,17 @@ impl Stamp {
 }
 
 /// Copies `bytes` to `at`, as far as there is room.
+#[inline]
 pub fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
-    for (to, from) in into.iter_mut().skip(at).zip(bytes) {
-        *to = *from;
+    let room = into.get_mut(at..).unwrap_or_default();
+    let length = room.len().min(bytes.len());
+    if let (Some(to), Some(from)) = (room.get_mut(..length), bytes.get(..length)) {
+        to.copy_from_slice(from);
     }
 }
 
 /// The `N` bytes at `at`; zeros beyond the end.
+#[inline]
 pub fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut taken = [0; N];
     put(&mut taken, 0, bytes.get(at..).unwrap_or_default());

@@ -386,6 +386,10 @@ impl<D: Disk> Volume<D> {
 
     /// Brings a node and its ancestors into the cache.
     fn load(&mut self, place: Place) -> Result<Place, Error> {
+        // Blocks that follow each other have the same path.
+        if self.cache.is_last(place) {
+            return Ok(place);
+        }
         let levels = self.header.geometry.levels();
         let ancestors = || {
             (place.0..=levels).scan(place.1, |index, level| {
@@ -416,6 +420,7 @@ impl<D: Disk> Volume<D> {
                 self.cache.touch(place);
             }
         }
+        self.cache.set_last(place);
         Ok(place)
     }
 

@@ -5,7 +5,7 @@
 use crate::common::{Counting, Map, whole};
 use capos_files::Files;
 use capos_tree::suite::{CREATE, READ, done, label};
-use capos_tree::{FileTree, Removal, Tree};
+use capos_tree::{FileTree, Removal, Tree, WriteAt};
 
 const ENTRIES: u32 = 100_000;
 const ROOT: capos_tree::NodeId = Tree::ROOT;
@@ -84,4 +84,25 @@ fn a_large_folder_costs_no_more() {
     drop(done(Files::open(&counting)).unwrap());
     let (calls, entries, commits) = counting.take();
     assert!(calls <= 5 && entries <= 3 && commits == 0, "{calls} calls, {entries} entries, {commits} commits");
+}
+
+/// A program's long reads and writes come in pieces of 240 KiB, as the C library divides them.
+#[test]
+fn pieces_of_whole_chunks_are_written_unread_and_read_once() {
+    const PIECE: usize = 240 << 10;
+    const CHUNKS: u64 = 4;
+    let counting = Counting::new(Map::default());
+    let files = done(Files::open(&counting)).unwrap();
+    let (id, _) = done(files.open_at(ROOT, "file", CREATE, 0)).unwrap();
+    let none = label(&[]);
+    let offsets = [0, 1, 2, 1].map(|piece| piece * PIECE as u64);
+    for (round, offset) in (1..).zip(offsets) {
+        done(files.write(id, WriteAt::Offset(offset), &vec![round; PIECE], &none, 0)).unwrap();
+    }
+    assert_eq!(counting.chunks.take(), 0);
+    for (offset, round) in [(0, 1), (PIECE, 4), (2 * PIECE, 3)] {
+        let (data, _) = done(files.read(id, offset as u64, PIECE)).unwrap();
+        assert!(data == vec![round; PIECE] && counting.chunks.take() == CHUNKS, "at {offset}");
+    }
+    whole(&files);
 }

@@ -14,9 +14,8 @@ use crate::guest::files::directory::OpenDirectory;
 use crate::guest::files::namespace::{self, Place, Target};
 use crate::guest::grants::wait;
 use crate::guest::handle::{Handle, failed, not_opened, not_written, told};
+use crate::transfer::{self, MAX_TRANSFER};
 
-/// The most that one read or write of a server carries, in bytes.
-const MAX_TRANSFER: usize = 256 << 10;
 /// Bytes of an answer besides its data.
 const OVERHEAD: u32 = 64;
 
@@ -72,9 +71,12 @@ impl OpenFile {
     /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or if a
     /// call failed after others had given some.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut done = 0_usize;
-        for piece in buffer.chunks_mut(MAX_TRANSFER) {
+        let (mut done, mut left) = (0_usize, buffer);
+        while !left.is_empty() {
             let at = offset.checked_add(u64::try_from(done).unwrap_or(u64::MAX)).ok_or(Errno(libc::EINVAL))?;
+            let first = transfer::first(at, left.len());
+            let (piece, rest) = core::mem::take(&mut left).split_at_mut_checked(first).unwrap_or_default();
+            left = rest;
             let count = u32::try_from(piece.len()).unwrap_or(0);
             let room = count.saturating_add(OVERHEAD).next_multiple_of(8);
             let data = match &self.open {
@@ -101,9 +103,11 @@ impl OpenFile {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let Open::ToWrite(file) = &self.open else { return Err(Errno(libc::EBADF)) };
         let file: FileClient = file.client();
-        let mut done = 0_usize;
-        for piece in bytes.chunks(MAX_TRANSFER) {
+        let (mut done, mut left) = (0_usize, bytes);
+        while !left.is_empty() {
             let at = offset.checked_add(u64::try_from(done).unwrap_or(u64::MAX)).ok_or(Errno(libc::EFBIG))?;
+            let (piece, rest) = left.split_at_checked(transfer::first(at, left.len())).unwrap_or((left, &[]));
+            left = rest;
             match wait(file.write(at, piece)) {
                 Ok(written) => {
                     let written = usize::try_from(written).unwrap_or(usize::MAX).min(piece.len());

@@ -42,6 +42,8 @@ pub struct Counting<K> {
     pub entries: Cell<u64>,
     pub commits: Cell<u64>,
     pub syncs: Cell<u64>,
+    /// Chunks of files that were read.
+    pub chunks: Cell<u64>,
     /// Calls until the store ends once; before that call does anything, or after it did.
     pub ends: Cell<Option<(u64, bool)>>,
     pub read_only: Cell<bool>,
@@ -56,6 +58,7 @@ impl<K> Counting<K> {
             entries: zero(),
             commits: zero(),
             syncs: zero(),
+            chunks: zero(),
             ends: Cell::new(None),
             read_only: Cell::new(false),
         }
@@ -93,12 +96,16 @@ impl<K: Keyspace> Keyspace for &Counting<K> {
 
     async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         self.entries.set(self.entries.get() + 1);
+        self.chunks.set(self.chunks.get() + u64::from(table == "content"));
         self.call(self.space.get(table, key)).await
     }
 
     async fn range(&self, range: Range<'_>) -> Result<Entries, Fault> {
         let found = self.call(self.space.range(range)).await?;
         self.entries.set(self.entries.get() + found.entries.len() as u64);
+        if range.table == "content" {
+            self.chunks.set(self.chunks.get() + found.entries.len() as u64);
+        }
         Ok(found)
     }
 

@@ -16,7 +16,8 @@ use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
 use capos_abi::{CapId, Entry, Status, syscall as number};
 
-use crate::arch::{percpu, time};
+use crate::arch::percpu::PerCpu;
+use crate::arch::time;
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
@@ -33,7 +34,7 @@ use crate::syscall::standing_call::Watch;
 /// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
 /// that is given: [`switching::hand_over`] lets it run.
 #[inline(always)]
-pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+pub fn handle(cpu: &PerCpu, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
     if number != number::ENTER {
         leave(thread, number, first, second);
@@ -42,7 +43,7 @@ pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
     match (first as u32, second as u32) {
         (0, minimum) => finish(thread, 0, (minimum, third), None),
-        (entries, minimum) => enter(thread, entries, minimum, third),
+        (entries, minimum) => enter(cpu, thread, (entries, minimum, third)),
     }
 }
 
@@ -94,7 +95,11 @@ const SHORT: u32 = 32;
 
 /// Takes entries the short way as long as they can go it, and waits.
 #[inline(always)]
-fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Option<Arc<Thread>> {
+fn enter(
+    cpu: &PerCpu,
+    thread: &Arc<Thread>,
+    (entries, minimum, deadline): (u32, u32, u64),
+) -> Option<Arc<Thread>> {
     // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
     let (mut taken, mut answered) = (0_u32, 0_u32);
     // What is told that it goes on: the last one is handed over to where this thread waits.
@@ -116,7 +121,7 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
         match fast_path::entry(thread, own, &words) {
             Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
             Step::Met(other) => {
-                Watch::of(percpu::current()).met(&words);
+                Watch::of(cpu).met(&words);
                 if let Some(earlier) = next.replace(other)
                     && !go_on_behind(thread, &earlier)
                 {

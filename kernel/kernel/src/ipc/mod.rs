@@ -196,7 +196,7 @@ fn give_answer(
 /// Gives a thread its results: the status that the server gets.
 ///
 /// # Errors
-/// The server's entry is at fault, and the call goes on.
+/// The server's entry is at fault, and the call stays unanswered.
 fn return_results(
     server: &Arc<Process>,
     operation: &OperationRef,

@@ -44,10 +44,10 @@ const RETURN_RECV: u64 = Opcode::ReturnRecv as u64;
 
 /// What an entry has become.
 enum Fast<'a> {
-    /// It has ended: its completion goes into the ring of the thread that made it, which is locked. Then the caller that
-    /// it has answered goes on, if it answered one.
+    /// It has ended: its completion goes into the ring of the thread that made it, which is locked. If it answered a
+    /// caller, that is woken then.
     Ended(MutexGuard<'a, Inner>, Outcome, Option<Answered>),
-    /// It is in flight; the thread that it has met goes on, if it met one.
+    /// It is in flight. If it met a thread that waited, that one is to run.
     Begun(Option<Arc<Thread>>),
 }
 
@@ -309,8 +309,7 @@ fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWo
     Some(())
 }
 
-/// RETURN_RECV, where both parts can go the short way: the caller that goes on, if it does. `None` where it has to go the
-/// long way.
+/// RETURN_RECV on the fast path: the caller, if it is to run. `None` leaves the entry to the slow path.
 #[inline(never)]
 fn answer_and_receive(
     thread: &Arc<Thread>,

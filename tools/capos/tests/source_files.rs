@@ -22,7 +22,6 @@ const LONGER: [(&str, &str); 13] = [
     ("userspace/lib/terminal/src/console.rs", "one state machine with its transitions"),
     ("userspace/lib/terminal/src/keys.rs", "one decoder with its table of sequences"),
     ("userspace/lib/tree/src/tree.rs", "one type, whose operations keep one set of sums"),
-    ("userspace/runtime/src/server.rs", "one type: receiving, finding the object, answering"),
     ("userspace/runtime/src/simulated.rs", "a kernel for tests on the host"),
     ("userspace/runtime/tests/calls.rs", "a list of tests"),
 ];

@@ -408,6 +408,13 @@ impl Entry {
     #[inline]
     #[must_use]
     pub fn encode(&self) -> RawEntry {
+        bytes_of(&self.words())
+    }
+
+    /// The entry's words for the ring; the tag is the second.
+    #[inline(always)]
+    #[must_use]
+    pub fn words(&self) -> EntryWords {
         let first = |opcode: Opcode, byte1: u8, method: u16, length: u32| {
             opcode as u64 | u64::from(byte1) << 8 | u64::from(method) << 16 | u64::from(length) << 32
         };
@@ -415,7 +422,7 @@ impl Entry {
             u64::from(capacity) | u64::from(caps.sent) << 32 | u64::from(caps.accepted) << 40
         };
         let tag = self.user_data;
-        let words = match self.operation {
+        match self.operation {
             Operation::Nop => [first(Opcode::Nop, 0, 0, 0), tag, 0, 0, 0, 0, 0, 0],
             Operation::Call { cap, interface, method, params, results, caps } => {
                 let first = first(Opcode::Call, 0, method, params.length);
@@ -450,8 +457,7 @@ impl Entry {
                 let last = last(buffer.length, caps);
                 [first, tag, reply, endpoint, results.address, buffer.address, caps.address, last]
             }
-        };
-        bytes_of(&words)
+        }
     }
 }
 

@@ -178,15 +178,16 @@ impl Builder {
 
     /// Bytes, followed by this many zeros, for the pointer at word `at`.
     fn list_of_bytes(&mut self, path: &'static str, at: usize, bytes: &[u8], zeros: usize) -> Result<(), WireError> {
-        let count = bytes.len().saturating_add(zeros);
-        let start = self.list(path, at, BYTES, count, 0)?;
-        let end = start.saturating_add(count.div_ceil(WORD));
+        let count = length(path, bytes.len().saturating_add(zeros))?;
+        let start = self.words.len();
+        let end = start.saturating_add((count as usize).div_ceil(WORD));
         if end > self.words.capacity() {
             self.extend_to(end)?;
         }
+        self.put(at, Self::offset(at, start) | 1 | BYTES << 32 | u64::from(count) << 35);
         let (whole, rest) = bytes.as_chunks::<WORD>();
         self.words.extend(whole.iter().map(|bytes| word(u64::from_le_bytes(*bytes))));
-        if count > whole.len().wrapping_mul(WORD) {
+        if count as usize > whole.len().wrapping_mul(WORD) {
             let rest = match bytes.last_chunk() {
                 // The last word, without those of its bytes that are in place already.
                 Some(last) => u64::from_le_bytes(*last).checked_shr(64 - 8 * (rest.len() as u32)).unwrap_or(0),

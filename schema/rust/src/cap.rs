@@ -161,7 +161,7 @@ pub struct CapArg {
     pub mode: TransferMode,
 }
 
-/// A message that came: parameters at the server, results at the client.
+/// A message that came, which its reader keeps.
 #[derive(Clone, Debug, Default)]
 pub struct IncomingMessage {
     /// The segment; the root pointer is its first word.
@@ -180,6 +180,38 @@ impl IncomingMessage {
         }
         Self { words, caps }
     }
+
+    /// The message, to be read.
+    #[inline]
+    #[must_use]
+    pub fn view(&self) -> MessageView<'_> {
+        MessageView { words: &self.words, caps: &self.caps }
+    }
+}
+
+/// A message that came, read in the memory that it came into: parameters at the server, results at the client. It is
+/// copied only by a reader that keeps it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageView<'a> {
+    /// The segment; the root pointer is its first word.
+    pub words: &'a [Word],
+    /// The capability array. Capabilities that are not cloned are released after the message was read.
+    pub caps: &'a [Cap],
+}
+
+impl MessageView<'_> {
+    /// A copy of the message.
+    #[must_use]
+    pub fn to_owned(self) -> IncomingMessage {
+        IncomingMessage { words: self.words.to_vec(), caps: self.caps.to_vec() }
+    }
+}
+
+impl<'a> From<&'a IncomingMessage> for MessageView<'a> {
+    #[inline]
+    fn from(message: &'a IncomingMessage) -> Self {
+        message.view()
+    }
 }
 
 /// Bytes of results that a call has room for if neither the schema nor its caller says more.
@@ -188,10 +220,20 @@ pub const RESULTS: u32 = 64 << 10;
 /// How a call ended.
 pub type CallResult = Result<IncomingMessage, CallError>;
 
+/// The results of a call whose caller keeps the message.
+fn keep(message: MessageView<'_>) -> CallResult {
+    Ok(message.to_owned())
+}
+
+/// Reads how a call ended: the results, or the error. It is called once, and starts no operation.
+pub type ReadResult<'r> = &'r mut dyn FnMut(Result<MessageView<'_>, CallError>);
+
 /// A call that was begun.
 pub enum Begun {
-    /// It has ended.
+    /// It has ended so.
     Ended(CallResult),
+    /// It has ended, and was read.
+    Read,
     /// The transport keeps it under this number: [`CapTransport::poll_call`] asks after it.
     Kept(u64),
     /// It continues as a future of its own.
@@ -201,13 +243,22 @@ pub enum Begun {
 /// A transport of calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
     /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. If the call is
-    /// [kept](Begun::Kept), `context` is woken when it ends.
-    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
+    /// [kept](Begun::Kept), `context` is woken when it ends. If it ends at once, it can have `read` read that.
+    fn begin(
+        &self,
+        method: (u64, u16),
+        params: Message,
+        results: u32,
+        context: &mut Context<'_>,
+        read: ReadResult<'_>,
+    ) -> Begun;
 
-    /// How a call ended that is [kept](Begun::Kept); returned once. While it has not, `context` is woken when it does.
-    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
+    /// Has `read` read how a call ended that is [kept](Begun::Kept), once. While it has not, `context` is woken when it
+    /// does.
+    fn poll_call(&self, number: u64, context: &mut Context<'_>, read: ReadResult<'_>) -> Poll<()> {
         let _ = (number, context);
-        Poll::Ready(Err(CallError::Transport(Status::Disconnected)))
+        read(Err(CallError::Transport(Status::Disconnected)));
+        Poll::Ready(())
     }
 
     /// Cancels a call that is [kept](Begun::Kept) and whose answer is no longer wanted.
@@ -271,10 +322,30 @@ impl Cap {
     }
 
     /// The same, if the results are known to have at most `results` bytes.
-    #[inline]
     pub fn call_sized(&self, interface: u64, method: u16, params: Message, results: u32) -> Call {
-        let (transport, method) = (self.transport.clone(), (interface, method));
-        Call { transport, method, params, results, state: CallState::New, future: None }
+        self.call_reading(interface, method, params, results, keep as fn(MessageView<'_>) -> CallResult)
+    }
+
+    /// The same; `read` reads the results where they are.
+    #[inline]
+    pub fn call_reading<T, F: FnOnce(MessageView<'_>) -> Result<T, CallError>>(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+        read: F,
+    ) -> Call<F> {
+        let transport = self.transport.clone();
+        Call {
+            transport,
+            method: (interface, method),
+            params,
+            results,
+            state: CallState::New,
+            future: None,
+            read: Some(read),
+        }
     }
 
     /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` if
@@ -304,8 +375,8 @@ impl Cap {
     }
 }
 
-/// A call. It is made when it is first polled; dropping it cancels it.
-pub struct Call {
+/// A call. It is made when it is first polled; dropping it cancels it. `F` reads its results.
+pub struct Call<F = fn(MessageView<'_>) -> CallResult> {
     transport: Rc<dyn CapTransport>,
     method: (u64, u16),
     params: Message,
@@ -313,6 +384,7 @@ pub struct Call {
     state: CallState,
     /// The call, if it is one of its own.
     future: Option<LocalBoxFuture<'static, CallResult>>,
+    read: Option<F>,
 }
 
 #[derive(Clone, Copy)]
@@ -323,42 +395,67 @@ enum CallState {
     Ended,
 }
 
-impl Future for Call {
-    type Output = CallResult;
+/// How a call ended that has no result to be read.
+const NONE: CallError = CallError::Transport(Status::Cancelled);
+
+/// Has `read` read a result that the caller has.
+fn read_owned(result: CallResult, read: ReadResult<'_>) {
+    match result {
+        Ok(message) => read(Ok(message.view())),
+        Err(error) => read(Err(error)),
+    }
+}
+
+impl<F> Unpin for Call<F> {}
+
+impl<T, F: FnOnce(MessageView<'_>) -> Result<T, CallError>> Future for Call<F> {
+    type Output = Result<T, CallError>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CallResult> {
-        let this = &mut *self;
-        let ended = match this.state {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let (read, mut ended) = (&mut this.read, None);
+        let mut read = |answer: Result<MessageView<'_>, CallError>| {
+            let read = read.take();
+            ended = Some(answer.and_then(|message| read.map_or(Err(NONE), |read| read(message))));
+        };
+        match this.state {
             CallState::New => {
                 let params = core::mem::take(&mut this.params);
-                match this.transport.begin(this.method, params, this.results, context) {
+                match this.transport.begin(this.method, params, this.results, context, &mut read) {
                     Begun::Kept(number) => {
                         this.state = CallState::Kept(number);
                         return Poll::Pending;
                     }
-                    Begun::Ended(result) => Poll::Ready(result),
+                    Begun::Read => {}
+                    Begun::Ended(result) => read_owned(result, &mut read),
                     Begun::Future(future) => {
                         this.state = CallState::Future;
-                        this.future.insert(future).as_mut().poll(context)
+                        let Poll::Ready(result) = this.future.insert(future).as_mut().poll(context) else {
+                            return Poll::Pending;
+                        };
+                        read_owned(result, &mut read);
                     }
                 }
             }
-            CallState::Kept(number) => this.transport.poll_call(number, context),
-            CallState::Future | CallState::Ended => match &mut this.future {
-                Some(future) => future.as_mut().poll(context),
-                None => Poll::Ready(Err(CallError::Transport(Status::Cancelled))),
-            },
-        };
-        if ended.is_ready() {
-            this.state = CallState::Ended;
-            this.future = None;
+            CallState::Kept(number) => {
+                if this.transport.poll_call(number, context, &mut read).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            CallState::Future | CallState::Ended => {
+                let Some(future) = &mut this.future else { return Poll::Ready(Err(NONE)) };
+                let Poll::Ready(result) = future.as_mut().poll(context) else { return Poll::Pending };
+                read_owned(result, &mut read);
+            }
         }
-        ended
+        this.state = CallState::Ended;
+        this.future = None;
+        Poll::Ready(ended.unwrap_or(Err(NONE)))
     }
 }
 
-impl Drop for Call {
+impl<F> Drop for Call<F> {
     #[inline]
     fn drop(&mut self) {
         if let CallState::Kept(number) = self.state {
@@ -450,17 +547,19 @@ pub trait Dispatch {
         false
     }
 
-    /// Answers one call. Dropping the future abandons it.
-    fn dispatch(
-        self: Rc<Self>,
-        cx: CallContext,
-        method: u16,
-        message: IncomingMessage,
-    ) -> LocalBoxFuture<'static, Result<Message, CallError>>;
+    /// Reads a call's parameters, and answers it. Dropping the future abandons it.
+    fn dispatch(self: Rc<Self>, cx: CallContext, method: u16, message: MessageView<'_>) -> Answer;
 }
 
 /// How an object answers a call, or another one in its place.
 pub type Answer = LocalBoxFuture<'static, Result<Message, CallError>>;
+
+/// The answer to a call that is rejected before its handler begins.
+#[must_use]
+#[cold]
+pub fn refuse(error: CallError) -> Answer {
+    Box::pin(core::future::ready(Err(error)))
+}
 
 /// An object in front of another one: it has the other's interface, and the handler of its calls learns which object
 /// that is.
@@ -469,14 +568,14 @@ pub struct Before<F> {
     answer: F,
 }
 
-impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'static> Before<F> {
+impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, MessageView<'_>) -> Answer + 'static> Before<F> {
     /// An object before this one, whose calls `answer` answers.
     pub fn new(object: Rc<dyn Dispatch>, answer: F) -> Self {
         Self { object, answer }
     }
 }
 
-impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'static> Dispatch for Before<F> {
+impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, MessageView<'_>) -> Answer + 'static> Dispatch for Before<F> {
     fn interface_id(&self) -> u64 {
         self.object.interface_id()
     }
@@ -489,7 +588,7 @@ impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'sta
         self.object.is_abortable(interface, method)
     }
 
-    fn dispatch(self: Rc<Self>, cx: CallContext, method: u16, message: IncomingMessage) -> Answer {
+    fn dispatch(self: Rc<Self>, cx: CallContext, method: u16, message: MessageView<'_>) -> Answer {
         (self.answer)(self.object.clone(), cx, method, message)
     }
 }

@@ -10,7 +10,9 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-use crate::cap::{Begun, CallContext, CallError, Cap, CapTransport, Dispatch, Export, IncomingMessage, Message};
+use crate::cap::{
+    Begun, CallContext, CallError, Cap, CapTransport, Dispatch, Export, IncomingMessage, Message, ReadResult,
+};
 
 /// Exports objects to the process itself. Each gets the next badge, beginning with 1.
 #[derive(Default)]
@@ -32,14 +34,24 @@ impl Export for Local {
 }
 
 impl CapTransport for LocalCap {
-    fn begin(&self, (interface, method): (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
+    fn begin(
+        &self,
+        (interface, method): (u64, u16),
+        params: Message,
+        _: u32,
+        _: &mut Context<'_>,
+        _: ReadResult<'_>,
+    ) -> Begun {
         if !self.object.implements(interface) {
             return Begun::Ended(Err(CallError::Transport(capos_abi::Status::WrongInterface)));
         }
         let (object, badge) = (self.object.clone(), self.badge);
         Begun::Future(Box::pin(async move {
             let cx = CallContext { badge, interface, reply: 0 };
-            match object.dispatch(cx, method, deliver(params)).await {
+            let message = deliver(params);
+            let answer = object.dispatch(cx, method, message.view());
+            drop(message);
+            match answer.await {
                 Ok(results) => Ok(deliver(results)),
                 Err(error) => Err(CallError::Exception(error.into_exception())),
             }

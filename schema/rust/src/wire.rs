@@ -18,7 +18,7 @@ use capnp::{Word, any_pointer};
 use capos_abi::entry::MAX_MESSAGE;
 
 use crate::builder::{Builder, Place};
-use crate::cap::{Cap, CapArg, IncomingMessage, Message};
+use crate::cap::{Cap, CapArg, IncomingMessage, Message, MessageView};
 use crate::hook::Slot;
 use crate::reader::{Segment, StructReader};
 
@@ -248,11 +248,12 @@ pub fn compose(
 /// # Errors
 /// The message is malformed, or `read` fails.
 #[inline]
-pub fn read<R>(
-    message: &IncomingMessage,
+pub fn read<'m, R>(
+    message: impl Into<MessageView<'m>>,
     read: impl FnOnce(StructReader<'_>) -> Result<R, WireError>,
 ) -> Result<R, WireError> {
-    read(Segment::new(&message.words, &message.caps).root()?)
+    let message = message.into();
+    read(Segment::new(message.words, message.caps).root()?)
 }
 
 /// Reads a message's root.
@@ -270,8 +271,9 @@ pub fn decode<T: Owned, R>(
 ///
 /// # Errors
 /// The message is malformed.
-pub fn decode_value<T: Wire>(message: &IncomingMessage) -> Result<T, WireError> {
-    T::read(Segment::new(&message.words, &message.caps).root()?)
+pub fn decode_value<'m, T: Wire>(message: impl Into<MessageView<'m>>) -> Result<T, WireError> {
+    let message = message.into();
+    T::read(Segment::new(message.words, message.caps).root()?)
 }
 
 /// Reads an owned value from stored bytes: one segment, no capabilities.
@@ -356,6 +358,7 @@ pub const fn memory_for(bytes: usize) -> usize {
 ///
 /// # Errors
 /// More than 2^29 - 1 elements.
+#[inline]
 pub fn length(path: &'static str, length: usize) -> Result<u32, WireError> {
     u32::try_from(length)
         .ok()

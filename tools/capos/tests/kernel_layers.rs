@@ -175,3 +175,21 @@ fn imports_are_found_in_every_form() {
 fn no_file_reaches_another_layer_by_super() {
     upward(&["low".to_owned(), "high".to_owned()], "low/mod.rs", "use super::high::a;\n");
 }
+
+/// Where the completion of an entry is written: on the slow path, and on the fast path. Below them, a thread writes it.
+const WRITERS: [&str; 2] = ["syscall/fast_path.rs", "syscall/mod.rs"];
+
+#[test]
+fn each_path_of_an_entry_writes_its_completion_in_one_place() {
+    let mut found = Vec::new();
+    files(Path::new(""), &mut |path, text| {
+        if !path.starts_with(TESTS) && !path.starts_with("object/thread") {
+            found.extend(code(text).matches(".post(").map(|_| path.to_owned()));
+        }
+    });
+    found.sort();
+    assert_eq!(
+        found, WRITERS,
+        "a handler returns how its entry ended; the path that took the entry writes the completion"
+    );
+}

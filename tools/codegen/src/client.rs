@@ -140,25 +140,22 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         code.line("::core::result::Result::Ok(())");
         code.close("})?;");
     }
+    let read = match convert::results(schema, method)? {
+        Shape::Unit => "|_| ::core::result::Result::Ok(())".to_owned(),
+        Shape::Bare(owner, field) => {
+            let value = convert::read_field(schema, owner, field)?;
+            format!(
+                "|reply| ::core::result::Result::Ok({WIRE}::read(reply, |reader| ::core::result::Result::Ok({value}))?)"
+            )
+        }
+        Shape::Struct(_) => format!("|reply| ::core::result::Result::Ok({WIRE}::decode_value(reply)?)"),
+    };
     code.line(&format!(
-        "let reply = self.cap.call_sized({:#018x}, {}, message, {}).await?;",
+        "self.cap.call_reading({:#018x}, {}, message, {}, {read}).await",
         interface.id,
         method.ordinal,
         results_bytes(schema, method)?
     ));
-    match convert::results(schema, method)? {
-        Shape::Unit => {
-            code.line("::core::mem::drop(reply);");
-            code.line("::core::result::Result::Ok(())");
-        }
-        Shape::Bare(owner, field) => {
-            let value = convert::read_field(schema, owner, field)?;
-            code.line(&format!(
-                "::core::result::Result::Ok({WIRE}::read(&reply, |reader| ::core::result::Result::Ok({value}))?)"
-            ));
-        }
-        Shape::Struct(_) => code.line(&format!("::core::result::Result::Ok({WIRE}::decode_value(&reply)?)")),
-    }
     code.close("}");
     Ok(())
 }

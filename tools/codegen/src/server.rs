@@ -69,46 +69,36 @@ fn server(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
         ));
     }
     code.open(&format!(
-        "fn dispatch(self: ::alloc::rc::Rc<Self>, cx: {CAP}::CallContext, method: u16, message: {CAP}::IncomingMessage) -> {CAP}::LocalBoxFuture<'static, ::core::result::Result<{CAP}::Message, {CAP}::CallError>> {{"
+        "fn dispatch(self: ::alloc::rc::Rc<Self>, cx: {CAP}::CallContext, method: u16, message: {CAP}::MessageView<'_>) -> {CAP}::Answer {{"
     ));
     // A future for each method, so that none is larger than it needs.
     code.open("match (cx.interface, method) {");
     for ancestor in &lineage {
         for method in &ancestor.methods {
-            code.line(&format!(
-                "({:#018x}, {}) => ::alloc::boxed::Box::pin(async move {{ crate::{}::{}(&*self.0, &cx, message).await }}),",
-                ancestor.id,
-                method.ordinal,
-                names::ident(&ancestor.file),
-                function(ancestor, method)
-            ));
+            code.open(&format!("({:#018x}, {}) => {{", ancestor.id, method.ordinal));
+            answer(code, schema, ancestor, method)?;
+            code.close("}");
         }
     }
-    code.line(&format!(
-        "_ => ::alloc::boxed::Box::pin(::core::future::ready(::core::result::Result::Err({CAP}::CallError::no_such_method({name:?}, cx.interface, method)))),"
-    ));
+    code.line(&format!("_ => {CAP}::refuse({CAP}::CallError::no_such_method({name:?}, cx.interface, method)),"));
     code.close("}");
     code.close("}");
     code.close("}");
-    for method in &interface.methods {
-        dispatch_method(code, schema, interface, method)?;
-    }
     Ok(())
 }
 
-fn function(interface: &Interface, method: &Method) -> String {
-    format!("dispatch_{}__{}", names::snake(&interface.name), names::snake(&method.name))
-}
-
-fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
+/// The answer to a call of a method: the parameters are read first, in the memory that they came into.
+fn answer(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
     let params = schema.structure(method.params)?;
     let results = schema.structure(method.results)?;
-    code.open(&format!(
-        "pub(crate) async fn {}<S: {}Server>(server: &S, cx: &{CAP}::CallContext, message: {CAP}::IncomingMessage) -> ::core::result::Result<{CAP}::Message, {CAP}::CallError> {{",
-        function(interface, method),
-        interface.name
-    ));
-    let mut list = String::from("cx");
+    let mut list = String::from("&*self.0, &cx");
+    let read = |code: &mut Code, pattern: &str, read: &str| {
+        code.line(&format!(
+            "let {pattern} = match {read} {{ \
+             ::core::result::Result::Ok(read) => read, \
+             ::core::result::Result::Err(error) => return {CAP}::refuse({CAP}::CallError::bad_arguments(error)), }};"
+        ));
+    };
     if params.role == Role::Params {
         let mut values = String::new();
         let mut pattern = String::new();
@@ -118,16 +108,16 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
             list.push_str(&format!(", argument_{at}"));
         }
         if !params.fields.is_empty() {
-            code.line(&format!(
-                "let ({pattern}) = {WIRE}::read(&message, |reader| ::core::result::Result::Ok(({values}))).map_err({CAP}::CallError::bad_arguments)?;"
-            ));
+            let values = format!("{WIRE}::read(message, |reader| ::core::result::Result::Ok(({values})))");
+            read(code, &format!("({pattern})"), &values);
         }
     } else {
-        code.line(&format!("let params = {WIRE}::decode_value(&message).map_err({CAP}::CallError::bad_arguments)?;"));
+        read(code, "params", &format!("{WIRE}::decode_value(message)"));
         list.push_str(", params");
     }
-    code.line("::core::mem::drop(message);");
-    let call = format!("server.{}({list}).await?", names::ident(&names::snake(&method.name)));
+    code.open("::alloc::boxed::Box::pin(async move {");
+    let server = format!("crate::{}::{}Server", names::ident(&interface.file), interface.name);
+    let call = format!("{server}::{}({list}).await?", names::ident(&names::snake(&method.name)));
     match convert::results(schema, method)? {
         Shape::Unit => {
             code.line(&format!("{call};"));
@@ -154,6 +144,6 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
             ));
         }
     }
-    code.close("}");
+    code.close("})");
     Ok(())
 }

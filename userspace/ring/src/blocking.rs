@@ -14,7 +14,7 @@ use capnp::Word;
 use capos_abi::Status;
 use capos_abi::entry::{MAX_MESSAGE, Operation};
 use capos_abi::syscall::NO_DEADLINE;
-use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, IncomingMessage, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message, MessageView, ReadResult};
 
 use crate::invoke;
 use crate::message::{self, Lent};
@@ -46,32 +46,50 @@ fn room(results: u32) -> Result<Vec<Word>, CallError> {
 
 impl Ring {
     /// Calls a method of the capability with this identifier, with room for this many bytes of results. `own` makes
-    /// handles of the capabilities that come with them, by identifier and interface.
-    ///
-    /// # Errors
-    /// As every call.
+    /// handles of the capabilities that come with them, by identifier and interface. `read` reads how it ended. `lent` is
+    /// memory of earlier calls, which is used again if it is large enough, and holds nothing afterwards that was sent.
     pub fn call(
         &self,
-        cap: u64,
-        interface: u64,
-        method: u16,
+        (cap, method): (u64, (u64, u16)),
         message: Message,
         results: u32,
+        lent: &mut Lent,
         own: impl Fn(u64, u64) -> Cap,
-    ) -> Result<IncomingMessage, CallError> {
+        read: ReadResult<'_>,
+    ) {
+        match self.call_in((cap, method), message, results, lent, own) {
+            Ok((length, caps)) => {
+                let words = lent.received.get(..message::whole_words(length)).unwrap_or(&lent.received);
+                read(Ok(MessageView { words, caps: &caps }));
+            }
+            Err(error) => read(Err(error)),
+        }
+        (lent.sent, lent.sent_caps) = (Vec::new(), Vec::new());
+    }
+
+    /// The same: the bytes of results that are in the memory, and the capabilities that came with them.
+    fn call_in(
+        &self,
+        (cap, method): (u64, (u64, u16)),
+        message: Message,
+        results: u32,
+        lent: &mut Lent,
+        own: impl Fn(u64, u64) -> Cap,
+    ) -> Result<(usize, Vec<Cap>), CallError> {
         let results = results.min(MAX_MESSAGE).next_multiple_of(8);
-        let room = room(results)?;
-        let capacity = u32::try_from(room.len().saturating_mul(8)).unwrap_or(results);
-        let mut lent = Lent { received: room, ..Lent::default() };
-        let operation = message::call(cap, (interface, method), message, capacity, &mut lent)?;
+        if lent.received.len() < usize::try_from(results / 8).unwrap_or(usize::MAX) {
+            // Before there are two.
+            lent.received = Vec::new();
+            lent.received = room(results)?;
+        }
+        let capacity = u32::try_from(lent.received.len().saturating_mul(8)).unwrap_or(results).min(results);
+        let operation = message::call(cap, method, message, capacity, lent)?;
         // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
         let completion = unsafe { self.run(operation, NO_DEADLINE) };
         if completion.status == Status::TooLarge as i32 && capacity < results {
             return Err(CallError::Transport(Status::OutOfMemory));
         }
-        let (length, caps) = lent.answer(&completion, own)?;
-        lent.received.truncate(message::whole_words(length));
-        Ok(IncomingMessage { words: lent.received, caps })
+        lent.answer(&completion, own)
     }
 }
 
@@ -174,12 +192,22 @@ impl Drop for BlockingCap {
 }
 
 impl CapTransport for BlockingCap {
-    fn begin(&self, (interface, method): (u64, u16), params: Message, results: u32, _: &mut Context<'_>) -> Begun {
+    fn begin(
+        &self,
+        method: (u64, u16),
+        params: Message,
+        results: u32,
+        _: &mut Context<'_>,
+        read: ReadResult<'_>,
+    ) -> Begun {
         let here = self.here;
         let own = |id, _| Cap::new(Self { id, owned: Cell::new(true), here, results: None });
-        let answer = self.ring().map_err(CallError::Transport);
         let results = self.results.unwrap_or(results);
-        Begun::Ended(answer.and_then(|ring| ring.call(self.id, interface, method, params, results, own)))
+        match self.ring() {
+            Ok(ring) => ring.call((self.id, method), params, results, &mut Lent::default(), own, read),
+            Err(status) => read(Err(CallError::Transport(status))),
+        }
+        Begun::Read
     }
 
     fn invoke(&self, (interface, method): (u64, u16)) -> Option<u64> {

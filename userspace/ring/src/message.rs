@@ -81,37 +81,56 @@ pub fn call(
     if lent.received.len() < usize::try_from(capacity / 8).unwrap_or(usize::MAX) {
         return Err(CallError::Transport(Status::OutOfMemory));
     }
-    (lent.sent, lent.sent_caps) = (message.words, message.caps);
-    let caps = lent.array(MAX_CAPS);
-    Ok(Operation::Call {
-        cap,
-        interface,
-        method,
-        params: Buffer { address: address(&mut lent.sent), length },
-        results: Buffer { address: address(&mut lent.received), length: capacity },
-        caps,
-    })
+    Ok(lent.call(cap, (interface, method), message, (length, capacity)))
 }
 
 impl Lent {
+    /// A CALL of a method with a message of `length` bytes, and room for `capacity` bytes of results: it was checked
+    /// that both are permitted and that the buffer has that room.
+    #[inline(always)]
+    pub fn call(
+        &mut self,
+        cap: u64,
+        (interface, method): (u64, u16),
+        message: Message,
+        (length, capacity): (u32, u32),
+    ) -> Operation {
+        (self.sent, self.sent_caps) = (message.words, message.caps);
+        let caps = self.array(MAX_CAPS);
+        Operation::Call {
+            cap,
+            interface,
+            method,
+            params: Buffer { address: address(&mut self.sent), length },
+            results: Buffer { address: address(&mut self.received), length: capacity },
+            caps,
+        }
+    }
+
     /// The array as an entry names it: with the capabilities that are sent, and room for `accepted` ones. Leftovers of
     /// earlier messages in it are never read, since each side learns how many places were written.
-    #[inline]
+    #[inline(always)]
     pub fn array(&mut self, accepted: u8) -> CapArray {
         let sent = u8::try_from(self.sent_caps.len()).unwrap_or(MAX_CAPS);
         if sent == 0 && accepted == 0 {
             return CapArray::default();
         }
+        if sent > 0 || self.caps.len() < CAP_WORDS {
+            self.fill_array();
+        }
+        CapArray { address: address(&mut self.caps), sent, accepted }
+    }
+
+    /// Makes the array, if there is none, and puts into it what is sent.
+    #[inline(never)]
+    fn fill_array(&mut self) {
         if self.caps.len() < CAP_WORDS {
             self.caps = Word::allocate_zeroed_vec(CAP_WORDS);
         }
-        if sent > 0 {
-            let (slots, _) = Word::words_to_bytes_mut(&mut self.caps).as_chunks_mut::<{ CapSlot::SIZE }>();
-            for (slot, arg) in slots.iter_mut().zip(&self.sent_caps) {
-                *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
-            }
+        let (slots, _) = Word::words_to_bytes_mut(&mut self.caps).as_chunks_mut::<{ CapSlot::SIZE }>();
+        for (slot, arg) in slots.iter_mut().zip(&self.sent_caps) {
+            *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
         }
-        CapArray { address: address(&mut self.caps), sent, accepted }
     }
 
     /// How a CALL ended: the bytes of results in `received`, and the capabilities that came with them, which `own`
@@ -163,6 +182,15 @@ impl Lent {
             let slot = CapSlot::decode(raw);
             (slot.word0, slot.word1)
         })
+    }
+
+    /// The words of a received message with this header.
+    #[inline]
+    #[must_use]
+    pub fn message(&self, header: &MessageHeader) -> &[Word] {
+        let start = MessageHeader::SIZE / 8;
+        let words = whole_words(usize::try_from(header.length).unwrap_or(0));
+        self.received.get(start..start.saturating_add(words)).unwrap_or_default()
     }
 
     /// The header of a received message.

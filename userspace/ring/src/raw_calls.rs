@@ -188,7 +188,7 @@ mod tests {
     use core::cell::RefCell;
     use core::task::Context;
 
-    use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
+    use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message, ReadResult};
     use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, DebugLogClient, ResourceAccountClient};
     use capos_schema::system::{LogLevel, LoggerClient};
 
@@ -198,7 +198,7 @@ mod tests {
     struct Recorder(Rc<RefCell<Vec<u64>>>);
 
     impl CapTransport for Recorder {
-        fn begin(&self, _: (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
+        fn begin(&self, _: (u64, u16), params: Message, _: u32, _: &mut Context<'_>, _: ReadResult<'_>) -> Begun {
             let (words, _) = params.bytes().as_chunks::<8>();
             *self.0.borrow_mut() = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
             Begun::Ended(Err(CallError::failed("recorded")))

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use capos_abi::completion::COMPLETION_SIZE;
-use capos_abi::entry::{ENTRY_SIZE, Operation, RawEntry};
+use capos_abi::entry::{EntryWords, Operation, RawEntry};
 use capos_abi::ring::{
     COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
 };
@@ -118,7 +118,20 @@ impl Ring {
     #[inline]
     pub unsafe fn push(&self, entry: &Entry) -> bool {
         // SAFETY: the caller's.
-        unsafe { self.push_raw(&entry.encode()) }
+        unsafe { self.push_words(&entry.words()) }
+    }
+
+    /// The same with the entry's words.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    #[inline]
+    pub unsafe fn push_words(&self, words: &EntryWords) -> bool {
+        let Some(place) = self.free_entry() else { return false };
+        // SAFETY: the kernel has taken what was at this place before, and entries are aligned to their size.
+        unsafe { place.cast::<EntryWords>().write(words.map(u64::to_le)) };
+        self.submissions().publish();
+        true
     }
 
     /// The same with an encoded entry.
@@ -127,15 +140,23 @@ impl Ring {
     /// As [`Ring::push`].
     #[inline]
     pub unsafe fn push_raw(&self, raw: &RawEntry) -> bool {
+        let Some(place) = self.free_entry() else { return false };
+        // SAFETY: the kernel has taken what was at this place before.
+        unsafe { place.cast::<RawEntry>().write(*raw) };
+        self.submissions().publish();
+        true
+    }
+
+    /// The place of the next entry; `None` if the submission ring is full.
+    #[inline]
+    fn free_entry(&self) -> Option<NonNull<u8>> {
         let submissions = self.submissions();
         if submissions.queued() >= self.layout.submission_entries() {
-            return false;
+            return None;
         }
         let offset = self.layout.submission_offset(submissions.index());
-        // SAFETY: the offset is inside the region, and the kernel has taken what was here before.
-        unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
-        submissions.publish();
-        true
+        // SAFETY: the offset is inside the region.
+        Some(unsafe { self.base.add(offset) })
     }
 
     /// Completions that are unread.
@@ -210,9 +231,17 @@ impl Ring {
     /// # Safety
     /// As [`Ring::push`].
     unsafe fn insist(&self, user_data: u64, operation: Operation) -> bool {
-        let entry = Entry { user_data, operation };
         // SAFETY: the caller's.
-        while !unsafe { self.push(&entry) } {
+        unsafe { self.insist_words(&Entry { user_data, operation }.words()) }
+    }
+
+    /// The same with the entry's words.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    unsafe fn insist_words(&self, words: &EntryWords) -> bool {
+        // SAFETY: the caller's.
+        while !unsafe { self.push_words(words) } {
             if self.enter(0, 0) == 0 {
                 return false;
             }
@@ -243,9 +272,20 @@ impl Ring {
     /// # Safety
     /// As [`Ring::push`], until this returns.
     pub unsafe fn run(&self, operation: Operation, deadline: u64) -> Completion {
+        // SAFETY: the caller's.
+        unsafe { self.run_words(Entry { user_data: TAG, operation }.words(), deadline) }
+    }
+
+    /// The same with the words of an entry, whatever its tag.
+    ///
+    /// # Safety
+    /// As [`Ring::push`], until this returns.
+    pub unsafe fn run_words(&self, mut words: EntryWords, deadline: u64) -> Completion {
+        let [_, tag, ..] = &mut words;
+        *tag = TAG;
         let failed = |status: Status| Completion { status: status as i32, ..Completion::default() };
         // SAFETY: the caller's.
-        if !unsafe { self.insist(TAG, operation) } {
+        if !unsafe { self.insist_words(&words) } {
             return failed(Status::Overloaded);
         }
         if let Some(completion) = self.wait_for(TAG, deadline) {

@@ -5,7 +5,7 @@ use core::any::Any;
 use core::cell::Cell;
 use core::task::{Context, Poll};
 
-use capos_schema::cap::{AsCap, Begun, CallResult, Cap, CapTransport, Client, Message};
+use capos_schema::cap::{AsCap, Begun, Cap, CapTransport, Client, Message, ReadResult};
 
 use crate::{call, runtime};
 
@@ -59,12 +59,19 @@ pub(crate) fn release(id: u64) {
 }
 
 impl CapTransport for KernelCap {
-    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun {
-        call::begin(self.place.id, method, params, results, context)
+    fn begin(
+        &self,
+        method: (u64, u16),
+        params: Message,
+        results: u32,
+        context: &mut Context<'_>,
+        read: ReadResult<'_>,
+    ) -> Begun {
+        call::begin(self.place.id, method, params, results, (context, read))
     }
 
-    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
-        call::poll(number, context)
+    fn poll_call(&self, number: u64, context: &mut Context<'_>, read: ReadResult<'_>) -> Poll<()> {
+        call::poll(number, context, read)
     }
 
     fn abandon_call(&self, number: u64) {
@@ -115,12 +122,19 @@ struct Wide {
 }
 
 impl CapTransport for Wide {
-    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun {
-        self.inner.transport().begin(method, params, self.bytes.max(results), context)
+    fn begin(
+        &self,
+        method: (u64, u16),
+        params: Message,
+        results: u32,
+        context: &mut Context<'_>,
+        read: ReadResult<'_>,
+    ) -> Begun {
+        self.inner.transport().begin(method, params, self.bytes.max(results), context, read)
     }
 
-    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
-        self.inner.transport().poll_call(number, context)
+    fn poll_call(&self, number: u64, context: &mut Context<'_>, read: ReadResult<'_>) -> Poll<()> {
+        self.inner.transport().poll_call(number, context, read)
     }
 
     fn abandon_call(&self, number: u64) {

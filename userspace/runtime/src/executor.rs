@@ -9,6 +9,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
 use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 
 use capos_sync::Flag;
@@ -31,11 +32,36 @@ pub(crate) struct TaskId {
 #[derive(Debug, Default)]
 struct Ready {
     queue: Mutex<VecDeque<TaskId>>,
+    /// How many there are, for the loop, which looks more often than it takes one.
+    length: AtomicUsize,
     #[cfg(all(capos_guest, feature = "std"))]
     door: crate::rouse::Door,
 }
 
 impl Ready {
+    /// One more task can go on.
+    fn push(&self, task: TaskId) {
+        let mut queue = self.queue.lock();
+        queue.push_back(task);
+        self.length.store(queue.len(), Ordering::Release);
+        drop(queue);
+        self.announce();
+    }
+
+    /// Takes the one that waits longest.
+    fn pop(&self) -> Option<TaskId> {
+        let mut queue = self.queue.lock();
+        let task = queue.pop_front();
+        self.length.store(queue.len(), Ordering::Release);
+        task
+    }
+
+    /// How many tasks can go on.
+    #[inline]
+    fn len(&self) -> usize {
+        self.length.load(Ordering::Acquire)
+    }
+
     /// Says that something can go on: another thread may have seen to it, while the loop sleeps.
     #[inline]
     fn announce(&self) {
@@ -58,21 +84,24 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.queued.raise() {
-            self.ready.queue.lock().push_back(self.task);
-            self.ready.announce();
+            self.ready.push(self.task);
         }
     }
 }
 
 struct TaskSlot {
     generation: u64,
+    /// Taken out while it is polled.
     task: Option<Running>,
+    /// Whether it is polled, and was not cancelled meanwhile.
+    polled: bool,
 }
 
 struct Running {
-    /// Taken out while it is polled.
-    future: Option<TaskFuture>,
-    waker: Arc<TaskWaker>,
+    future: TaskFuture,
+    wake: Arc<TaskWaker>,
+    /// The same, for the future's context.
+    waker: Waker,
 }
 
 /// All tasks of the thread.
@@ -111,15 +140,16 @@ impl Executor {
     pub(crate) fn spawn(&self, future: TaskFuture) -> TaskId {
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            slots.push(TaskSlot { generation: 0, task: None });
+            slots.push(TaskSlot { generation: 0, task: None, polled: false });
             slots.len().saturating_sub(1)
         });
         let generation = slots.get(index).map_or(0, |slot| slot.generation).saturating_add(1);
         let task = TaskId { index, generation };
-        let waker = Arc::new(TaskWaker { task, queued: Flag::new(false), ready: self.ready.clone() });
-        waker.wake_by_ref();
+        let wake = Arc::new(TaskWaker { task, queued: Flag::new(false), ready: self.ready.clone() });
+        wake.wake_by_ref();
         if let Some(slot) = slots.get_mut(index) {
-            *slot = TaskSlot { generation, task: Some(Running { future: Some(future), waker }) };
+            let waker = Waker::from(wake.clone());
+            *slot = TaskSlot { generation, task: Some(Running { future, wake, waker }), polled: false };
         }
         task
     }
@@ -129,7 +159,10 @@ impl Executor {
         let future = {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(task.index) else { return };
-            if slot.generation != task.generation || slot.task.is_none() {
+            if slot.generation != task.generation {
+                return;
+            }
+            if !core::mem::take(&mut slot.polled) && slot.task.is_none() {
                 return;
             }
             self.free.borrow_mut().push(task.index);
@@ -138,43 +171,36 @@ impl Executor {
         drop(future);
     }
 
-    /// Polls one task that is ready. `false` if none is.
-    fn step(&self) -> bool {
-        let Some(task) = self.ready.queue.lock().pop_front() else { return false };
+    /// Polls one task that is ready, if there is one.
+    fn step(&self) {
+        let Some(task) = self.ready.pop() else { return };
         let taken = {
             let mut slots = self.slots.borrow_mut();
-            slots
-                .get_mut(task.index)
-                .filter(|slot| slot.generation == task.generation)
-                .and_then(|slot| slot.task.as_mut())
-                .and_then(|running| Some((running.future.take()?, running.waker.clone())))
+            let slot = slots.get_mut(task.index).filter(|slot| slot.generation == task.generation);
+            slot.and_then(|slot| {
+                let running = slot.task.take()?;
+                slot.polled = true;
+                Some(running)
+            })
         };
-        let Some((mut future, wake)) = taken else { return true };
+        let Some(mut running) = taken else { return };
         // The effects of a thread before it woke a task that was still queued are visible to this poll.
-        wake.queued.lower();
-        let waker = Waker::from(wake);
-        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let leftover = {
-            let mut slots = self.slots.borrow_mut();
-            match slots.get_mut(task.index).filter(|slot| slot.generation == task.generation) {
-                Some(slot) if slot.task.is_some() => {
-                    if ended {
-                        self.free.borrow_mut().push(task.index);
-                        slot.task = None;
-                        Some(future)
-                    } else {
-                        if let Some(running) = slot.task.as_mut() {
-                            running.future = Some(future);
-                        }
-                        None
-                    }
-                }
-                // It was cancelled while it ran.
-                _ => Some(future),
+        running.wake.queued.lower();
+        let ended = running.future.as_mut().poll(&mut Context::from_waker(&running.waker)).is_ready();
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots.get_mut(task.index)
+            && slot.generation == task.generation
+            && core::mem::take(&mut slot.polled)
+        {
+            if !ended {
+                slot.task = Some(running);
+                return;
             }
-        };
-        drop(leftover);
-        true
+            self.free.borrow_mut().push(task.index);
+        }
+        // It has ended, or was cancelled while it ran. Dropping it may start tasks.
+        drop(slots);
+        drop(running);
     }
 
     /// Drops every task.
@@ -184,9 +210,11 @@ impl Executor {
             let tasks: Vec<Running> = {
                 let (mut slots, mut free) = (self.slots.borrow_mut(), self.free.borrow_mut());
                 let running = slots.iter_mut().enumerate().filter_map(|(index, slot)| {
-                    let task = slot.task.take()?;
-                    free.push(index);
-                    Some(task)
+                    let task = slot.task.take();
+                    if core::mem::take(&mut slot.polled) || task.is_some() {
+                        free.push(index);
+                    }
+                    task
                 });
                 running.collect()
             };
@@ -195,11 +223,11 @@ impl Executor {
                 break;
             }
         }
-        self.ready.queue.lock().clear();
+        while self.ready.pop().is_some() {}
     }
 
     fn has_ready(&self) -> bool {
-        !self.ready.queue.lock().is_empty()
+        self.ready.len() > 0
     }
 }
 
@@ -248,21 +276,17 @@ impl Runtime {
             }
             // Ready tasks run before the ring is entered again; tasks that become ready meanwhile
             // come after, so that a task that wakes itself does not delay completions.
-            let batch = self.executor.ready.queue.lock().len();
-            for _ in 0..batch {
+            for _ in 0..self.executor.ready.len() {
                 self.executor.step();
             }
             #[cfg(all(capos_guest, feature = "std"))]
             listener.listen(&self.executor.ready.door, &waker);
-            if self.executor.has_ready() || woken.is_raised() {
-                self.turn(Wait::No);
-            } else if self.is_waiting() {
-                self.turn(Wait::Completion);
-            } else {
-                self.turn(Wait::No);
-                if !self.executor.has_ready() && !woken.is_raised() {
-                    return Err(Error::new("every task waits, and nothing is in flight that could wake one"));
-                }
+            let is_ready = || self.executor.has_ready() || woken.is_raised();
+            let idle = !is_ready();
+            let wait = if idle && self.is_waiting() { Wait::Completion } else { Wait::No };
+            self.turn(wait);
+            if idle && wait == Wait::No && !is_ready() {
+                return Err(Error::new("every task waits, and nothing is in flight that could wake one"));
             }
         }
     }

@@ -16,16 +16,18 @@
 //! its own with [`env`].
 
 use core::future::Future;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use capos_ring::Ring;
+use capos_ring::message::Lent;
 use capos_schema::cap::CallError;
 use capos_schema::kernel::LaunchRecord;
 
 use crate::env::Env;
 use crate::error::{Context, Error};
+use crate::pool::USUAL;
 use crate::runtime::Runtime;
 
 /// The C library's exports for the program's own runtime. `docs/std.md` describes it.
@@ -47,6 +49,8 @@ std::thread_local! {
     /// Made when the thread first needs it. Between runs of its executor it has nothing in flight: an operation that is
     /// started then is run to its end at once.
     static PLACE: OnceCell<Option<Rc<Runtime>>> = const { OnceCell::new() };
+    /// Memory for calls that block the thread, kept from the last one.
+    static SPARE: Cell<Lent> = Cell::default();
 }
 
 /// The process's grants, for the calling thread.
@@ -118,6 +122,17 @@ pub(crate) fn idle_ring() -> Option<Ring> {
     }
     // SAFETY: as in `make`.
     unsafe { Ring::at(here()) }.ok()
+}
+
+/// Lends memory to a call that blocks the thread: that of the last one, unless it was large or is in use.
+pub(crate) fn with_spare<R>(act: impl FnOnce(&mut Lent) -> R) -> R {
+    let mut lent = SPARE.try_with(Cell::take).unwrap_or_default();
+    let result = act(&mut lent);
+    if lent.received.len() <= USUAL {
+        // The thread may be about to end.
+        let _ = SPARE.try_with(|spare| spare.set(lent));
+    }
+    result
 }
 
 /// Takes addresses for a mapping, from the table that the whole process shares.

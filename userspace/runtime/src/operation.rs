@@ -1,14 +1,14 @@
 //! The future of one operation.
 
 use alloc::boxed::Box;
-use core::future::{Future, poll_fn};
+use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use capos_abi::{Completion, Status, entry};
 use capos_ring::message::Lent;
 
-use crate::reactor::{self, Class, Key};
+use crate::reactor::{self, Class, Key, Request};
 use crate::runtime;
 
 /// An operation in flight, or one that has held up its thread and ended. Dropping it cancels the operation.
@@ -23,40 +23,39 @@ enum State {
     Nowhere,
 }
 
-/// Runs an operation that borrows what `lent` holds, and gives that back with its completion.
-pub(crate) async fn run(lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
-    let (mut pending, mut lent) = (Pending(State::Nowhere), Some(lent));
-    poll_fn(|context| {
-        if let Some(lent) = lent.take() {
-            // It knows its waker from the start.
-            pending = Pending::start_as(Class::of(&operation), lent, operation, Some(context));
-            if let State::InFlight(_) = pending.0 {
-                return Poll::Pending;
-            }
-        }
-        Pin::new(&mut pending).poll(context)
-    })
-    .await
-}
-
 impl Pending {
+    /// Starts an operation that borrows what `lent` holds, and that gives it back with its completion. The polling task is
+    /// woken when it has ended; without a context, the task that first polls this.
+    #[inline(always)]
+    pub(crate) fn lending(lent: Box<Lent>, operation: entry::Operation, context: Option<&Context<'_>>) -> Self {
+        Self::start_as(lent, &Request::new(operation, Class::of(&operation)), context)
+    }
+
+    /// Whether it has not ended, as far as its task knows.
+    #[inline]
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self.0, State::InFlight(_))
+    }
+
     /// Queues an operation that borrows nothing; runs it to its end if the thread's executor does not run.
     pub(crate) fn start(operation: entry::Operation) -> Self {
-        Self::start_as(Class::of(&operation), Box::default(), operation, None)
+        Self::start_as(Box::default(), &Request::new(operation, Class::of(&operation)), None)
     }
 
     /// The same with the wait for the end of a received call.
     pub(crate) fn watch(reply: u64) -> Self {
-        Self::start_as(Class::Watch, Box::default(), entry::Operation::Wait { cap: reply }, None)
+        let request = Request::new(entry::Operation::Wait { cap: reply }, Class::Watch);
+        Self::start_as(Box::default(), &request, None)
     }
 
-    fn start_as(class: Class, lent: Box<Lent>, operation: entry::Operation, context: Option<&Context<'_>>) -> Self {
+    #[inline]
+    fn start_as(lent: Box<Lent>, request: &Request, context: Option<&Context<'_>>) -> Self {
         if let Some(ring) = runtime::idle_ring() {
-            let (completion, lent) = reactor::run(&ring, lent, operation);
+            let (completion, lent) = reactor::run(&ring, lent, request);
             return Self(State::Ended(completion, lent));
         }
         let waker = context.map(|context| context.waker().clone());
-        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation, class, waker)));
+        let key = runtime::with(|rt| rt.start(lent, request, waker));
         Self(key.flatten().map_or(State::Nowhere, State::InFlight))
     }
 }

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use capnp::Word;
-use capos_ring::message::{Lent, whole_words};
-use capos_schema::cap::{CapArg, RESULTS};
+use capos_ring::message::Lent;
+use capos_schema::cap::RESULTS;
 
 /// Sizes of kept buffers, in 8-byte words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, 40 << 10, 128 << 10];
@@ -16,7 +16,7 @@ const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];
 const LENT: usize = 32;
 /// The size that most operations want, in 8-byte words: that of a call's results. Each larger buffer than the size
 /// below serves for it. Then how many of it are kept.
-const USUAL: usize = CLASSES[3];
+pub(crate) const USUAL: usize = CLASSES[3];
 const BELOW: usize = CLASSES[2];
 const WHOLE: usize = 4;
 const _: () = assert!(USUAL == RESULTS as usize / 8, "most calls have room for that");
@@ -71,14 +71,12 @@ impl Pool {
         lent
     }
 
-    /// Keeps lent memory for later, or frees it. The caller drops what was sent, while nothing is borrowed:
-    /// capabilities may belong to other code.
+    /// Keeps lent memory for later, or frees it. It holds nothing any more that was sent.
     #[inline]
-    pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) -> (Vec<Word>, Vec<CapArg>) {
-        let sent = (core::mem::take(&mut lent.sent), core::mem::take(&mut lent.sent_caps));
+    pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) {
         if lent.received.len() == USUAL && self.whole.len() < WHOLE {
             self.whole.push(lent);
-            return sent;
+            return;
         }
         let received = core::mem::take(&mut lent.received);
         if !received.is_empty() {
@@ -87,19 +85,6 @@ impl Pool {
         if self.lent.len() < LENT {
             self.lent.push(lent);
         }
-        sent
-    }
-
-    /// The first `bytes` of a buffer as a message of their own. A large message keeps the buffer, a small one is copied out
-    /// of it.
-    #[inline]
-    pub(crate) fn cut(buffer: &mut Vec<Word>, bytes: usize) -> Vec<Word> {
-        let words = whole_words(bytes).min(buffer.len());
-        if words >= buffer.len() / 2 {
-            buffer.truncate(words);
-            return core::mem::take(buffer);
-        }
-        buffer.get(..words).unwrap_or_default().to_vec()
     }
 }
 
@@ -110,12 +95,9 @@ mod tests {
     #[test]
     fn buffers_come_back() {
         let mut pool = Pool::default();
-        let mut buffer = pool.take(3000);
+        let buffer = pool.take(3000);
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
-        let message = Pool::cut(&mut buffer, 20);
-        // Only a half of its third word would be the message's.
-        assert_eq!(message.len(), 2);
         pool.give(buffer);
         let again = pool.take(4096);
         assert_eq!(again.as_ptr(), at);
@@ -123,32 +105,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_comes_back_without_what_was_sent() {
+    fn what_is_lent_comes_back() {
         let mut pool = Pool::default();
         for bytes in [USUAL * 8, 17 << 10, 100] {
-            let mut lent = pool.lend(bytes);
+            let lent = pool.lend(bytes);
             let at = lent.received.as_ptr();
-            lent.sent = alloc::vec![capnp::word(1, 2, 3, 4, 5, 6, 7, 8)];
-            let (sent, caps) = pool.give_lent(lent);
-            assert_eq!((sent.len(), caps.len()), (1, 0));
+            pool.give_lent(lent);
             let again = pool.lend(bytes);
             assert_eq!(again.received.as_ptr(), at);
-            assert!(again.sent.is_empty() && again.sent_caps.is_empty());
             assert!(again.received.len() * 8 >= bytes);
             pool.give_lent(again);
         }
         // Both of the usual size were one.
         assert_eq!((pool.whole.len(), pool.lent.len()), (1, 1));
-    }
-
-    #[test]
-    fn a_large_message_keeps_its_buffer() {
-        let mut pool = Pool::default();
-        let mut buffer = pool.take(4096);
-        let at = buffer.as_ptr();
-        let message = Pool::cut(&mut buffer, 4000);
-        assert_eq!((message.len(), message.as_ptr()), (500, at));
-        let other = pool.take(4096);
-        assert_ne!(other.as_ptr(), at);
     }
 }

@@ -12,6 +12,7 @@ use core::task::Waker;
 
 #[cfg(any(not(capos_guest), feature = "std"))]
 use capos_abi::Status;
+use capos_abi::entry::EntryWords;
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, Entry, entry};
 use capos_ring::message::Lent;
@@ -74,6 +75,39 @@ impl Class {
     }
 }
 
+/// An operation as its entry says it, with the tag still to be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    words: EntryWords,
+    class: Class,
+    /// A RECV or RETURN_RECV, whose completion holds a call to answer.
+    receives: bool,
+}
+
+impl Request {
+    /// For an operation of this class.
+    #[inline(always)]
+    pub(crate) fn new(operation: entry::Operation, class: Class) -> Self {
+        let receives = matches!(operation, entry::Operation::Recv { .. } | entry::Operation::ReturnRecv { .. });
+        Self { words: Entry { user_data: FORGOTTEN, operation }.words(), class, receives }
+    }
+
+    #[inline]
+    fn tagged(&self, tag: u64) -> EntryWords {
+        let mut words = self.words;
+        let [_, place, ..] = &mut words;
+        *place = tag;
+        words
+    }
+}
+
+/// The tag of an entry.
+#[inline]
+fn tag(words: &EntryWords) -> u64 {
+    let [_, tag, ..] = words;
+    *tag
+}
+
 /// The order in which the classes get room.
 const BY_URGENCY: [Class; 3] = [Class::Prompt, Class::Slow, Class::Watch];
 
@@ -100,9 +134,9 @@ struct Slot {
 }
 
 /// Runs an operation that borrows what `lent` holds to its end, without the reactor.
-pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
+pub(crate) fn run(ring: &Ring, lent: Box<Lent>, request: &Request) -> (Completion, Box<Lent>) {
     // SAFETY: the memory that the operation names is kept in `lent` until it has ended.
-    let completion = unsafe { ring.run(operation, NO_DEADLINE) };
+    let completion = unsafe { ring.run_words(request.words, NO_DEADLINE) };
     (completion, lent)
 }
 
@@ -123,12 +157,12 @@ pub(crate) struct Reactor {
     /// Calls and waits that found no room yet: they may take long, so they leave a part of the
     /// ring to short operations. Else a process whose calls fill its ring could not answer the very
     /// calls that its own wait for.
-    slow: VecDeque<Entry>,
+    slow: VecDeque<EntryWords>,
     /// Waits for the end of received calls that found no room yet. They have a small part of the ring to
     /// themselves, so that they never keep back the calls that these calls wait for.
-    watches: VecDeque<Entry>,
+    watches: VecDeque<EntryWords>,
     /// Everything else that found no room in the ring yet.
-    prompt: VecDeque<Entry>,
+    prompt: VecDeque<EntryWords>,
     /// Calls and waits among `in_flight`.
     slow_in_flight: u32,
     /// Waits for the end of received calls among `in_flight`.
@@ -150,11 +184,10 @@ impl Reactor {
         &mut self,
         ring: &Ring,
         lent: Box<Lent>,
-        operation: entry::Operation,
-        class: Class,
+        request: &Request,
         waker: Option<Waker>,
     ) -> Option<Key> {
-        let receives = matches!(operation, entry::Operation::Recv { .. } | entry::Operation::ReturnRecv { .. });
+        let Request { class, receives, .. } = *request;
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
@@ -170,17 +203,17 @@ impl Reactor {
         }
         let key = Key::new(index, slot.generation)?;
         slot.operation = Some(Operation { state: State::Waiting(waker), lent, receives, class });
-        self.waited_for = self.waited_for.saturating_add(1);
-        self.queue(ring, Entry { user_data: key.0, operation }, class);
+        self.waited_for = self.waited_for.wrapping_add(1);
+        self.queue(ring, request.tagged(key.0), class);
         Some(key)
     }
 
     /// Queues an entry whose completion no task waits for. It must lend nothing.
     pub(crate) fn forget(&mut self, ring: &Ring, operation: entry::Operation) {
-        self.queue(ring, Entry { user_data: FORGOTTEN, operation }, Class::Prompt);
+        self.queue(ring, Request::new(operation, Class::Prompt).words, Class::Prompt);
     }
 
-    fn backlog(&mut self, class: Class) -> &mut VecDeque<Entry> {
+    fn backlog(&mut self, class: Class) -> &mut VecDeque<EntryWords> {
         match class {
             Class::Prompt => &mut self.prompt,
             Class::Slow => &mut self.slow,
@@ -189,7 +222,7 @@ impl Reactor {
     }
 
     #[inline(always)]
-    fn queue(&mut self, ring: &Ring, entry: Entry, class: Class) {
+    fn queue(&mut self, ring: &Ring, entry: EntryWords, class: Class) {
         // Mostly nothing waits for room, and there is some.
         if self.is_caught_up() && self.submit(ring, &entry, class) {
             return;
@@ -198,7 +231,7 @@ impl Reactor {
     }
 
     #[inline(never)]
-    fn queue_behind(&mut self, ring: &Ring, entry: Entry, class: Class) {
+    fn queue_behind(&mut self, ring: &Ring, entry: EntryWords, class: Class) {
         self.backlog(class).push_back(entry);
         self.refill(ring);
     }
@@ -224,19 +257,20 @@ impl Reactor {
     }
 
     #[inline(always)]
-    fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
+    fn submit(&mut self, ring: &Ring, entry: &EntryWords, class: Class) -> bool {
         // SAFETY: the memory that the entry names belongs to its operation, until its completion has been read.
-        if !self.has_room(ring, class) || !unsafe { ring.push(entry) } {
+        if !self.has_room(ring, class) || !unsafe { ring.push_words(entry) } {
             return false;
         }
-        self.in_flight = self.in_flight.saturating_add(1);
+        // None is more than the ring has places.
+        self.in_flight = self.in_flight.wrapping_add(1);
         match class {
             Class::Prompt => {}
-            Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_add(1),
-            Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_add(1),
+            Class::Slow => self.slow_in_flight = self.slow_in_flight.wrapping_add(1),
+            Class::Watch => self.watches_in_flight = self.watches_in_flight.wrapping_add(1),
         }
-        if entry.user_data == FORGOTTEN {
-            self.forgotten = self.forgotten.saturating_add(1);
+        if tag(entry) == FORGOTTEN {
+            self.forgotten = self.forgotten.wrapping_add(1);
         }
         true
     }
@@ -297,6 +331,7 @@ impl Reactor {
 
     /// The completion and its memory, once the operation has ended; until then it remembers the
     /// waker.
+    #[inline(always)]
     pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Box<Lent>)> {
         let operation = self.operation(key)?;
         match &mut operation.state {
@@ -325,7 +360,7 @@ impl Reactor {
         }
         let class = operation.class;
         self.waited_for = self.waited_for.saturating_sub(1);
-        let is_it = |entry: &Entry| entry.user_data == key.0;
+        let is_it = |entry: &EntryWords| tag(entry) == key.0;
         let backlog = self.backlog(class);
         if let Some(at) = backlog.iter().position(is_it) {
             backlog.remove(at);
@@ -347,9 +382,9 @@ impl Reactor {
         for class in BY_URGENCY {
             let waiting = core::mem::take(self.backlog(class));
             // Operations without a waiting task must still be done.
-            let (forgotten, waited_for) = waiting.into_iter().partition(|entry| entry.user_data == FORGOTTEN);
+            let (forgotten, waited_for) = waiting.into_iter().partition(|entry| tag(entry) == FORGOTTEN);
             *self.backlog(class) = forgotten;
-            queued.extend(VecDeque::<Entry>::into_iter(waited_for).map(|entry| entry.user_data));
+            queued.extend(VecDeque::<EntryWords>::into_iter(waited_for).map(|entry| tag(&entry)));
         }
         for user_data in queued {
             let Some(operation) = self.operation(Key(user_data)) else { continue };
@@ -374,44 +409,41 @@ impl Reactor {
         self.in_flight == 0 && self.is_caught_up()
     }
 
-    /// Reads completions up to the next one that leaves something to be done; `None` if there are no more.
-    pub(crate) fn next_ended(&mut self, ring: &Ring) -> Option<Ended> {
-        while let Some(completion) = ring.pop() {
-            if completion.user_data & crate::raw::TAG != 0 {
-                self.raw.push_back(completion);
-                continue;
-            }
-            self.in_flight = self.in_flight.saturating_sub(1);
-            if completion.user_data == FORGOTTEN {
-                self.forgotten = self.forgotten.saturating_sub(1);
-                continue;
-            }
-            let Some(operation) = self.operation(Key(completion.user_data)) else { continue };
-            let class = operation.class;
-            let (waker, abandoned) = match &mut operation.state {
-                State::Waiting(waker) => {
-                    let waker = waker.take();
-                    operation.state = State::Done(completion);
-                    self.waited_for = self.waited_for.saturating_sub(1);
-                    (waker, false)
-                }
-                State::Abandoned => (None, true),
-                State::Done(_) => (None, false),
-            };
-            match class {
-                Class::Prompt => {}
-                Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
-                Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_sub(1),
-            }
-            if let Some(waker) = waker {
-                return Some(Ended::Wake(waker));
-            }
-            if abandoned && let Some(operation) = self.remove(Key(completion.user_data)) {
-                self.release_received(ring, &operation.lent, &completion, operation.receives);
-                return Some(Ended::Drop(operation.lent));
-            }
+    /// Takes a completion that was read: what it leaves to be done.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, ring: &Ring, completion: Completion) -> Option<Ended> {
+        if completion.user_data & crate::raw::TAG != 0 {
+            self.raw.push_back(completion);
+            return None;
         }
-        None
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if completion.user_data == FORGOTTEN {
+            self.forgotten = self.forgotten.saturating_sub(1);
+            return None;
+        }
+        let operation = self.operation(Key(completion.user_data))?;
+        let (class, receives) = (operation.class, operation.receives);
+        let (waker, waited_for) = match &mut operation.state {
+            State::Waiting(waker) => {
+                let waker = waker.take();
+                operation.state = State::Done(completion);
+                (waker, true)
+            }
+            State::Abandoned => (None, false),
+            State::Done(_) => return None,
+        };
+        match class {
+            Class::Prompt => {}
+            Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
+            Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_sub(1),
+        }
+        if waited_for {
+            self.waited_for = self.waited_for.saturating_sub(1);
+            return waker.map(Ended::Wake);
+        }
+        let Operation { lent, .. } = self.remove(Key(completion.user_data))?;
+        self.release_received(ring, &lent, &completion, receives);
+        Some(Ended::Drop(lent))
     }
 
     /// Releases the capabilities of an unwanted completion, and the call that a RECV brought.

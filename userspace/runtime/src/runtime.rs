@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::task::Waker;
 
 use capos_abi::entry;
 use capos_abi::syscall::NO_DEADLINE;
@@ -16,10 +17,10 @@ use crate::env::Env;
 use crate::executor::Executor;
 use crate::log::Log;
 #[cfg(all(capos_guest, feature = "std"))]
-pub(crate) use crate::on_std::{idle_ring, with};
+pub(crate) use crate::on_std::{idle_ring, with, with_spare};
 #[cfg(all(capos_guest, not(feature = "std")))]
 pub(crate) use crate::process::place::with;
-use crate::reactor::{Ended, Key, Reactor};
+use crate::reactor::{Ended, Key, Reactor, Request};
 #[cfg(not(capos_guest))]
 pub(crate) use crate::simulated::with_runtime as with;
 
@@ -112,10 +113,27 @@ impl Runtime {
         self.give_back(lent);
     }
 
-    /// Keeps an operation's lent memory for the next ones.
+    /// The memory that an operation lends, see [`Pool::lend`](crate::pool::Pool::lend).
     #[inline]
-    pub(crate) fn give_back(&self, lent: Box<Lent>) {
-        drop(self.reactor(|reactor, _| reactor.pool.give_lent(lent)));
+    pub(crate) fn lend(&self, bytes: usize) -> Box<Lent> {
+        self.reactor.borrow_mut().pool.lend(bytes)
+    }
+
+    /// Starts an operation, and wakes `waker` when it has ended. `None` if 2^32 are in flight.
+    #[inline]
+    pub(crate) fn start(&self, lent: Box<Lent>, request: &Request, waker: Option<Waker>) -> Option<Key> {
+        self.reactor.borrow_mut().start(&self.ring, lent, request, waker)
+    }
+
+    /// Keeps an operation's lent memory for the next ones.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, mut lent: Box<Lent>) {
+        // While nothing is borrowed: capabilities may belong to other code. Mostly there are none.
+        if lent.sent_caps.capacity() > 0 {
+            drop(core::mem::take(&mut lent.sent_caps));
+        }
+        lent.sent = Vec::new();
+        self.reactor.borrow_mut().pool.give_lent(lent);
     }
 
     #[inline]
@@ -132,43 +150,55 @@ impl Runtime {
     }
 
     /// Reads completions and wakes their waiters. Returns whether there was one.
+    #[inline(never)]
     pub(crate) fn collect(&self) -> bool {
+        self.collect_here()
+    }
+
+    /// The same, as a part of the caller.
+    #[inline(always)]
+    fn collect_here(&self) -> bool {
         let mut any = false;
-        // The rest of a turn fills what room there is.
-        while self.ring.unread() > 0
-            && let Some(ended) = self.reactor(Reactor::next_ended)
-        {
+        while let Some(completion) = self.ring.pop() {
+            let ended = self.reactor.borrow_mut().take(&self.ring, completion);
             match ended {
-                Ended::Wake(waker) => {
+                Some(Ended::Wake(waker)) => {
                     any = true;
                     waker.wake();
                 }
-                Ended::Drop(lent) => self.give_back(lent),
+                Some(Ended::Drop(lent)) => self.give_back(lent),
+                None => {}
             }
         }
-        self.reactor(Reactor::refill);
+        // Each has left room for another.
+        self.reactor.borrow_mut().refill(&self.ring);
         any
     }
 
     /// One turn: submits queued entries, waits as asked, reads completions.
+    #[inline]
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
         // A waiter for a completion that has already come precedes waiters for more.
         let mut woken = self.ring.unread() > 0 && self.collect();
-        while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
+        let mut reactor = self.reactor.borrow_mut();
+        while reactor.has_backlog(&self.ring) {
+            drop(reactor);
             let taken = self.ring.enter(0, 0);
             woken |= self.collect();
+            reactor = self.reactor.borrow_mut();
             if taken == 0 {
                 break;
             }
         }
+        let at_once = reactor.forgotten();
+        drop(reactor);
         if !woken && wait == Wait::Completion {
-            let at_once = self.reactor(|reactor, _| reactor.forgotten());
             self.ring.enter(at_once.saturating_add(1), NO_DEADLINE);
         } else if self.ring.queued() > 0 {
             self.ring.enter(0, 0);
         }
-        self.collect();
+        self.collect_here();
     }
 
     /// Cancels what is in flight and waits until the kernel has given everything back.
@@ -217,4 +247,10 @@ impl Runtime {
 #[inline]
 pub(crate) fn idle_ring() -> Option<Ring> {
     None
+}
+
+/// Memory for a call that blocks the thread.
+#[cfg(not(all(capos_guest, feature = "std")))]
+pub(crate) fn with_spare<R>(act: impl FnOnce(&mut Lent) -> R) -> R {
+    act(&mut Lent::default())
 }

@@ -13,9 +13,7 @@ use capos_rt::{
     CancelToken, Clock, Either, Env, ServeOptions, TaskGroup, join, join_all, or_cancelled, select, spawn, timeout,
     yield_now,
 };
-use capos_schema::cap::{
-    CallContext, CallError, Cap, Client, Dispatch, ExceptionKind, IncomingMessage, LocalBoxFuture, Message,
-};
+use capos_schema::cap::{Answer, CallContext, CallError, Cap, Client, Dispatch, ExceptionKind, Message, MessageView};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::system::{
     LogEntry, LogLevel, LogReaderClient, LogReaderServer, LogReaderService, LogServiceClient, LogServiceServer,
@@ -445,18 +443,14 @@ impl Dispatch for Echo {
         interface == ECHO
     }
 
-    fn dispatch(
-        self: Rc<Self>,
-        _cx: CallContext,
-        method: u16,
-        message: IncomingMessage,
-    ) -> LocalBoxFuture<'static, Result<Message, CallError>> {
+    fn dispatch(self: Rc<Self>, _cx: CallContext, method: u16, message: MessageView<'_>) -> Answer {
+        let words = message.words.to_vec();
         Box::pin(async move {
             if method == 1 {
                 // Answered separately, when the receiver has continued.
                 yield_now().await;
             }
-            Ok(Message { words: message.words, caps: Vec::new() })
+            Ok(Message { words, caps: Vec::new() })
         })
     }
 }

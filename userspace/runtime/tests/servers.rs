@@ -13,9 +13,7 @@ use capos_abi::Entry;
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_rt::simulated::{self, Object};
 use capos_rt::{Env, Error, ServeOptions, Task, join_all, notify, raw, spawn, yield_now};
-use capos_schema::cap::{
-    AsCap, CallContext, CallError, Cap, Client, Dispatch, IncomingMessage, LocalBoxFuture, Message,
-};
+use capos_schema::cap::{Answer, AsCap, CallContext, CallError, Cap, Client, Dispatch, Message, MessageView};
 use capos_schema::kernel::EndpointClient;
 
 const ALL: &[(&str, Object)] =
@@ -89,17 +87,12 @@ impl Dispatch for Probe {
         interface == PROBE
     }
 
-    fn dispatch(
-        self: Rc<Self>,
-        _cx: CallContext,
-        method: u16,
-        message: IncomingMessage,
-    ) -> LocalBoxFuture<'static, Result<Message, CallError>> {
+    fn dispatch(self: Rc<Self>, _cx: CallContext, method: u16, message: MessageView<'_>) -> Answer {
+        let mut words = message.words.to_vec();
         Box::pin(async move {
-            let first = capnp::Word::words_to_bytes(&message.words).first().copied();
+            let first = capnp::Word::words_to_bytes(&words).first().copied();
             self.begun.borrow_mut().push(first.unwrap_or(0));
-            self.words.borrow_mut().push(message.words.len());
-            let mut words = message.words;
+            self.words.borrow_mut().push(words.len());
             match method {
                 YIELDS => yield_now().await,
                 REFUSES => return Err(CallError::failed("refused")),

@@ -126,7 +126,7 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
                 // SAFETY: as in `hand_over`.
                 unsafe { enter_user(cpu, context) }
             }
-            let next = syscall::handle(&thread);
+            let next = syscall::handle(cpu, &thread);
             if let Some(next) = &next
                 && calls.have_turns(&thread, next)
             {
@@ -145,8 +145,9 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
 
 /// Another processor has something for this one.
 pub fn on_call() -> ! {
-    accounting::end_idle();
-    accounting::look_at_limit();
+    let cpu = percpu::current();
+    accounting::end_idle(cpu);
+    accounting::look_at_limit(cpu);
     leave()
 }
 
@@ -168,24 +169,26 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 
 /// The timer has come.
 pub fn on_timer() -> ! {
-    accounting::end_idle();
-    scheduler::queue_kept();
-    percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
-    timer::timer_came();
+    let cpu = percpu::current();
+    accounting::end_idle(cpu);
+    scheduler::queue_kept(cpu);
+    cpu.timer_interrupts.fetch_add(1, Ordering::Relaxed);
+    timer::timer_came(cpu);
     expire();
-    scheduler::end_slice();
+    scheduler::end_slice(cpu);
     leave()
 }
 
 /// A device has raised an interrupt. A thread that waits for it runs at once.
 pub fn on_interrupt(vector: u8) -> ! {
-    accounting::end_idle();
-    scheduler::queue_kept();
+    let cpu = percpu::current();
+    accounting::end_idle(cpu);
+    scheduler::queue_kept(cpu);
     if !interrupt::raise(vector) && interrupts::is_line(vector) {
         interrupts::mask(vector);
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
     }
-    scheduler::give_way();
+    scheduler::give_way(cpu);
     leave()
 }
 

@@ -11,32 +11,25 @@ use alloc::sync::Arc;
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 
-use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::delivery::{Delivery, deliver, put_back, set_receive_key, take_reply};
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
 use crate::object::memory::page_request::PageIn;
-use crate::object::memory::user_memory::Absent;
 use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::notification::{Notification, Waited};
-use crate::object::operation::{Call, Kind, OperationRef, Outcome};
+use crate::object::operation::{Call, Kind, OperationRef, Outcome, Progress};
 use crate::object::process::Process;
 use crate::object::reply::Caller;
 use crate::object::thread::Thread;
 use crate::object::transfer::{self, Refusal};
 
 /// CALL on the calling side of an endpoint.
-///
-/// # Errors
-/// A part of the parameters must be paged in; nothing has happened then.
-pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Result<(), Absent> {
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Progress {
     if call.interface != client.interface {
-        thread.post(tag, Status::WrongInterface);
-        return Ok(());
+        return Status::WrongInterface.into();
     }
     let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
-        thread.post(tag, Status::Overloaded);
-        return Ok(());
+        return Status::Overloaded.into();
     };
     let caller = OperationRef { thread: Arc::clone(thread), ticket };
     loop {
@@ -47,23 +40,19 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
         );
         let (receiver, place) = match met {
             Met::Receiver(receiver, place) => (receiver, place),
-            Met::Queued => return Ok(()),
-            Met::Refused(status) => {
-                caller.complete(status);
-                return Ok(());
-            }
+            Met::Queued => return Progress::Pending,
+            Met::Refused(status) => return thread.end_begun(ticket, status),
         };
         match deliver(&Caller::Thread(caller.clone()), &client, &call, &receiver) {
-            Delivery::Done => return Ok(()),
+            Delivery::Done => return Progress::Pending,
             Delivery::CallFails(status) => {
                 put_back(place, receiver);
-                caller.complete(status);
-                return Ok(());
+                return thread.end_begun(ticket, status);
             }
             Delivery::Absent(address) => {
                 put_back(place, receiver);
                 thread.drop_operation(ticket);
-                return Err(Absent(address));
+                return Progress::Absent(address);
             }
             Delivery::ReceiverFails(status) => {
                 receiver.complete(status);
@@ -73,10 +62,10 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
 }
 
 /// RECV.
-pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) {
+pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) -> Progress {
     match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
         Ok(endpoint) => offer(thread, tag, (cap, &endpoint), buffer, caps),
-        Err(status) => thread.post(tag, status),
+        Err(status) => status.into(),
     }
 }
 
@@ -94,31 +83,31 @@ pub fn receiving_end(capability: &Capability, buffer: Buffer) -> Result<Arc<Endp
 }
 
 /// Offers a buffer to an endpoint.
-fn offer(thread: &Arc<Thread>, tag: u64, (cap, endpoint): (CapId, &Arc<Endpoint>), buffer: Buffer, caps: CapArray) {
+fn offer(
+    thread: &Arc<Thread>,
+    tag: u64,
+    (cap, endpoint): (CapId, &Arc<Endpoint>),
+    buffer: Buffer,
+    caps: CapArray,
+) -> Progress {
     let kind = || Kind::Receive { endpoint: Arc::clone(endpoint), buffer, caps, key: None };
-    let Some(ticket) = thread.begin(tag, cap, kind) else {
-        return thread.post(tag, Status::Overloaded);
-    };
+    let Some(ticket) = thread.begin(tag, cap, kind) else { return Status::Overloaded.into() };
     let receiver = OperationRef { thread: Arc::clone(thread), ticket };
     loop {
         let offered = endpoint.offer(receiver.clone(), |key| set_receive_key(thread, ticket, key));
         let (caller, place) = match offered {
             Ok(Some(offered)) => offered,
-            Ok(None) => return,
-            Err(status) => {
-                receiver.complete(status);
-                return;
-            }
+            Ok(None) => return Progress::Pending,
+            Err(status) => return thread.end_begun(ticket, status),
         };
         let Some((client, call)) = queued(&caller, endpoint) else { continue };
         match deliver(&caller, &client, &call, &receiver) {
-            Delivery::Done => return,
+            Delivery::Done => return Progress::Pending,
             Delivery::CallFails(status) => caller.refuse(status),
             Delivery::Absent(_) => caller.refuse(Status::BadAddress),
             Delivery::ReceiverFails(status) => {
                 requeue(place, caller, client, call);
-                receiver.complete(status);
-                return;
+                return thread.end_begun(ticket, status);
             }
         }
     }
@@ -152,128 +141,96 @@ fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call)
 }
 
 /// RETURN.
-///
-/// # Errors
-/// A part of the results must be paged in; nothing has happened then.
-pub fn answer(
-    thread: &Arc<Thread>,
-    tag: u64,
-    reply: CapId,
-    exception: u8,
-    results: Buffer,
-    caps: CapArray,
-) -> Result<(), Absent> {
-    let status = give_answer(&thread.process, reply, exception, results, caps)?;
-    thread.post(tag, status);
-    Ok(())
+pub fn answer(thread: &Thread, reply: CapId, exception: u8, results: Buffer, caps: CapArray) -> Progress {
+    match give_answer(&thread.process, reply, exception, results, caps) {
+        Ok(status) => status.into(),
+        Err(refusal) => refusal.into(),
+    }
 }
 
-/// RETURN_RECV: a RETURN, whose success nobody is told of, and a RECV.
-///
-/// # Errors
-/// As [`answer`].
+/// RETURN_RECV: a RETURN whose success has no completion, and a RECV.
 pub fn answer_and_receive(
     thread: &Arc<Thread>,
     tag: u64,
     (reply, exception, results): (CapId, u8, Buffer),
     (cap, buffer): (CapId, Buffer),
     caps: CapArray,
-) -> Result<(), Absent> {
-    // Judged first, so that who is refused still has the call to answer.
+) -> Progress {
+    // Checked first: a server whose RECV is rejected still has the call to answer.
     let endpoint = match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
         Ok(endpoint) => endpoint,
-        Err(status) => {
-            thread.post(tag, status);
-            return Ok(());
-        }
+        Err(status) => return status.into(),
     };
-    match give_answer(&thread.process, reply, exception, results, CapArray { accepted: 0, ..caps })? {
-        Status::Ok => offer(thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
-        refused => thread.post(tag, refused),
+    match give_answer(&thread.process, reply, exception, results, CapArray { accepted: 0, ..caps }) {
+        Ok(Status::Ok) => offer(thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
+        Ok(refused) => refused.into(),
+        Err(refusal) => refusal.into(),
     }
-    Ok(())
 }
 
-/// Answers a call; what the server is told.
+/// Answers a call: the status that the server gets.
+///
+/// # Errors
+/// The server's entry is at fault, and the call is not answered.
 fn give_answer(
     server: &Arc<Process>,
     reply: CapId,
     exception: u8,
     results: Buffer,
     caps: CapArray,
-) -> Result<Status, Absent> {
+) -> Result<Status, Refusal> {
     let caller = server.with(reply, |capability| match &capability.object {
         Object::Reply(reply) => Ok(reply.caller()),
         _ => Err(Status::WrongInterface),
     });
-    let caller = match caller.flatten() {
-        Ok(caller) => caller,
-        Err(status) => return Ok(status),
-    };
-    let result = match &caller {
-        Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps),
-        Some(Caller::PageIn(request)) => return_page_in(server, request, exception, results),
+    let status = match &caller.flatten()? {
+        Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps)?,
+        Some(Caller::PageIn(request)) => return_page_in(server, request, exception, results)?,
         // The caller has died: the results go nowhere.
-        None => Returned::Answered(Status::Ok),
+        None => Status::Ok,
     };
-    match result {
-        Returned::Answered(status) => {
-            take_reply(server, reply);
-            Ok(status)
-        }
-        Returned::ServerFails(status) => Ok(status),
-        Returned::Absent(address) => Err(Absent(address)),
-    }
+    take_reply(server, reply);
+    Ok(status)
 }
 
-enum Returned {
-    /// The call is over; what the server is told.
-    Answered(Status),
-    /// The server's entry is at fault; the call goes on.
-    ServerFails(Status),
-    Absent(u64),
-}
-
+/// Gives a thread its results: the status that the server gets.
+///
+/// # Errors
+/// The server's entry is at fault, and the call stays unanswered.
 fn return_results(
     server: &Arc<Process>,
     operation: &OperationRef,
     exception: u8,
     results: Buffer,
     caps: CapArray,
-) -> Returned {
+) -> Result<Status, Refusal> {
     let Some(call) = operation.thread.peek_call(operation.ticket) else {
         // Cancelled, or the caller is dead: the results go nowhere.
-        return Returned::Answered(Status::Ok);
+        return Ok(Status::Ok);
     };
     let client = &operation.thread.process;
     let capacity = call.results.length;
     let length = if exception == 0 { results.length } else { results.length.min(capacity) };
     if length > capacity || caps.sent > call.caps.accepted {
         operation.complete(Status::TooLarge);
-        return Returned::Answered(Status::TooLarge);
+        return Ok(Status::TooLarge);
     }
     let copied =
         user_memory::copy((&server.space, results.address), (&client.space, call.results.address), length as usize);
     match copied {
         Ok(()) => {}
-        Err(CopyFailure::Source(Unreachable::Absent(address))) => return Returned::Absent(address),
-        Err(CopyFailure::Source(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
+        Err(CopyFailure::Source(unreachable)) => return Err(unreachable.into()),
         Err(CopyFailure::Target(_)) => {
             operation.complete(Status::BadAddress);
-            return Returned::Answered(Status::Ok);
+            return Ok(Status::Ok);
         }
     }
     if caps.sent > 0 {
         if client.space.check(call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
             operation.complete(Status::BadAddress);
-            return Returned::Answered(Status::Ok);
+            return Ok(Status::Ok);
         }
-        let offers = match transfer::offers(server, caps, true) {
-            Ok(offers) => offers,
-            Err(Refusal::Memory(Unreachable::Absent(address))) => return Returned::Absent(address),
-            Err(Refusal::Memory(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
-            Err(Refusal::Status(status)) => return Returned::ServerFails(status),
-        };
+        let offers = transfer::offers(server, caps, true)?;
         match transfer::hand_over(server, &offers, client) {
             Ok(slots) => {
                 // Checked above.
@@ -281,30 +238,31 @@ fn return_results(
             }
             Err(status) => {
                 operation.complete(status);
-                return Returned::Answered(Status::Overloaded);
+                return Ok(Status::Overloaded);
             }
         }
     }
     operation.complete(Outcome { status: i32::from(exception), length, value: 0, caps: caps.sent });
-    Returned::Answered(Status::Ok)
+    Ok(Status::Ok)
 }
 
-fn return_page_in(server: &Process, request: &Arc<PageIn>, exception: u8, results: Buffer) -> Returned {
+/// Tells the kernel that a page request has ended.
+///
+/// # Errors
+/// As [`return_results`].
+fn return_page_in(server: &Process, request: &Arc<PageIn>, exception: u8, results: Buffer) -> Result<Status, Refusal> {
     match ExceptionKind::from_raw(i32::from(exception)) {
         None => request.finish(),
         Some(kind) => {
             let mut reason = [0_u8; 256];
             let length = (results.length as usize).min(reason.len());
             let bytes = reason.get_mut(..length).unwrap_or_default();
-            let said = match server.space.read(results.address, bytes) {
-                Ok(()) => core::str::from_utf8(bytes).unwrap_or("the pager's reason is no text"),
-                Err(Unreachable::Absent(address)) => return Returned::Absent(address),
-                Err(Unreachable::Forbidden) => return Returned::ServerFails(Status::BadAddress),
-            };
+            server.space.read(results.address, bytes)?;
+            let said = core::str::from_utf8(bytes).unwrap_or("the pager's reason is no text");
             request.fail(if said.is_empty() { kind.words() } else { said });
         }
     }
-    Returned::Answered(Status::Ok)
+    Ok(Status::Ok)
 }
 
 /// NOTIFY.
@@ -333,7 +291,7 @@ enum Awaited {
 }
 
 /// WAIT.
-pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
+pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) -> Progress {
     let awaited = thread.process.with(cap, |capability| match &capability.object {
         Object::Reply(reply) => match reply.caller() {
             Some(Caller::Thread(call)) => Ok(Awaited::End(call)),
@@ -349,12 +307,12 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
     match awaited.flatten() {
         Ok(Awaited::Bits(notification)) => wait_for_bits(thread, tag, cap, notification),
         Ok(Awaited::End(call)) => wait_for_end(thread, tag, cap, call),
-        Ok(Awaited::Nothing) => thread.post(tag, Status::Ok),
-        Err(status) => thread.post(tag, status),
+        Ok(Awaited::Nothing) => Status::Ok.into(),
+        Err(status) => status.into(),
     }
 }
 
-fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<Notification>) {
+fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<Notification>) -> Progress {
     // What it waits for is noted once its place is known.
     let call = Call {
         interface: 0,
@@ -364,31 +322,27 @@ fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<N
         caps: CapArray::default(),
     };
     let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
-        return thread.post(tag, Status::Overloaded);
+        return Status::Overloaded.into();
     };
     let waiter = OperationRef { thread: Arc::clone(thread), ticket };
     let object = Arc::clone(&notification);
-    let waited = notification.wait(waiter.clone(), |key| {
+    let waited = notification.wait(waiter, |key| {
         thread.update(ticket, |kind| *kind = Kind::Wait { notification: object, key });
     });
     match waited {
-        Waited::Queued => {}
-        Waited::Bits(value) => {
-            waiter.complete(Outcome { value, ..Outcome::default() });
-        }
-        Waited::NoMemory => {
-            waiter.complete(Status::OutOfMemory);
-        }
+        Waited::Queued => Progress::Pending,
+        Waited::Bits(value) => thread.end_begun(ticket, Outcome { value, ..Outcome::default() }),
+        Waited::NoMemory => thread.end_begun(ticket, Status::OutOfMemory),
     }
 }
 
 /// Waits until the caller has cancelled, has died, or lost the capability that it called through.
-fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) {
+fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) -> Progress {
     let Some(ticket) = thread.begin(tag, cap, || Kind::Watch { call: call.clone() }) else {
-        return thread.post(tag, Status::Overloaded);
+        return Status::Overloaded.into();
     };
-    let watcher = OperationRef { thread: Arc::clone(thread), ticket };
-    if let Some(status) = call.thread.watch(call.ticket, watcher.clone()) {
-        watcher.complete(status);
+    match call.thread.watch(call.ticket, OperationRef { thread: Arc::clone(thread), ticket }) {
+        Some(status) => thread.end_begun(ticket, status),
+        None => Progress::Pending,
     }
 }

@@ -27,6 +27,16 @@ pub enum Delivery {
     ReceiverFails(Status),
 }
 
+impl From<Refusal> for Delivery {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Memory(Unreachable::Absent(address)) => Self::Absent(address),
+            Refusal::Memory(Unreachable::Forbidden) => Self::CallFails(Status::BadAddress),
+            Refusal::Status(status) => Self::CallFails(status),
+        }
+    }
+}
+
 impl Client {
     /// Sends a page request to its pager, which this is for.
     pub fn send_page_in(&self, request: &Arc<PageIn>) {
@@ -59,10 +69,9 @@ pub fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &Operati
         return Delivery::ReceiverFails(Status::Cancelled);
     };
     let server = &receiver.thread.process;
-    let length = call.params.length as usize;
-    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize || call.caps.sent > accepted.accepted {
+    let Some(length) = call.received(buffer).filter(|_| call.caps.sent <= accepted.accepted) else {
         return Delivery::CallFails(Status::TooLarge);
-    }
+    };
     let bad = Delivery::ReceiverFails(Status::BadAddress);
     if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
         return bad;
@@ -70,36 +79,19 @@ pub fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &Operati
     let Ok(reply) = server.insert_reply(Object::Reply(caller.reply())) else {
         return Delivery::CallFails(Status::Overloaded);
     };
-    let header = MessageHeader {
-        badge: client.badge,
-        interface: call.interface,
-        reply: reply.0,
-        method: call.method,
-        caps: call.caps.sent,
-        length: call.params.length,
-        results_capacity: call.results.length,
-        caps_accepted: call.caps.accepted,
-    };
-    if let Err(failure) = copy_message(caller, call, server, buffer.address, &header) {
+    if let Err(failure) = copy_message(caller, call, server, buffer.address, &call.header(client.badge, reply)) {
         take_reply(server, reply);
         return match failure {
             CopyFailure::Target(_) => bad,
-            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
-            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+            CopyFailure::Source(unreachable) => Refusal::Memory(unreachable).into(),
         };
     }
     if call.caps.sent > 0
         && let Err(refusal) = send_caps(caller, call, server, accepted.address)
     {
         take_reply(server, reply);
-        return match refusal {
-            Refusal::Memory(Unreachable::Absent(address)) => Delivery::Absent(address),
-            Refusal::Memory(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
-            Refusal::Status(status) => Delivery::CallFails(status),
-        };
+        return refusal.into();
     }
-    // It is not more than the buffer's, which has 32 bits.
-    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
     if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
         take_reply(server, reply);
         return Delivery::ReceiverFails(Status::Cancelled);

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, EntryWords};
-use capos_abi::{CapId, Completion, CompletionKind, Status};
+use capos_abi::{CapId, Completion, CompletionKind, MessageHeader, Status};
 use capos_captable::{ListKey, NodeId, QueueKey};
 
 use crate::object::ending::Ending;
@@ -91,6 +91,30 @@ pub struct Call {
     pub params: Buffer,
     pub results: Buffer,
     pub caps: CapArray,
+}
+
+impl Call {
+    /// The bytes of its message with the header, if they fit a receiver's buffer.
+    #[inline(always)]
+    pub fn received(&self, buffer: Buffer) -> Option<u32> {
+        let length = self.params.length.checked_add(MessageHeader::SIZE as u32)?;
+        (length <= buffer.length).then_some(length)
+    }
+
+    /// The header of its message, for the receiver that answers it by this Reply.
+    #[inline(always)]
+    pub fn header(&self, badge: u64, reply: CapId) -> MessageHeader {
+        MessageHeader {
+            badge,
+            interface: self.interface,
+            reply: reply.0,
+            method: self.method,
+            caps: self.caps.sent,
+            length: self.params.length,
+            results_capacity: self.results.length,
+            caps_accepted: self.caps.accepted,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -386,6 +410,24 @@ pub struct Outcome {
     pub value: u64,
     /// Capabilities received.
     pub caps: u8,
+}
+
+/// How far the kernel came with an entry.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub enum Progress {
+    /// It has ended. Its completion is written where it was taken from the ring, and nowhere else.
+    Done(Outcome),
+    /// It is in flight, or was until now: its completion is that of an operation.
+    Pending,
+    /// The page at this address must come in first. Nothing has happened.
+    Absent(u64),
+}
+
+impl<O: Into<Outcome>> From<O> for Progress {
+    fn from(outcome: O) -> Self {
+        Self::Done(outcome.into())
+    }
 }
 
 impl From<Status> for Outcome {

@@ -25,7 +25,9 @@ use crate::object::address_space::{Backing, MapFailure};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
-use crate::object::operation::{Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::object::operation::{
+    Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Progress, Ticket,
+};
 use crate::object::priority;
 use crate::object::process::{Cause, End, Left, Process};
 use crate::object::reply::Origin;
@@ -334,6 +336,18 @@ impl Thread {
     /// Ends an operation without an answer.
     pub fn drop_operation(&self, ticket: Ticket) -> Option<Ended> {
         self.with_operations(|operations| operations.end(ticket)).flatten()
+    }
+
+    /// Ends an operation that began with the entry that is worked on: the entry ends with this outcome.
+    pub fn end_begun(&self, ticket: Ticket, outcome: impl Into<Outcome>) -> Progress {
+        let Some(Ended { attachment, watcher, .. }) = self.drop_operation(ticket) else { return Progress::Pending };
+        if let Some(node) = attachment {
+            derivation::forget(node);
+        }
+        if let Some(watcher) = watcher {
+            watcher.complete(Status::StaleCapability);
+        }
+        outcome.into().into()
     }
 
     /// Ends an operation with an answer. False where it had ended before.

@@ -11,6 +11,7 @@ use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
 
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
+use crate::object::operation::Progress;
 use crate::object::process::{Process, discard};
 
 /// Why capabilities were not taken.
@@ -18,6 +19,29 @@ use crate::object::process::{Process, discard};
 pub enum Refusal {
     Memory(Unreachable),
     Status(Status),
+}
+
+impl From<Unreachable> for Refusal {
+    fn from(unreachable: Unreachable) -> Self {
+        Self::Memory(unreachable)
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// An entry that names this memory or these capabilities: it waits for a page, or is answered with the reason.
+impl From<Refusal> for Progress {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Memory(Unreachable::Absent(address)) => Self::Absent(address),
+            Refusal::Memory(Unreachable::Forbidden) => Status::BadAddress.into(),
+            Refusal::Status(status) => status.into(),
+        }
+    }
 }
 
 /// A capability as its sender offers it: judged, not yet taken.

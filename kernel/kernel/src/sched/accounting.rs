@@ -55,11 +55,11 @@ impl CpuState {
     /// never runs again: its process is to end.
     #[cold]
     #[inline(never)]
-    pub(super) fn admit(&mut self, thread: &Thread, now: u64) -> bool {
+    pub(super) fn admit(&mut self, cpu: &PerCpu, thread: &Thread, now: u64) -> bool {
         if !self.has_time(thread, now) {
             thread.change(State::Running, State::Blocked);
             reaper::end_spent();
-            note_idle();
+            note_idle(cpu);
             return false;
         }
         if self.armed == 0 || self.limit_end < self.armed {
@@ -100,9 +100,8 @@ pub(super) fn charge(thread: &Thread, since: u64, now: u64) {
     }
 }
 
-/// No thread runs on this processor.
-pub(super) fn note_idle() {
-    let cpu = percpu::current();
+/// No thread runs on this processor, which is `cpu`.
+pub(super) fn note_idle(cpu: &PerCpu) {
     cpu.running.store(percpu::IDLE, Ordering::Relaxed);
     cpu.thread.store(0, Ordering::Relaxed);
 }
@@ -112,23 +111,23 @@ pub fn begin_idle(cpu: &PerCpu) {
     state(cpu).lock().idle_since.get_or_insert_with(time::tsc);
 }
 
-/// The processor has something to do again.
-pub fn end_idle() {
-    let mut cpu = state(percpu::current()).lock();
-    if cpu.idle_since.is_some() {
-        cpu.settle_time(time::tsc());
-        cpu.idle_since = None;
+/// This processor, which is `cpu`, has something to do again.
+pub fn end_idle(cpu: &PerCpu) {
+    let mut state = state(cpu).lock();
+    if state.idle_since.is_some() {
+        state.settle_time(time::tsc());
+        state.idle_since = None;
     }
 }
 
-/// Looks again at what CPU time the current thread has, where it is limited.
-pub fn look_at_limit() {
-    state(percpu::current()).lock().look_at_limit(time::tsc());
+/// Looks again at what CPU time the current thread of this processor, which is `cpu`, has, if that is limited.
+pub fn look_at_limit(cpu: &PerCpu) {
+    state(cpu).lock().look_at_limit(time::tsc());
 }
 
 /// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
 pub fn limits_changed() {
-    state(percpu::current()).lock().look_at_limit(time::tsc());
+    look_at_limit(percpu::current());
     processors::others().for_each(processors::call);
 }
 

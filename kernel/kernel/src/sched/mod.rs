@@ -36,6 +36,8 @@ pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
 /// What a processor knows about scheduling.
 #[derive(Default)]
 pub struct CpuState {
+    /// The number of the processor that it belongs to.
+    own: u32,
     current: Option<Arc<Thread>>,
     queue: RunQueue,
     /// Made ready while the current thread ran, and next before the queue. Where there is one processor and the queue is
@@ -66,9 +68,9 @@ pub struct CpuState {
 pub const ROOM: usize = size_of::<Mutex<CpuState>>().next_multiple_of(16);
 
 impl CpuState {
-    /// That of a processor that has not run anything; `None` where there is no memory for its queue.
-    pub fn new() -> Option<Self> {
-        Some(Self { queue: RunQueue::new()?, ..Self::default() })
+    /// That of processor `own`, which has not run anything; `None` where there is no memory for its queue.
+    pub fn new(own: u32) -> Option<Self> {
+        Some(Self { own, queue: RunQueue::new()?, ..Self::default() })
     }
 }
 

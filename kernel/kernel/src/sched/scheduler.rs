@@ -27,7 +27,7 @@ pub enum Choice {
 impl CpuState {
     /// A thread can run: the next one, unless an earlier one that was made ready goes before it.
     pub(super) fn make_ready(&mut self, thread: Arc<Thread>) {
-        if !thread.handle.may_run_on(percpu::current().index) {
+        if !thread.handle.may_run_on(self.own) {
             return self.place(thread);
         }
         let later = match self.handoff.take() {
@@ -47,7 +47,7 @@ impl CpuState {
 
     /// A thread that must wait goes to the queue where fewest do, of those processors that it may run on.
     pub(super) fn place(&mut self, thread: Arc<Thread>) {
-        let own = thread.handle.may_run_on(percpu::current().index).then(|| self.queue.len());
+        let own = thread.handle.may_run_on(self.own).then(|| self.queue.len());
         let other = processors::others()
             .filter(|other| thread.handle.may_run_on(other.index))
             .min_by_key(|other| state(other).lock().queue.len());
@@ -84,7 +84,7 @@ impl CpuState {
 
     /// The first thread of this processor's queue, or of another's where that is more urgent.
     pub(super) fn pop(&mut self) -> Option<(Arc<Thread>, Option<u64>)> {
-        let processor = percpu::current().index;
+        let processor = self.own;
         if run_queue::waiting() > self.queue.len() {
             let own = self.queue.highest_for(processor);
             let highest = |other: &&PerCpu| state(other).lock().queue.highest_for(processor);
@@ -104,7 +104,7 @@ impl CpuState {
         if run_queue::waiting() == self.queue.len() {
             return own;
         }
-        let processor = percpu::current().index;
+        let processor = self.own;
         processors::others().map(|other| state(other).lock().queue.highest_for(processor)).fold(own, Option::max)
     }
 
@@ -135,9 +135,9 @@ impl CpuState {
 
     /// Decides what runs, and lets others have what waits here. What is dropped in the end is given back, to be dropped
     /// without the lock.
-    pub(super) fn choose(&mut self) -> (Choice, Option<Arc<Thread>>) {
-        let chosen = self.decide();
-        percpu::current().called.store(false, Ordering::Relaxed);
+    pub(super) fn choose(&mut self, cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
+        let chosen = self.decide(cpu);
+        cpu.called.store(false, Ordering::Relaxed);
         if self.queue.len() > 0 && processors::count() > 1 {
             self.share();
         }
@@ -169,11 +169,11 @@ impl CpuState {
         }
     }
 
-    pub(super) fn decide(&mut self) -> (Choice, Option<Arc<Thread>>) {
+    pub(super) fn decide(&mut self, cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
         if let Some(current) = &self.current
             && current.state() == State::Running
         {
-            let may_stay = current.handle.may_run_on(percpu::current().index);
+            let may_stay = current.handle.may_run_on(self.own);
             if may_stay && !self.is_outranked(current.priority()) {
                 let pointer = current.context();
                 // It keeps its place where nobody waits longer, and no other processor could take it.
@@ -185,17 +185,16 @@ impl CpuState {
                 self.arm();
                 return (Choice::Run(pointer), None);
             }
-            preempt(self, time::tsc(), true);
+            self.preempt(cpu, time::tsc(), true);
         }
         let now = time::tsc();
-        let left = self.put_down(now);
+        let left = self.put_down(cpu, now);
         self.had_current = left.is_some();
-        let cpu = percpu::current();
         let Some(next) = self.next(now) else {
-            self.rest_timer(now);
+            self.rest_timer(cpu, now);
             return (Choice::Idle, left);
         };
-        if next.process.account.is_cpu_limited() && !self.admit(&next, now) {
+        if next.process.account.is_cpu_limited() && !self.admit(cpu, &next, now) {
             return (Choice::Again, left);
         }
         let choice = match next.has_resume() {
@@ -205,6 +204,24 @@ impl CpuState {
         self.take_up(cpu, next, now);
         self.arm();
         (choice, left)
+    }
+
+    /// The running thread of this processor, which is `cpu`, goes back into the queue: to its front if it has not used up
+    /// its slice.
+    pub(super) fn preempt(&mut self, cpu: &PerCpu, now: u64, front: bool) {
+        if self.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
+            && let Some(thread) = self.put_down(cpu, now)
+        {
+            let left = self.slice_end().saturating_sub(time::at(now));
+            if front && left > SLICE / 8 && thread.handle.may_run_on(self.own) {
+                self.queue.push_front(thread, left);
+            } else {
+                if !front && let Some(ready) = self.handoff.take() {
+                    self.queue.push(ready);
+                }
+                self.place(thread);
+            }
+        }
     }
 
     /// Takes out dead threads, so that their memory can go back: as many as there is room for.
@@ -245,7 +262,8 @@ pub fn exclude() {
 #[cold]
 #[inline(never)]
 pub(super) fn exclude_others() {
-    state(percpu::current()).lock().lay_down();
+    let cpu = percpu::current();
+    state(cpu).lock().lay_down(cpu);
     kernel_lock::exclude();
 }
 
@@ -290,10 +308,9 @@ pub fn forget_dead() {
 /// Puts the current thread behind those that wait, in the middle of a system call that it goes on with
 /// when its turn comes.
 pub fn pause() {
-    percpu::current().paused.store(true, Ordering::Relaxed);
-    let mut cpu = state(percpu::current()).lock();
-    let now = time::tsc();
-    preempt(&mut cpu, now, false);
+    let cpu = percpu::current();
+    cpu.paused.store(true, Ordering::Relaxed);
+    state(cpu).lock().preempt(cpu, time::tsc(), false);
 }
 
 /// Lets go of one thread that has ended.
@@ -307,34 +324,34 @@ pub(super) fn forget(thread: &Arc<Thread>) {
 
 /// Decides what runs on this processor, which is `cpu`. The thread that is given back is dropped without a lock.
 pub fn choose(cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
-    state(cpu).lock().choose()
+    state(cpu).lock().choose(cpu)
 }
 
-/// Puts the thread that was kept beside the current one into the queue.
-pub fn queue_kept() {
-    state(percpu::current()).lock().queue_kept();
+/// Puts the thread that was kept next to the current one of this processor, which is `cpu`, into the queue.
+pub fn queue_kept(cpu: &PerCpu) {
+    state(cpu).lock().queue_kept();
 }
 
-/// Lets others have their turn where the current thread's slice is over.
-pub fn end_slice() {
-    let mut cpu = state(percpu::current()).lock();
+/// Lets others have their turn if the slice of the current thread of this processor, which is `cpu`, is over.
+pub fn end_slice(cpu: &PerCpu) {
+    let mut state = state(cpu).lock();
     let now = time::tsc();
-    cpu.look_at_limit(now);
-    let priority = cpu.current.as_ref().map(|current| current.priority());
-    let waiting = priority.is_some_and(|priority| !cpu.queue.is_free_for(priority));
-    if (waiting || cpu.handoff.is_some()) && time::at(now) >= cpu.slice_end() {
-        preempt(&mut cpu, now, false);
+    state.look_at_limit(now);
+    let priority = state.current.as_ref().map(|current| current.priority());
+    let waiting = priority.is_some_and(|priority| !state.queue.is_free_for(priority));
+    if (waiting || state.handoff.is_some()) && time::at(now) >= state.slice_end() {
+        state.preempt(cpu, now, false);
     }
 }
 
-/// Lets the thread that was made ready just now run at once, unless the current one goes before it.
-pub fn give_way() {
-    let mut cpu = state(percpu::current()).lock();
-    let ready = cpu.handoff.as_ref().map(|ready| ready.priority());
-    let current = cpu.current.as_ref().map(|current| current.priority());
+/// Lets the thread that was made ready just now on this processor, which is `cpu`, run at once, unless the current one
+/// goes before it.
+pub fn give_way(cpu: &PerCpu) {
+    let mut state = state(cpu).lock();
+    let ready = state.handoff.as_ref().map(|ready| ready.priority());
+    let current = state.current.as_ref().map(|current| current.priority());
     if ready.is_some() && ready >= current {
-        let now = time::tsc();
-        preempt(&mut cpu, now, true);
+        state.preempt(cpu, time::tsc(), true);
     }
 }
 
@@ -364,6 +381,7 @@ pub fn kill(thread: &Arc<Thread>, killer: &Process) {
 /// Gives a thread another priority, from now on: one that waits in a queue waits behind those that have it already.
 #[inline(never)]
 pub fn rank(thread: &Arc<Thread>, priority: i8) {
+    let own = percpu::current().index;
     if thread.priority() == priority {
         return;
     }
@@ -374,7 +392,7 @@ pub fn rank(thread: &Arc<Thread>, priority: i8) {
             if let Some(thread) = cpu.queue.remove(thread) {
                 cpu.queue.push(thread);
                 // This one looks when it leaves the kernel.
-                if processor.index != percpu::current().index {
+                if processor.index != own {
                     processors::call(processor);
                 }
                 return;
@@ -384,7 +402,7 @@ pub fn rank(thread: &Arc<Thread>, priority: i8) {
     };
     if let Some(processor) = processors::all().find(|processor| processor.index == number) {
         processor.running.store(thread.priority(), Ordering::Relaxed);
-        if number != percpu::current().index {
+        if number != own {
             processors::call(processor);
         }
     }
@@ -403,22 +421,5 @@ pub fn settle(thread: &Arc<Thread>) {
     });
     if let Some(thread) = waiting {
         state(percpu::current()).lock().make_ready(thread);
-    }
-}
-
-/// The running thread goes back into the queue: to its front where it has not used up its slice.
-pub(super) fn preempt(cpu: &mut CpuState, now: u64, front: bool) {
-    if cpu.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
-        && let Some(thread) = cpu.put_down(now)
-    {
-        let left = cpu.slice_end().saturating_sub(time::at(now));
-        if front && left > SLICE / 8 && thread.handle.may_run_on(percpu::current().index) {
-            cpu.queue.push_front(thread, left);
-        } else {
-            if !front && let Some(ready) = cpu.handoff.take() {
-                cpu.queue.push(ready);
-            }
-            cpu.place(thread);
-        }
     }
 }

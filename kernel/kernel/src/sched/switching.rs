@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::arch::context::Context;
-use crate::arch::percpu::{self, PerCpu};
+#[cfg(feature = "tests")]
+use crate::arch::percpu;
+use crate::arch::percpu::PerCpu;
 use crate::arch::time;
 use crate::object::thread::{State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
@@ -12,19 +14,19 @@ use crate::sched::run_queue::{self};
 use crate::sched::{CpuState, SLICE, SWITCHES, accounting, set_lent, state};
 
 impl CpuState {
-    /// The current thread stops running here, where it has not been laid down already.
+    /// The current thread of this processor, which is `cpu`, stops running, unless it was laid down already.
     #[inline(always)]
-    pub(super) fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
+    pub(super) fn put_down(&mut self, cpu: &PerCpu, now: u64) -> Option<Arc<Thread>> {
         self.settle_time(now);
-        self.laid_down.take().or_else(|| self.release())
+        self.laid_down.take().or_else(|| self.release(cpu))
     }
 
     /// Puts the current thread down, and nothing else.
     #[inline(always)]
-    pub(super) fn release(&mut self) -> Option<Arc<Thread>> {
+    pub(super) fn release(&mut self, cpu: &PerCpu) -> Option<Arc<Thread>> {
         let thread = self.current.take()?;
         // SAFETY: it is named no longer.
-        unsafe { set_lent(percpu::current(), None) };
+        unsafe { set_lent(cpu, None) };
         thread.put_down();
         Some(thread)
     }
@@ -32,9 +34,9 @@ impl CpuState {
     /// Puts the current thread down, where it waits. What this processor does until it is decided what runs next is still its
     /// time.
     #[cold]
-    pub(super) fn lay_down(&mut self) {
+    pub(super) fn lay_down(&mut self, cpu: &PerCpu) {
         if self.current.as_ref().is_some_and(|current| current.state() == State::Blocked) {
-            self.laid_down = self.release();
+            self.laid_down = self.release(cpu);
         }
     }
 
@@ -161,7 +163,7 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     let cpu = percpu::current();
     state(cpu).lock().take_up(cpu, Arc::clone(thread), time::tsc());
     act();
-    let left = state(cpu).lock().put_down(time::tsc());
+    let left = state(cpu).lock().put_down(cpu, time::tsc());
     crate::memory::kernel_space::activate();
     left.is_some()
 }

@@ -1,6 +1,6 @@
 //! The timer of a processor: the end of a slice, the next deadline, or the end of a limit.
 
-use crate::arch::percpu::{self};
+use crate::arch::percpu::PerCpu;
 use crate::arch::time;
 use crate::object::deadline;
 use crate::sched::{CpuState, accounting, state};
@@ -34,8 +34,8 @@ impl CpuState {
     /// Nothing runs here: the timer is set for a deadline or not at all, whatever it was set for before.
     #[cold]
     #[inline(never)]
-    pub(super) fn rest_timer(&mut self, now: u64) {
-        accounting::note_idle();
+    pub(super) fn rest_timer(&mut self, cpu: &PerCpu, now: u64) {
+        accounting::note_idle(cpu);
         if self.covers != 0 && deadline::earliest() > self.covers {
             // It was taken back.
             deadline::uncover(core::mem::take(&mut self.covers));
@@ -54,9 +54,9 @@ impl CpuState {
     }
 }
 
-/// The timer has come that was set last.
-pub fn timer_came() {
-    let mut cpu = state(percpu::current()).lock();
-    cpu.armed = 0;
-    deadline::uncover(core::mem::take(&mut cpu.covers));
+/// The timer of this processor, which is `cpu`, has come as it was set last.
+pub fn timer_came(cpu: &PerCpu) {
+    let mut state = state(cpu).lock();
+    state.armed = 0;
+    deadline::uncover(core::mem::take(&mut state.covers));
 }

@@ -220,7 +220,7 @@ pub struct Data {
 impl Data {
     /// Makes them; `None` where there is no memory.
     pub fn new(index: u32, stack_top: u64) -> Option<Self> {
-        Some(Self { room: try_box(Prepared::new(index, stack_top))?, scheduler: CpuState::new()? })
+        Some(Self { room: try_box(Prepared::new(index, stack_top))?, scheduler: CpuState::new(index)? })
     }
 
     /// They are used from now on, and for good.

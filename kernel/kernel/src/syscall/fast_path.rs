@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 
 use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
 use capos_abi::plain::{MAX_SENT, PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
-use capos_abi::{CapId, CapSlot, MessageHeader, Rights, Status, TransferMode};
+use capos_abi::{CapId, CapSlot, MessageHeader, Rights, TransferMode};
 use capos_captable::{NodeId, Table};
 use spin::MutexGuard;
 
@@ -42,6 +42,15 @@ const RECV: u64 = Opcode::Recv as u64;
 const RETURN: u64 = Opcode::Return as u64;
 const RETURN_RECV: u64 = Opcode::ReturnRecv as u64;
 
+/// What an entry has become.
+enum Fast<'a> {
+    /// It has ended: its completion goes into the ring of the thread that made it, which is locked. If it answered a
+    /// caller, that is woken then.
+    Ended(MutexGuard<'a, Inner>, Outcome, Option<Answered>),
+    /// It is in flight. If it met a thread that waited, that one is to run.
+    Begun(Option<Arc<Thread>>),
+}
+
 /// How far an entry came.
 #[derive(Debug)]
 pub enum Step {
@@ -55,24 +64,37 @@ pub enum Step {
 
 /// Does what an entry of a thread says, whose operations the caller has locked.
 #[inline(always)]
-pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
+pub fn entry(thread: &Arc<Thread>, own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
     // Where memory is short, the long way decides what may still be done.
     if !admission::allows_short() {
         return Step::Long;
     }
     let [first, tag, rest @ ..] = words;
-    let step = match *first & 0xff {
-        CALL => call(thread, own, words),
-        RETURN_RECV => answer_and_receive(thread, own, words),
-        RETURN => answer(thread, own, words),
-        RECV => receive(thread, own, words),
-        NOP if *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0 => {
-            own.post(*tag, Status::Ok);
-            Some(Step::Done(1))
+    let (mut own, outcome, answered) = if *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0 {
+        (own, Outcome::default(), None)
+    } else {
+        let done = match *first & 0xff {
+            CALL => call(thread, own, words),
+            RETURN_RECV => answer_and_receive(thread, own, words).map(Fast::Begun),
+            RETURN => answer(thread, own, words),
+            RECV => receive(thread, own, words).map(|()| Fast::Begun(None)),
+            _ => None,
+        };
+        match done {
+            Some(Fast::Ended(own, outcome, answered)) => (own, outcome, answered),
+            Some(Fast::Begun(None)) => return Step::Done(0),
+            Some(Fast::Begun(Some(other))) => return Step::Met(other),
+            None => return Step::Long,
         }
-        _ => None,
     };
-    step.unwrap_or(Step::Long)
+    own.post(*tag, outcome);
+    drop(own);
+    if let Some((client, awake)) = answered
+        && client.settle_wait(awake)
+    {
+        scheduler::wake(&client);
+    }
+    Step::Done(1)
 }
 
 /// A copy of a capability that a message takes along: judged, not yet given.
@@ -144,7 +166,7 @@ pub fn send_one(
 /// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
 /// go the long way.
 #[inline(never)]
-fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
     let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
     let (cap, process) = (CapId(cap), &thread.process);
     let table = process.try_capability_table()?;
@@ -160,8 +182,7 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         drop(own);
         let call = Call { interface, method, params, results, caps };
         let outcome = kernel_call::call_for_number(thread, cap, &call, capability)?;
-        thread.post(tag, outcome);
-        return Some(Step::Done(1));
+        return Some(Fast::Ended(thread.lock(), outcome, None));
     };
     if interface != client.interface {
         return None;
@@ -174,25 +195,14 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
     }
     let mut theirs = receiver.thread.try_lock()?;
     let Kind::Receive { buffer, caps: accepted, .. } = theirs.plain(ticket)? else { return None };
-    let length = params.length as usize;
-    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
-        return None;
-    }
+    let call = Call { interface, method, params, results, caps };
+    let received = call.received(*buffer)?;
     let to = buffer.address;
     let next = own.next_ticket()?;
     let mut table_of_server = server.try_capability_table()?;
     let reply = table_of_server.next_id().ok()?;
     let sent = if caps.sent > 0 { Some(offer((process, &table), caps, (server, *accepted))?) } else { None };
-    let header = MessageHeader {
-        badge: client.badge,
-        interface,
-        reply: reply.0,
-        method,
-        caps: caps.sent,
-        length: params.length,
-        results_capacity: results.length,
-        caps_accepted: caps.accepted,
-    };
+    let header = call.header(client.badge, reply);
     let from = (&*process.space, params.address);
     server.account.charge(Resource::Capabilities, 1).ok()?;
     // The server has a thread that waits, so it has not ended, and its table holds what is put there.
@@ -201,7 +211,7 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         rights: Rights::GRANT,
         node: None,
     };
-    if !user_memory::copy_short(from, (&*server.space, to), &header.words(), length)
+    if !user_memory::copy_short(from, (&*server.space, to), &header.words(), params.length as usize)
         || table_of_server.insert_with(|_| given()).is_err()
     {
         server.account.refund(Resource::Capabilities, 1);
@@ -216,18 +226,16 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         return None;
     }
     drop(table_of_server);
-    own.begin(tag, cap, || Kind::Delivered { call: Call { interface, method, params, results, caps } });
+    own.begin(tag, cap, || Kind::Delivered { call });
     drop(own);
-    // It is not more than the buffer's, which has 32 bits.
-    let length = params.length.wrapping_add(MessageHeader::SIZE as u32);
-    let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
+    let awake = theirs.end_plain(ticket, Outcome { length: received, caps: caps.sent, ..Outcome::default() });
     drop(theirs);
     let met = waiting.receivers.pop();
     drop(waiting);
     drop(table);
     Some(match met {
-        Some(OperationRef { thread, .. }) if thread.settle_wait(awake) => Step::Met(thread),
-        _ => Step::Done(0),
+        Some(OperationRef { thread, .. }) if thread.settle_wait(awake) => Fast::Begun(Some(thread)),
+        _ => Fast::Begun(None),
     })
 }
 
@@ -279,22 +287,16 @@ fn give_answer(
 
 /// RETURN to a thread of another process. `None` where it has to go the long way.
 #[inline(never)]
-fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
-    let PlainReturn { user_data: tag, reply, results, caps } = PlainReturn::read(words)?;
+fn answer<'a>(thread: &Arc<Thread>, own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
+    let PlainReturn { reply, results, caps, .. } = PlainReturn::read(words)?;
     let mut table = thread.process.try_capability_table()?;
-    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, caps)?;
-    own.post(tag, Status::Ok);
-    drop(own);
-    drop(table);
-    if client.settle_wait(awake) {
-        scheduler::wake(&client);
-    }
-    Some(Step::Done(1))
+    let answered = give_answer(thread, &mut table, CapId(reply), results, caps)?;
+    Some(Fast::Ended(own, Outcome::default(), Some(answered)))
 }
 
 /// RECV where no call waits. `None` where it has to go the long way.
 #[inline(never)]
-fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<()> {
     let PlainRecv { user_data: tag, endpoint: cap, buffer, caps } = PlainRecv::read(words)?;
     let cap = CapId(cap);
     let table = thread.process.try_capability_table()?;
@@ -304,12 +306,16 @@ fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWo
     let key = Some(waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket })?);
     drop(waiting);
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
-    Some(Step::Done(0))
+    Some(())
 }
 
-/// RETURN_RECV, where both parts can go the short way. `None` where it has to go the long way.
+/// RETURN_RECV on the fast path: the caller, if it is to run. `None` leaves the entry to the slow path.
 #[inline(never)]
-fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+fn answer_and_receive(
+    thread: &Arc<Thread>,
+    mut own: MutexGuard<'_, Inner>,
+    words: &EntryWords,
+) -> Option<Option<Arc<Thread>>> {
     let PlainReturnRecv { user_data: tag, reply, results, endpoint: cap, buffer, caps } = PlainReturnRecv::read(words)?;
     let cap = CapId(cap);
     let mut table = thread.process.try_capability_table()?;
@@ -324,5 +330,5 @@ fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, word
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     drop(own);
     drop(table);
-    Some(if client.settle_wait(awake) { Step::Met(client) } else { Step::Done(0) })
+    Some(client.settle_wait(awake).then_some(client))
 }

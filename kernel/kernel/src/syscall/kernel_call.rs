@@ -12,11 +12,9 @@ use capos_abi::{CapId, Rights, Status};
 use capos_schema::sync::{self, Completion, Output};
 
 use crate::ipc;
-use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::invocation::{self, Invocation};
-use crate::object::memory::user_memory::Absent;
-use crate::object::operation::{Call, Outcome, Ticket};
+use crate::object::operation::{Call, Outcome, Progress};
 use crate::object::thread::Thread;
 use crate::object::transfer::{self, Offer, Refusal};
 use crate::sched::scheduler;
@@ -69,27 +67,24 @@ pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability
 }
 
 /// CALL.
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Progress {
+    check_and_call(thread, tag, cap, call).unwrap_or_else(Progress::from)
+}
+
+/// The same.
 ///
 /// # Errors
-/// A part of the parameters must be paged in; nothing has happened then.
-pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<(), Absent> {
-    let capability = match thread.process.get(cap) {
-        Ok(capability) if capability.rights.contains(Rights::CALL) => capability,
-        Ok(_) => {
-            thread.post(tag, Status::MissingRight);
-            return Ok(());
-        }
-        Err(status) => {
-            thread.post(tag, status);
-            return Ok(());
-        }
-    };
+/// The capability, the parameters or what is sent along is not what the entry says. Nothing has happened.
+fn check_and_call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<Progress, Refusal> {
+    let capability = thread.process.get(cap)?;
+    if !capability.rights.contains(Rights::CALL) {
+        return Err(Status::MissingRight.into());
+    }
     if let Object::Client(client) = capability.object {
-        return ipc::call(thread, tag, cap, client, call);
+        return Ok(ipc::call(thread, tag, cap, client, call));
     }
     if call.interface != capability.object.interface() {
-        thread.post(tag, Status::WrongInterface);
-        return Ok(());
+        return Err(Status::WrongInterface.into());
     }
     let mut small = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let mut large = Vec::new();
@@ -98,36 +93,17 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<()
     let buffer: &mut [Word] = if words <= SMALL {
         &mut small
     } else if length <= MAX_PARAMS {
-        if large.try_reserve_exact(words).is_err() {
-            thread.post(tag, Status::OutOfMemory);
-            return Ok(());
-        }
+        large.try_reserve_exact(words).map_err(|_| Status::OutOfMemory)?;
         large.resize(words, word(0, 0, 0, 0, 0, 0, 0, 0));
         &mut large
     } else {
-        thread.post(tag, Status::TooLarge);
-        return Ok(());
+        return Err(Status::TooLarge.into());
     };
     let params = buffer.get_mut(..words).unwrap_or_default();
     let bytes = Word::words_to_bytes_mut(params).get_mut(..length).unwrap_or_default();
-    let offers = match thread.process.space.read(call.params.address, bytes) {
-        Ok(()) => transfer::offers(&thread.process, call.caps, false),
-        Err(unreachable) => Err(Refusal::Memory(unreachable)),
-    };
-    let offers = match offers {
-        Ok(offers) => offers,
-        Err(Refusal::Memory(Unreachable::Absent(address))) => return Err(Absent(address)),
-        Err(Refusal::Memory(Unreachable::Forbidden)) => {
-            thread.post(tag, Status::BadAddress);
-            return Ok(());
-        }
-        Err(Refusal::Status(status)) => {
-            thread.post(tag, status);
-            return Ok(());
-        }
-    };
-    invoke(thread, tag, cap, capability, call, params, &offers);
-    Ok(())
+    thread.process.space.read(call.params.address, bytes)?;
+    let offers = transfer::offers(&thread.process, call.caps, false)?;
+    Ok(invoke(thread, tag, cap, capability, call, params, &offers))
 }
 
 fn invoke(
@@ -138,7 +114,7 @@ fn invoke(
     call: Call,
     params: &[Word],
     offers: &[Offer],
-) {
+) -> Progress {
     let Capability { object, rights, node } = capability;
     let mut invocation = Invocation::new(thread, (rights, node), (tag, cap), call, offers);
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
@@ -163,17 +139,10 @@ fn invoke(
             _ => started.abandon(),
         }
     }
-    if let Some(outcome) = outcome {
-        finish(thread, tag, invocation.deferred, outcome);
-    }
-}
-
-/// Answers a call that was, or was not, noted as being in flight.
-fn finish(thread: &Arc<Thread>, tag: u64, deferred: Option<Ticket>, outcome: Outcome) {
-    match deferred {
-        Some(ticket) => {
-            thread.complete(ticket, outcome);
-        }
-        None => thread.post(tag, outcome),
+    match (outcome, invocation.deferred) {
+        (None, _) => Progress::Pending,
+        // It was noted as being in flight.
+        (Some(outcome), Some(ticket)) => thread.end_begun(ticket, outcome),
+        (Some(outcome), None) => outcome.into(),
     }
 }

@@ -16,12 +16,12 @@ use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
 use capos_abi::{CapId, Entry, Status, syscall as number};
 
-use crate::arch::{percpu, time};
+use crate::arch::percpu::PerCpu;
+use crate::arch::time;
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
-use crate::object::memory::user_memory::Absent;
-use crate::object::operation::Enter;
+use crate::object::operation::{Call, Enter, Progress};
 use crate::object::process::{Cause, End};
 use crate::object::report;
 use crate::object::thread::{State, Taken, Thread};
@@ -33,7 +33,7 @@ use crate::syscall::standing_call::Watch;
 /// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
 /// that is given: [`switching::hand_over`] lets it run.
 #[inline(always)]
-pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+pub fn handle(cpu: &PerCpu, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
     if number != number::ENTER {
         leave(thread, number, first, second);
@@ -42,7 +42,7 @@ pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
     match (first as u32, second as u32) {
         (0, minimum) => finish(thread, 0, (minimum, third), None),
-        (entries, minimum) => enter(thread, entries, minimum, third),
+        (entries, minimum) => enter(cpu, thread, (entries, minimum, third)),
     }
 }
 
@@ -94,7 +94,7 @@ const SHORT: u32 = 32;
 
 /// Takes entries the short way as long as they can go it, and waits.
 #[inline(always)]
-fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Option<Arc<Thread>> {
+fn enter(cpu: &PerCpu, thread: &Arc<Thread>, (entries, minimum, deadline): (u32, u32, u64)) -> Option<Arc<Thread>> {
     // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
     let (mut taken, mut answered) = (0_u32, 0_u32);
     // What is told that it goes on: the last one is handed over to where this thread waits.
@@ -116,7 +116,7 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
         match fast_path::entry(thread, own, &words) {
             Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
             Step::Met(other) => {
-                Watch::of(percpu::current()).met(&words);
+                Watch::of(cpu).met(&words);
                 if let Some(earlier) = next.replace(other)
                     && !go_on_behind(thread, &earlier)
                 {
@@ -245,19 +245,19 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
             }
             taken.words
         };
-        match Entry::decode(&bytes_of(&words)) {
-            Ok(entry) => {
-                if let Err(Absent(address)) = execute(thread, &entry) {
-                    enter.waiting = Some(words);
-                    match pager::bring_in(thread, address) {
-                        Brought::Now => continue,
-                        Brought::Later => return thread.resume_later(enter),
-                        Brought::Never => thread.post(entry.user_data, Status::BadAddress),
-                    }
-                    enter.waiting = None;
-                }
+        let mut progress = execute(thread, &words);
+        if let Progress::Absent(address) = progress {
+            enter.waiting = Some(words);
+            match pager::bring_in(thread, address) {
+                Brought::Now => continue,
+                Brought::Later => return thread.resume_later(enter),
+                Brought::Never => progress = Status::BadAddress.into(),
             }
-            Err(refusal) => thread.post(refusal.user_data, refusal.status),
+            enter.waiting = None;
+        }
+        if let Progress::Done(outcome) = progress {
+            let [_, tag, ..] = words;
+            thread.post(tag, outcome);
         }
         enter.left = enter.left.saturating_sub(1);
         enter.taken = enter.taken.saturating_add(1);
@@ -265,48 +265,39 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
     finish(thread, enter.taken, (enter.minimum, enter.deadline), None);
 }
 
-fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
-    let tag = entry.user_data;
-    if admission::refuses(&thread.process, &entry.operation) {
-        thread.post(tag, Status::OutOfMemory);
-        return Ok(());
+/// Does what an entry says, on the slow path.
+#[inline(never)]
+fn execute(thread: &Arc<Thread>, words: &EntryWords) -> Progress {
+    let Entry { user_data: tag, operation } = match Entry::decode(&bytes_of(words)) {
+        Ok(entry) => entry,
+        Err(refusal) => return refusal.status.into(),
+    };
+    if admission::refuses(&thread.process, &operation) {
+        return Status::OutOfMemory.into();
     }
-    match entry.operation {
-        Request::Nop => thread.post(tag, Status::Ok),
+    match operation {
+        Request::Nop => Status::Ok.into(),
         Request::Call { cap, interface, method, params, results, caps } => {
-            let call = crate::object::operation::Call { interface, method, params, results, caps };
-            return kernel_call::call(thread, tag, CapId(cap), call);
+            kernel_call::call(thread, tag, CapId(cap), Call { interface, method, params, results, caps })
         }
         Request::Recv { endpoint, buffer, caps } => ipc::receive(thread, tag, CapId(endpoint), buffer, caps),
         Request::Return { reply, exception, results, caps } => {
-            return ipc::answer(thread, tag, CapId(reply), exception, results, caps);
+            ipc::answer(thread, CapId(reply), exception, results, caps)
         }
         Request::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
             let (answer, offer) = ((CapId(reply), exception, results), (CapId(endpoint), buffer));
-            return ipc::answer_and_receive(thread, tag, answer, offer, caps);
+            ipc::answer_and_receive(thread, tag, answer, offer, caps)
         }
-        Request::Release { cap } => {
-            let status = thread.process.release(CapId(cap)).err().unwrap_or(Status::Ok);
-            thread.post(tag, status);
-        }
-        Request::Cancel { target } => {
-            let status = thread.cancel(target);
-            thread.post(tag, status);
-        }
-        Request::Notify { notification, bits } => {
-            let status = ipc::notify(thread, CapId(notification), bits);
-            thread.post(tag, status);
-        }
+        Request::Release { cap } => thread.process.release(CapId(cap)).err().unwrap_or(Status::Ok).into(),
+        Request::Cancel { target } => thread.cancel(target).into(),
+        Request::Notify { notification, bits } => ipc::notify(thread, CapId(notification), bits).into(),
         Request::Wait { cap } => ipc::wait(thread, tag, CapId(cap)),
-        Request::WaitWord { address, expected } => return word::wait(thread, tag, address, expected),
-        Request::WakeWord { address, count } => word::wake(thread, tag, address, count),
-        Request::ThreadPointer { address } => {
-            let status = if address < USER_END { Status::Ok } else { Status::BadAddress };
-            if status == Status::Ok {
-                thread.with_context(|context| context.set_thread_pointer(address));
-            }
-            thread.post(tag, status);
+        Request::WaitWord { address, expected } => word::wait(thread, tag, address, expected),
+        Request::WakeWord { address, count } => word::wake(thread, address, count).into(),
+        Request::ThreadPointer { address } if address < USER_END => {
+            thread.with_context(|context| context.set_thread_pointer(address));
+            Status::Ok.into()
         }
+        Request::ThreadPointer { .. } => Status::BadAddress.into(),
     }
-    Ok(())
 }

@@ -25,9 +25,9 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use capos_abi::entry::{CapArray, EntryWords, Opcode};
+use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
 use capos_abi::plain::{PlainCall, PlainReturnRecv};
-use capos_abi::{CapId, MessageHeader, Rights, syscall};
+use capos_abi::{CapId, Rights, syscall};
 use capos_captable::Held;
 use spin::Mutex;
 
@@ -238,23 +238,12 @@ impl StandingCall {
             let space = &self.client.process.space;
             (self.params, self.results) = (Spot::find(space, params)?, Spot::find(space, results)?);
         }
-        let length = (first >> 32) as u32;
-        // It cannot overflow where the message is copied.
-        let received = length.wrapping_add(MessageHeader::SIZE as u32);
-        if received > answer.buffer.length {
-            return None;
-        }
+        let (method, length) = ((first >> 16) as u16, (first >> 32) as u32);
+        let (from, to) = (Buffer { address: params, length }, Buffer { address: results, ..call.results });
+        let now = Call { interface, method, params: from, results: to, caps: call.caps };
+        let received = now.received(answer.buffer)?;
         let reply = CapId::new(self.reply.index(), generation);
-        let header = MessageHeader {
-            badge: self.badge,
-            interface,
-            reply: reply.0,
-            method: (first >> 16) as u16,
-            caps: call.caps.sent,
-            length,
-            results_capacity: call.results.length,
-            caps_accepted: call.caps.accepted,
-        };
+        let header = now.header(self.badge, reply);
         let spots = (&self.params, &self.buffer);
         let copied = if call.caps.sent == 0 {
             user_memory::copy_between(spots.0, spots.1, &header.words(), length)
@@ -265,8 +254,7 @@ impl StandingCall {
         if !copied {
             return None;
         }
-        (call.user_data, call.method) = (tag, header.method);
-        (call.params.address, call.params.length, call.results.address) = (params, length, results);
+        (call.user_data, call.method, call.params, call.results) = (tag, method, from, to);
         // The last that is done with its registers: once it is put down, another processor may take it up. Its state says that it
         // waits only behind the locks: whoever ends its wait before that finds that it is on this processor, and waits to be alone.
         self.client.with_context(|context| context.rax = 1);

@@ -11,6 +11,7 @@ use capos_abi::ring::{self, RingLayout};
 use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
 use capos_schema::sync;
 
+use crate::arch::percpu;
 use crate::events::reap;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
@@ -125,7 +126,7 @@ impl Actor {
         self.thread.with_context(|context| {
             (context.rax, context.rdi, context.rsi, context.rdx) = (number, first, second, third);
         });
-        if let Some(next) = syscall::handle(&self.thread) {
+        if let Some(next) = syscall::handle(percpu::current(), &self.thread) {
             scheduler::wake(&next);
         }
         settle();

@@ -15,6 +15,7 @@ use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::notification::Notification;
+use crate::object::operation::Progress;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::Start;
 use crate::sched::scheduler;
@@ -102,7 +103,7 @@ pub fn large_rings_end(account: &Arc<Account>) {
         let notification = Notification::new(None);
         let cap = process.insert(Object::Notification(Arc::clone(&notification)), Rights::ALL, None).unwrap();
         for tag in 0..u64::from(places) {
-            ipc::wait(&thread, tag, cap);
+            assert!(matches!(ipc::wait(&thread, tag, cap), Progress::Pending));
         }
         assert_eq!(thread.in_flight(), places);
         let start = time::tsc();

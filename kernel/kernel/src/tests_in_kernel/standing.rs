@@ -258,7 +258,7 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
     switching::with_current(thread, || {
         stood = Watch::of(own).is_turn_of(thread) && standing_call::go(own, thread).is_some();
         if !stood
-            && let Some(next) = syscall::handle(thread)
+            && let Some(next) = syscall::handle(own, thread)
             && Watch::of(own).have_turns(thread, &next)
         {
             standing_call::open(own, thread, &next);

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::task::Context;
 
 use capos_schema::cap::{
-    AsCap, Begun, CallContext, CallError, Cap, CapTransport, Client, Dispatch, ExceptionKind, Export, Message, Rights,
-    Status, TransferMode,
+    AsCap, Begun, CallContext, CallError, Cap, CapTransport, Client, Dispatch, ExceptionKind, Export, Message,
+    ReadResult, Rights, Status, TransferMode,
 };
 use capos_schema::kernel::TimerClient;
 use capos_schema::local::{Local, run};
@@ -366,7 +366,7 @@ fn objects_can_be_held_without_knowing_their_type() {
 struct Registers(Option<u64>, Rc<Cell<u32>>);
 
 impl CapTransport for Registers {
-    fn begin(&self, _: (u64, u16), _: Message, _: u32, _: &mut Context<'_>) -> Begun {
+    fn begin(&self, _: (u64, u16), _: Message, _: u32, _: &mut Context<'_>, _: ReadResult<'_>) -> Begun {
         self.1.set(self.1.get() + 1);
         Begun::Ended(Err(CallError::failed("by a message")))
     }

@@ -64,8 +64,9 @@ impl Stream {
         // not UTF-8, or a finish reason that the schema does not know.
         Rc::new(Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
             let stream = stream.clone();
+            let answer = service.dispatch(cx, method, message);
             Box::pin(async move {
-                let answer = service.dispatch(cx, method, message).await?;
+                let answer = answer.await?;
                 Ok(stream.forged.take().unwrap_or(answer))
             })
         }))

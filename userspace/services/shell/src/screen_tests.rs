@@ -13,7 +13,7 @@ use core::task::{Context, Poll};
 use capos_agent::{Either, race};
 use capos_rt::Clock;
 use capos_rt::simulated::{Object, run};
-use capos_schema::cap::{AsCap, Begun, CallContext, CallError, CallResult, Cap, CapTransport, Client, Message, Status};
+use capos_schema::cap::{AsCap, Begun, CallContext, CallError, Cap, CapTransport, Client, Message, ReadResult, Status};
 use capos_schema::local::Local;
 use capos_schema::terminal::{
     LineEnd, Span, Style, TerminalClient, TerminalServer, TerminalSessionAskResults, TerminalSessionClient,
@@ -99,15 +99,22 @@ struct Narrow {
 }
 
 impl CapTransport for Narrow {
-    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun {
+    fn begin(
+        &self,
+        method: (u64, u16),
+        params: Message,
+        results: u32,
+        context: &mut Context<'_>,
+        read: ReadResult<'_>,
+    ) -> Begun {
         if method.1 == 1 && self.of.too_long.replace(false) {
             return Begun::Ended(Err(CallError::Transport(Status::TooLarge)));
         }
-        self.inner.transport().begin(method, params, results, context)
+        self.inner.transport().begin(method, params, results, context, read)
     }
 
-    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
-        self.inner.transport().poll_call(number, context)
+    fn poll_call(&self, number: u64, context: &mut Context<'_>, read: ReadResult<'_>) -> Poll<()> {
+        self.inner.transport().poll_call(number, context, read)
     }
 
     fn id(&self) -> u64 {

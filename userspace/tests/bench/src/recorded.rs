@@ -7,7 +7,7 @@ use core::cell::RefCell;
 
 use capos_abi::{RawEntry, Rights};
 use capos_rt::{Context, Error};
-use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message, ReadResult};
 
 use crate::entries::{self, CAPS};
 
@@ -22,6 +22,7 @@ impl CapTransport for Recorder {
         params: Message,
         _: u32,
         _: &mut core::task::Context<'_>,
+        _: ReadResult<'_>,
     ) -> Begun {
         *self.0.borrow_mut() = Some((interface, method, params));
         Begun::Ended(Err(CallError::failed("recorded")))

@@ -14,10 +14,6 @@ use crate::memory::page_table::PageTable;
 use crate::object::address_space::{AddressSpace, Unreachable};
 use crate::object::memory::MemoryObject;
 
-/// An entry could not be worked on yet: this address, of paged memory, must come in first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Absent(pub u64);
-
 /// Copies words between two places in the direct map. Both may be seen and written by running threads, so each access is
 /// volatile.
 ///

@@ -8,7 +8,7 @@ use core::task::Context;
 
 use capos_abi::Status;
 use capos_ring::Asked;
-use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message, ReadResult};
 use capos_schema::system::{StandardClient, StandardInputClient};
 
 use crate::guest::errno::{Errno, Result};
@@ -33,7 +33,14 @@ fn gone(error: CallError) -> Errno {
 struct Recorder(Rc<RefCell<Option<(u64, u16, Message)>>>);
 
 impl CapTransport for Recorder {
-    fn begin(&self, (interface, method): (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
+    fn begin(
+        &self,
+        (interface, method): (u64, u16),
+        params: Message,
+        _: u32,
+        _: &mut Context<'_>,
+        _: ReadResult<'_>,
+    ) -> Begun {
         *self.0.borrow_mut() = Some((interface, method, params));
         Begun::Ended(Err(CallError::Transport(Status::Cancelled)))
     }

@@ -16,7 +16,7 @@ use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
 use crate::command::{Commands, Flow, setup};
-use crate::copying::watch;
+use crate::copying::{COPIED, watch};
 use crate::escape::plain;
 use crate::screen::Screen;
 use crate::session::Session;
@@ -198,7 +198,7 @@ impl Login {
             }
             Call::Restore { backup, name, secret, kind, passphrase } => {
                 let call = self.held.broker.restore(&backup, &name, &secret, kind, &passphrase);
-                let watched = watch(&self.screen, &self.held.clock, call, async || {
+                let watched = watch(&self.screen, &self.held.clock, COPIED, call, async || {
                     let state = self.held.broker.progress().await?;
                     Ok((state.bytes, state.total))
                 });

@@ -149,13 +149,20 @@ impl Login {
         work.await
     }
 
-    /// Says before a session that nothing of it is kept, if the disk cannot be written.
+    /// Says before a session that nothing of it is kept, if the disk cannot be written, and what damaged blocks have cost.
     async fn warn(&self) {
-        if let Ok(volume) = self.held.broker.volume().await
-            && volume.read_only
-            && volume.state == VolumeState::Open
-        {
-            let text = format!("Nothing is kept from now on: {}.", plain(&volume.details));
+        let Ok(volume) = self.held.broker.volume().await else { return };
+        if volume.state != VolumeState::Open {
+            return;
+        }
+        let mut warnings = Vec::new();
+        if volume.read_only {
+            warnings.push(format!("Nothing is kept from now on: {}.", plain(&volume.details)));
+        }
+        if !volume.lost.is_empty() {
+            warnings.push(format!("Something is lost: {}.", plain(&volume.lost)));
+        }
+        for text in warnings {
             self.screen.wrapped(&[(Style::Warning, &text)]).await;
         }
     }

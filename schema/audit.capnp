@@ -87,11 +87,13 @@ struct Query {
 interface AuditReader {
   query @0 (query :Query) -> (records :List(Text), next :UInt64);
   # Canonical JSON, one record each. `next` is the sequence to continue from, 0 at the end.
-  verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text, archived :UInt64);
+  verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text, archived :UInt64) $A.abortable;
   # Checks the whole chain. `reason` says what is wrong and where; empty if nothing is. `archived` is how many records are in
   # archives; the first one here follows them.
   damage @2 () -> (damages :List(Text));
   # What the disk has lost of the records here, and where the log was begun anew for it: a sentence each.
+  verifying @3 () -> (done :UInt64, total :UInt64);
+  # How far the check is that this reader began last, in records; both are 0 if none is in progress.
 }
 
 struct AuditFile {

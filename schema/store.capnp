@@ -122,6 +122,7 @@ struct VolumeInfo {
   head @7 :Text;              # Of an open volume: how many syncs there have been, and a digest of its state.
   readOnly @8 :Bool;
   plan @9 :List(Text);        # What `confirm` does, a sentence each. Without them there is nothing to confirm.
+  lost @10 :Text;             # What damaged blocks have cost of what was saved last, as a sentence; empty if nothing.
 }
 
 struct BackupState {

@@ -134,18 +134,22 @@ impl<K: Keyspace> Reader<K> {
         Ok(page)
     }
 
-    /// Checks the whole chain, a page at a time. Records that are added meanwhile are left out.
+    /// Checks the whole chain, a page at a time. Records that are added meanwhile are left out. `told` gets how many records
+    /// were read or are lost, and how many there are, before each page.
     ///
     /// # Errors
     /// The tables cannot be read.
-    pub async fn verify(&self) -> Result<Verified, Fault>
+    pub async fn verify(&self, told: impl Fn(u64, u64)) -> Result<Verified, Fault>
     where
         K: Clone,
     {
         let head = self.head().await?;
         let mut verified = Verified { head, checked: Ok(Summary::default()), lost: Vec::new(), why: String::new() };
         let (mut checker, mut walk) = (Checker::default(), self.walk(head.sequence.saturating_add(1)).await?);
+        let before = walk.from().saturating_sub(1);
+        let total = head.sequence.saturating_sub(before);
         loop {
+            told(walk.from().saturating_sub(1).saturating_sub(before), total);
             match walk.next().await? {
                 Came::Lines(lines) => {
                     if let Some(Err(broken)) = lines.iter().map(|(_, line)| checker.line(line)).find(Result::is_err) {

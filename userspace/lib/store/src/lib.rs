@@ -43,6 +43,7 @@ pub use error::StoreError;
 #[cfg(feature = "testing")]
 pub use faulty::{FaultyBlocks, UNDAMAGED};
 pub use key::{MAX_KEY, MAX_TABLE, MAX_VALUE};
+pub use log::LeftOut;
 pub use namespace::{ASIDE, MAX_NAME, Namespace, Usage};
 #[cfg(feature = "volume")]
 pub use on_volume::{OnVolume, Random};

@@ -5,7 +5,8 @@
 //! a state are those in blocks of its generation, and writing the next state empties the log.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use redb::{ReadableTable, Table, WriteTransaction};
@@ -207,7 +208,23 @@ impl Changes {
     }
 }
 
-/// Does the changes again, except those whose numbers are in `without`. `at` is the number of the last one that was begun.
+/// A change of the log that was not done again, because a block of what it changes is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    /// The name of its namespace.
+    pub namespace: String,
+    /// The number of the block.
+    pub block: u64,
+}
+
+/// A change, by its number from 1 on in the log, and its namespace. The number 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub number: u64,
+    pub namespace: u64,
+}
+
+/// Does the changes again, except those whose numbers are in `without`. If it fails, `at` is the change that failed.
 ///
 /// # Errors
 /// They are none that this version writes, or the blocks fail.
@@ -215,17 +232,19 @@ pub(crate) fn replay(
     write: &WriteTransaction,
     trees: &Trees,
     changes: &[u8],
-    without: &BTreeSet<u64>,
-    at: &mut u64,
+    without: &BTreeMap<u64, (u64, u64)>,
+    at: &mut Place,
 ) -> Result<(), StoreError> {
-    let mut rest = changes;
+    let (mut rest, mut number) = (changes, 0_u64);
     while !rest.is_empty() {
         let (change, others) = Change::parse(rest).ok_or_else(|| {
             StoreError::Format("its log has a change that this version of capOS does not know".into())
         })?;
-        *at = at.saturating_add(1);
-        if !without.contains(at) {
+        number = number.saturating_add(1);
+        if !without.contains_key(&number) {
+            *at = Place { number, namespace: change.namespace() };
             replay_one(write, trees, &change)?;
+            *at = Place::default();
         }
         rest = others;
     }
@@ -253,7 +272,7 @@ fn replay_one(write: &WriteTransaction, trees: &Trees, change: &Change<'_>) -> R
 fn set_used(table: &mut Table<'_, u64, (&'static str, u64, u64)>, namespace: u64, used: u64) -> Result<(), StoreError> {
     let found = table.get(namespace).map_err(database)?.map(|found| {
         let (name, limit, _) = found.value();
-        (alloc::string::String::from(name), limit)
+        (String::from(name), limit)
     });
     if let Some((name, limit)) = found {
         drop(table.insert(namespace, (name.as_str(), limit, used)).map_err(database)?);
@@ -269,6 +288,11 @@ enum Change<'c> {
 }
 
 impl<'c> Change<'c> {
+    fn namespace(&self) -> u64 {
+        let (Self::Put(namespace, ..) | Self::Remove(namespace, _) | Self::Used(namespace, _)) = *self;
+        namespace
+    }
+
     /// The first change and the rest; none if the bytes begin with no change.
     fn parse(changes: &'c [u8]) -> Option<(Self, &'c [u8])> {
         let (kind, rest) = changes.split_first()?;

@@ -12,7 +12,7 @@ use spin::Mutex;
 use crate::backend::{Backend, File, Shared};
 use crate::error::{database, misused};
 use crate::key::fits;
-use crate::log::{self, Log};
+use crate::log::{self, LeftOut, Log, Place};
 use crate::tree::{Tree, Trees};
 use crate::{BlockError, Blocks, Durability, MAX_NAME, Namespace, Snapshot, StoreError, Usage, Write};
 
@@ -54,7 +54,7 @@ pub struct Store<B: Blocks> {
     unwritten: u64,
     pub(crate) log: Log,
     /// Changes of the log that were not done, because a block of what they change is damaged.
-    left_out: usize,
+    left_out: Vec<LeftOut>,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -84,7 +84,7 @@ impl<B: Blocks> Store<B> {
             losses: 0,
             unwritten: 0,
             log: Log::none(),
-            left_out: 0,
+            left_out: Vec::new(),
         };
         store.reopen()?;
         Ok(store)
@@ -324,10 +324,11 @@ impl<B: Blocks> Store<B> {
         self.losses = self.losses.saturating_add(1);
     }
 
-    /// How many changes of the log were lost with damaged blocks, since the store was opened.
+    /// The changes of the log that were lost with damaged blocks, since the store was opened. Other changes of the same commits
+    /// are there.
     #[must_use]
-    pub fn left_out(&self) -> usize {
-        self.left_out
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// How often commits that were not synced have been taken back after an error.
@@ -354,25 +355,31 @@ impl<B: Blocks> Store<B> {
     }
 
     /// A change of the log is left out if a damaged block of the database prevents it. It belongs to entries that the block has
-    /// cost, and their holder finds the block. All other changes are done, those of the same commit too.
+    /// cost, and their holder finds the block. All other changes are done, those of the same commit too. After an error the
+    /// database reads nothing, so each change that is left out takes one more opening.
     fn reopen(&mut self) -> Result<(), StoreError> {
-        let mut without = BTreeSet::new();
-        let mut failed = 0;
+        let (mut without, mut met) = (BTreeMap::new(), BTreeSet::new());
         loop {
-            let mut at = 0;
+            let mut at = Place::default();
             match self.reopen_without(&without, &mut at) {
-                // A disk that could not read a block once may read it the second time.
-                Err(StoreError::Blocks(BlockError::Damaged { .. })) if at > failed => failed = at,
-                Err(StoreError::Blocks(BlockError::Damaged { .. })) if at > 0 && without.insert(at) => {}
-                done => {
-                    self.left_out = self.left_out.saturating_add(without.len());
-                    return done;
+                Err(StoreError::Blocks(BlockError::Damaged { block })) if at.number > 0 => {
+                    // A disk that could not read a block once may read it the second time.
+                    if !met.insert(block) {
+                        without.insert(at.number, (at.namespace, block));
+                    }
                 }
+                Err(error) => return Err(error),
+                Ok(()) => break,
             }
         }
+        for (namespace, block) in without.into_values() {
+            let name = self.namespaces.get(&namespace).map(|usage| usage.name.clone());
+            self.left_out.push(LeftOut { namespace: name.unwrap_or_default(), block });
+        }
+        Ok(())
     }
 
-    fn reopen_without(&mut self, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+    fn reopen_without(&mut self, without: &BTreeMap<u64, (u64, u64)>, at: &mut Place) -> Result<(), StoreError> {
         let is_blank = {
             let mut file = self.file.lock();
             file.forget()?;
@@ -400,7 +407,12 @@ impl<B: Blocks> Store<B> {
     }
 
     /// Reads what the store keeps of its database in memory, after doing again what the log has. A new database gets its tables.
-    fn read_state(&mut self, opened: &Database, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+    fn read_state(
+        &mut self,
+        opened: &Database,
+        without: &BTreeMap<u64, (u64, u64)>,
+        at: &mut Place,
+    ) -> Result<(), StoreError> {
         let mut write = opened.begin_write().map_err(database)?;
         write.set_quick_repair(true);
         (self.namespaces, self.trees, self.log) = (BTreeMap::new(), Trees::default(), Log::none());
@@ -430,7 +442,6 @@ impl<B: Blocks> Store<B> {
         if format == FORMAT {
             self.log = Log::new(self.reserve(), generation);
             self.replay(&write, without, at)?;
-            *at = 0;
         }
         {
             let table = write.open_table(NAMESPACES).map_err(database)?;
@@ -444,7 +455,12 @@ impl<B: Blocks> Store<B> {
     }
 
     /// Does again what the log has, so that the next log begins.
-    fn replay(&mut self, write: &WriteTransaction, without: &BTreeSet<u64>, at: &mut u64) -> Result<(), StoreError> {
+    fn replay(
+        &mut self,
+        write: &WriteTransaction,
+        without: &BTreeMap<u64, (u64, u64)>,
+        at: &mut Place,
+    ) -> Result<(), StoreError> {
         let changes = self.log.read(self.file.lock().blocks_mut())?;
         log::replay(write, &self.trees, &changes, without, at)?;
         if !changes.is_empty() {

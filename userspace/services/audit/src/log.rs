@@ -206,7 +206,7 @@ impl AuditLogServer for AuditObject {
     }
 
     async fn reader(&self, _cx: &CallContext) -> Result<AuditReaderClient, CallError> {
-        AuditReaderClient::serve(&self.0.exporter, Rc::new(reader::Reader(self.0.reader())))
+        AuditReaderClient::serve(&self.0.exporter, Rc::new(reader::Reader::new(self.0.reader())))
     }
 
     async fn export_to(

@@ -52,7 +52,7 @@ async fn start(env: Env) -> Result<(), Error> {
         let source = client.name.clone();
         Rc::new(AuditWriterService(Rc::new(Writer::service(writers.clone(), source))))
     });
-    env.serve(2, Rc::new(AuditReaderService(Rc::new(Reader(log.reader())))));
+    env.serve(2, Rc::new(AuditReaderService(Rc::new(Reader::new(log.reader())))));
     env.run_with(OPTIONS).await
 }
 capos_rt::program!(start);

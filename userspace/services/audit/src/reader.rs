@@ -3,11 +3,14 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use capos_audit::{Filter, Lost, Verified};
 use capos_keyspace::{Fault, Layered};
-use capos_rt::{Either, select};
-use capos_schema::audit::{AuditReaderQueryResults, AuditReaderServer, AuditReaderVerifyResults, Query};
+use capos_rt::log;
+use capos_schema::audit::{
+    AuditReaderQueryResults, AuditReaderServer, AuditReaderVerifyResults, AuditReaderVerifyingResults, Query,
+};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::store::NamespaceClient;
 
@@ -15,26 +18,44 @@ use capos_schema::store::NamespaceClient;
 const MAX_ANSWER: usize = 128 << 10;
 
 /// The right to read all of the log.
-pub struct Reader(pub capos_audit::Reader<Layered<NamespaceClient>>);
+pub struct Reader {
+    records: capos_audit::Reader<Layered<NamespaceClient>>,
+    /// How far the check is that was begun last.
+    checking: Cell<Checking>,
+}
+
+/// Records that were checked, and all that there are.
+type Checking = (u64, u64);
+
+impl Reader {
+    pub fn new(records: capos_audit::Reader<Layered<NamespaceClient>>) -> Self {
+        Self { records, checking: Cell::default() }
+    }
+}
+
+/// Ends a check, whether it is done or its caller is gone.
+struct End<'a>(&'a Cell<Checking>);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let (done, total) = self.0.take();
+        if done < total {
+            log::info!("a check of the hash chain ended after {done} of {total} records");
+        }
+    }
+}
 
 impl AuditReaderServer for Reader {
     async fn query(&self, _cx: &CallContext, query: Query) -> Result<AuditReaderQueryResults, CallError> {
         let most = usize::try_from(query.max).unwrap_or(usize::MAX).max(1);
-        let page = self.0.query(&Filter::from(&query), most, MAX_ANSWER).await.map_err(unread)?;
+        let page = self.records.query(&Filter::from(&query), most, MAX_ANSWER).await.map_err(unread)?;
         Ok(AuditReaderQueryResults { records: page.lines, next: page.next })
     }
 
-    async fn verify(&self, cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
-        let gone = async {
-            if capos_rt::cancelled(cx).await.is_err() {
-                core::future::pending::<()>().await;
-            }
-        };
-        // A long log takes minutes, and changes nothing: it ends with the caller's interest.
-        let Verified { head, checked, lost, why } = match select(self.0.verify(), gone).await {
-            Either::First(verified) => verified.map_err(unread)?,
-            Either::Second(()) => return Err(CallError::disconnected("nobody waits for the check any more")),
-        };
+    async fn verify(&self, _cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
+        let _end = End(&self.checking);
+        let verified = self.records.verify(|done, total| self.checking.set((done, total))).await;
+        let Verified { head, checked, lost, why } = verified.map_err(unread)?;
         let archived = checked.as_ref().map_or(0, |summary| summary.archived.sequence);
         let (ok, reason) = match checked {
             Ok(_) => match lost.first() {
@@ -52,8 +73,13 @@ impl AuditReaderServer for Reader {
         Ok(AuditReaderVerifyResults { ok, records: head.sequence, head: head.hash.to_vec(), reason, archived })
     }
 
+    async fn verifying(&self, _cx: &CallContext) -> Result<AuditReaderVerifyingResults, CallError> {
+        let (done, total) = self.checking.get();
+        Ok(AuditReaderVerifyingResults { done, total })
+    }
+
     async fn damage(&self, _cx: &CallContext) -> Result<Vec<String>, CallError> {
-        self.0.damage().await.map_err(unread)
+        self.records.damage().await.map_err(unread)
     }
 }
 

@@ -16,7 +16,7 @@ use capos_schema::terminal::{LineEnd, Style};
 use capos_setup::{Call, Dialog, Event, Facts, Next};
 
 use crate::command::{Commands, Flow, setup};
-use crate::copying::watch;
+use crate::copying::{COPIED, watch};
 use crate::escape::plain;
 use crate::screen::Screen;
 use crate::session::Session;
@@ -149,13 +149,20 @@ impl Login {
         work.await
     }
 
-    /// Says before a session that nothing of it is kept, if the disk cannot be written.
+    /// Says before a session that nothing of it is kept, if the disk cannot be written, and what damaged blocks have cost.
     async fn warn(&self) {
-        if let Ok(volume) = self.held.broker.volume().await
-            && volume.read_only
-            && volume.state == VolumeState::Open
-        {
-            let text = format!("Nothing is kept from now on: {}.", plain(&volume.details));
+        let Ok(volume) = self.held.broker.volume().await else { return };
+        if volume.state != VolumeState::Open {
+            return;
+        }
+        let mut warnings = Vec::new();
+        if volume.read_only {
+            warnings.push(format!("Nothing is kept from now on: {}.", plain(&volume.details)));
+        }
+        if !volume.lost.is_empty() {
+            warnings.push(format!("Something is lost: {}.", plain(&volume.lost)));
+        }
+        for text in warnings {
             self.screen.wrapped(&[(Style::Warning, &text)]).await;
         }
     }
@@ -198,7 +205,7 @@ impl Login {
             }
             Call::Restore { backup, name, secret, kind, passphrase } => {
                 let call = self.held.broker.restore(&backup, &name, &secret, kind, &passphrase);
-                let watched = watch(&self.screen, &self.held.clock, call, async || {
+                let watched = watch(&self.screen, &self.held.clock, COPIED, call, async || {
                     let state = self.held.broker.progress().await?;
                     Ok((state.bytes, state.total))
                 });

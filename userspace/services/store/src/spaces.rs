@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use capos_keyspace::local;
 use capos_keyspace::{Durability, Entries, Fault, Range};
 use capos_schema::store::{Change, NamespaceInfo, StoreFault};
-use capos_store::{Namespace, Store, StoreError};
+use capos_store::{LeftOut, Namespace, Store, StoreError};
 
 use crate::base::{Base, DataDisk};
 use crate::marks::Marks;
@@ -161,14 +161,10 @@ impl<D: DataDisk> Spaces<D> {
 
     /// What has changed with the disk since this was asked last, as a sentence.
     pub fn news(&mut self) -> Option<String> {
-        let left_out = self.store.left_out();
+        let left_out = self.store.left_out().len();
         if left_out > self.left_out {
-            let more = left_out.saturating_sub(self.left_out);
             self.left_out = left_out;
-            return Some(format!(
-                "{} of what was last saved could not be read back: the block that it belongs to is damaged; a backup may have it",
-                capos_plural::count(more, "change")
-            ));
+            return Some(self.lost());
         }
         let failure = self.failure();
         if failure == self.told {
@@ -176,6 +172,31 @@ impl<D: DataDisk> Spaces<D> {
         }
         self.told.clone_from(&failure);
         Some(failure.unwrap_or_else(|| "the data disk can be written again".into()))
+    }
+
+    /// What the store has lost of what was saved last because blocks are damaged, as a sentence; empty if it has lost nothing.
+    #[must_use]
+    pub fn lost(&self) -> String {
+        let mut counts = BTreeMap::new();
+        for lost in self.store.left_out() {
+            *counts.entry(lost).or_insert(0_usize) += 1;
+        }
+        let parts: Vec<String> = counts
+            .into_iter()
+            .map(|(LeftOut { namespace, block }, number)| {
+                let known = capos_formats::ALL.iter().find(|format| format.namespace == namespace);
+                let name = known.map_or(namespace.as_str(), |format| format.name);
+                format!("{} of the {name} (block {block} of the store)", capos_plural::count(number, "change"))
+            })
+            .collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        format!(
+            "the data disk is damaged, and of what was saved last it has lost {}; what was saved together with them is there, and a \
+             backup may have them",
+            parts.join(", ")
+        )
     }
 
     /// Notes whose commits an error has taken back.

@@ -305,6 +305,7 @@ impl<D: DataDisk> Vault<D> {
         if let Some(why) = self.spaces().and_then(|spaces| spaces.why_read_only()) {
             (info.details, info.read_only) = (why, true);
         }
+        info.lost = self.spaces().map(|spaces| spaces.lost()).unwrap_or_default();
         let open = self.with_volume(|volume| Ok((volume.header().clone(), volume.head()))).ok();
         if let Some((_, head)) = &open {
             let digest = hex::encode(head.digest.get(..16).unwrap_or_default());

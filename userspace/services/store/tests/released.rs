@@ -164,7 +164,7 @@ fn check(vault: Vault<Image>) {
         let (bytes, _) = done(files.read(id, 0, 1 << 20)).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), text, "{path}");
     }
-    let Verified { head, checked: summary, .. } = done(Reader::new(space("audit")).verify()).unwrap();
+    let Verified { head, checked: summary, .. } = done(Reader::new(space("audit")).verify(|_, _| {})).unwrap();
     let summary = summary.unwrap_or_else(|broken| panic!("{broken:?}"));
     assert!(head.sequence >= 10, "{head:?} {summary:?}");
     let conversations = Conversations::new(space("conversations"), Quota::default());

@@ -340,8 +340,19 @@ fn ends_have_room_on_a_disk_that_others_fill() {
     assert!(done(chain.append_tool(4, call(Phase::Before, "b", "1", "t"))).is_err());
     done(others.commit(Batch::new().remove_range("t", &[], &[]), Durability::Now)).unwrap();
     done(chain.append_tool(4, call(Phase::Before, "b", "1", "t"))).unwrap();
-    let checked = done(chain.reader().verify()).unwrap().checked;
+    let checked = done(chain.reader().verify(|_, _| {})).unwrap().checked;
     assert_eq!(checked.unwrap().effects, 12);
+}
+
+#[test]
+fn a_check_tells_how_far_it_is() {
+    let mut chain = Stored::new(space(8 << 20), Room::Shared(0));
+    for at in 1..=600 {
+        done(chain.append_general(at, message("a"))).unwrap();
+    }
+    let told = RefCell::new(Vec::new());
+    done(chain.reader().verify(|read, all| told.borrow_mut().push((read, all)))).unwrap().checked.unwrap();
+    assert_eq!(told.take(), [(0, 600), (256, 600), (512, 600), (600, 600)]);
 }
 
 /// What the rules count is what the tables take, or more.

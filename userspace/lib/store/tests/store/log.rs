@@ -43,6 +43,37 @@ impl Blocks for Counted {
     }
 }
 
+/// Blocks that count how often a store begins to read them.
+#[derive(Clone, Debug)]
+struct Openings(FaultyBlocks, Arc<AtomicU64>);
+
+impl Blocks for Openings {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn numbers(&self) -> u64 {
+        self.0.numbers()
+    }
+
+    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        self.0.read(block, out)
+    }
+
+    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
+        self.0.write(block, data)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.0.sync()
+    }
+
+    fn forget(&mut self) -> Result<(), BlockError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.forget()
+    }
+}
+
 fn put(store: &mut Store<impl Blocks>, key: u64, value: &[u8], durability: Durability) {
     let namespace = store.namespace("one").unwrap();
     let mut write = store.begin().unwrap();
@@ -204,16 +235,25 @@ fn a_change_of_a_damaged_part_is_left_out_and_the_others_are_done() {
     }
     let image = store.with_blocks(MemoryBlocks::after_crash);
     // How many entries can be read, and how many of them are new.
-    let count = |store: &mut Store<FaultyBlocks>, namespace| {
+    let count = |store: &mut Store<Openings>, namespace| {
         let mut get = |key: u64| store.read(|snapshot| snapshot.get(namespace, "t", &key.to_be_bytes())).ok();
         let found: Vec<_> = (1000..1100_u64).filter_map(&mut get).flatten().collect();
         (found.len(), found.iter().filter(|value| value[0] == 2).count())
     };
     let (mut cost, mut opened, mut left_out) = (0, 0, 0);
     for block in 2..BLOCKS {
-        let Ok(mut store) = Store::open(FaultyBlocks::new(image.clone(), block)) else { continue };
+        let openings = Arc::new(AtomicU64::new(0));
+        let blocks = Openings(FaultyBlocks::new(image.clone(), block), openings.clone());
+        let Ok(mut store) = Store::open(blocks) else { continue };
         opened += 1;
-        left_out += store.left_out();
+        left_out += store.left_out().len();
+        for lost in store.left_out() {
+            assert!(lost.block == block && ["one", "two"].contains(&lost.namespace.as_str()), "{lost:?}");
+        }
+        // One opening meets the block, one meets it again, and each change that is left out has one of its own.
+        let most = if store.left_out().is_empty() { 2 } else { 2 + store.left_out().len() as u64 };
+        let took = openings.load(Ordering::Relaxed);
+        assert!(took <= most, "block {block}: {took} openings for {:?}", store.left_out());
         let found = [one, two].map(|namespace| count(&mut store, namespace));
         for (readable, new) in found {
             cost += u64::from(new < 10);

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::background;
 use super::own::attend;
 use super::{Done, rows};
+use crate::copying::{CHECKED, watch};
 use crate::escape::{first_line, one_line, plain};
 use crate::history::read_all;
 use crate::readable::offset;
@@ -25,9 +26,6 @@ use crate::session::Session;
 
 const USAGE: &str = "usage: /audit [all] [since TIME], /audit verify [RECORD:HASH], /audit export VOLUME[:FILE] or /audit archive \
                      VOLUME[:FILE]";
-/// Between two lines about a check, in nanoseconds.
-const PAUSE: u64 = 2 * SECOND;
-const SECOND: u64 = 1_000_000_000;
 /// Letters of a file's name.
 const MOST: usize = 200;
 
@@ -155,22 +153,16 @@ fn row(deed: &Deed) -> String {
     count_spaces(&one_line(&deed.to_string()))
 }
 
-/// What a check of the chain finds. It takes as long as the log is; Ctrl-C ends it.
+/// What a check of the chain finds. It takes as long as the log is; Ctrl-C ends it, here and in the service.
 async fn checked(session: &Session, reader: &AuditReaderClient) -> Result<AuditReaderVerifyResults, String> {
     let runner = &session.runner;
-    let told = async {
-        let began = runner.clock.now();
-        loop {
-            runner.clock.sleep(PAUSE).await;
-            let seconds = runner.clock.now().saturating_sub(began).div_euclid(SECOND);
-            let text = format!("checking the hash chain of the audit log, {seconds} s so far; Ctrl-C ends it");
-            runner.screen.status(Style::Dim, &text).await;
-        }
-    };
-    match select(reader.verify(), select(runner.interrupt(), told)).await {
+    let watched = watch(&runner.screen, &runner.clock, CHECKED, reader.verify(), async || {
+        let now = reader.verifying().await?;
+        Ok((now.done, now.total))
+    });
+    match select(watched, runner.interrupt()).await {
         Either::First(checked) => checked.map_err(|error| error.to_string()),
-        Either::Second(Either::First(_)) => Err("interrupted; the audit log was not checked".to_string()),
-        Either::Second(Either::Second(never)) => never,
+        Either::Second(_) => Err("interrupted; the audit log was not checked".to_string()),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::own::attend;
 use super::{Done, refreshed};
-use crate::copying::watch;
+use crate::copying::{COPIED, watch};
 use crate::escape::first_line;
 use crate::session::Session;
 
@@ -25,7 +25,7 @@ pub async fn backup(session: &mut Session, volume: &str) -> Done {
         return Err("usage: /backup VOLUME; /volumes lists the volumes".to_string());
     }
     let call = client.back_up(volume);
-    let watched = watch(&runner.screen, &runner.clock, call, async || {
+    let watched = watch(&runner.screen, &runner.clock, COPIED, call, async || {
         let state = client.progress().await?;
         Ok((state.bytes, state.total))
     });

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::own::attend;
 use super::{Done, rows};
-use crate::copying::watch;
+use crate::copying::{COPIED, watch};
 use crate::escape::first_line;
 use crate::session::Session;
 
@@ -87,7 +87,7 @@ async fn place(session: &Session, path: &str) -> Result<(DirectoryClient, String
 async fn install(session: &Session, client: &ModelStoreClient, path: &str) -> Done {
     let (source, path) = place(session, path).await?;
     let runner = &session.runner;
-    let watched = watch(&runner.screen, &runner.clock, client.install(&source, &path), async || {
+    let watched = watch(&runner.screen, &runner.clock, COPIED, client.install(&source, &path), async || {
         let now = client.installing().await?;
         Ok((now.done, now.total))
     });

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::own::attend;
 use super::{Done, rows};
-use crate::copying::watch;
+use crate::copying::{COPIED, watch};
 use crate::escape::first_line;
 use crate::session::Session;
 
@@ -136,7 +136,7 @@ async fn watched(
         let now = client.copying().await?;
         Ok((now.done, now.total))
     };
-    watch(screen, clock, copy, progress).await
+    watch(screen, clock, COPIED, copy, progress).await
 }
 
 async fn tell(session: &Session, done: &str, copied: CopiedFile) {

@@ -55,7 +55,7 @@ fn in_use(image: &Image) -> Vec<u64> {
 #[test]
 fn a_client_whose_block_is_damaged_starts_over_and_the_others_go_on() {
     let image = filled();
-    let (mut opened, mut lost, mut closed) = (0, 0, 0);
+    let (mut opened, mut lost, mut closed, mut named) = (0, 0, 0, 0);
     for block in in_use(&image) {
         let mut changed = image.clone();
         let mut content = *changed[&block];
@@ -74,6 +74,20 @@ fn a_client_whose_block_is_damaged_starts_over_and_the_others_go_on() {
         }
         opened += 1;
         let before = CLIENTS.map(|client| readable(&mut vault, client, "t"));
+        // What was saved last and could not be done again is told: whose it is, and which block. The system log has it once.
+        let told = vault.status().lost;
+        let spaces = vault.spaces().unwrap();
+        assert_eq!((spaces.news().unwrap_or_default(), spaces.news()), (told.clone(), None));
+        if !told.is_empty() {
+            named += 1;
+            let (_, rest) = told.split_once("of what was saved last it has lost ").unwrap();
+            let whose = ["users and settings", "home directories", "records of the audit log", "conversations"];
+            let readers = CLIENTS.iter().zip(whose).zip(&before).filter(|((_, name), _)| rest.contains(*name));
+            assert!(rest.contains("(block ") && readers.clone().count() > 0, "block {block}: {told}");
+            for ((client, _), before) in readers {
+                assert!(before.len() < ENTRIES.into(), "block {block}: {client} has lost nothing, and {told}");
+            }
+        }
         let Some(client) = (0..CLIENTS.len()).find(|client| before[*client].len() < ENTRIES.into()) else { continue };
         lost += 1;
         let name = CLIENTS[client];
@@ -97,7 +111,8 @@ fn a_client_whose_block_is_damaged_starts_over_and_the_others_go_on() {
         assert!(vault.spaces().unwrap().get(name, "aside/2/t", b"new").is_err());
     }
     println!(
-        "with {opened} changed blocks the volume opens, with {closed} it does not; {lost} of them cost a client entries"
+        "with {opened} changed blocks the volume opens, with {closed} it does not; {lost} of them cost a client entries, and {named} \
+         something that was saved last"
     );
-    assert!(lost > 15 && closed < opened, "{opened} {lost} {closed}");
+    assert!(lost > 15 && closed < opened && named > 0, "{opened} {lost} {closed} {named}");
 }

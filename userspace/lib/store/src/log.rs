@@ -140,6 +140,11 @@ impl Log {
         is_used.then(|| self.skip())
     }
 
+    /// The generation of what the log takes next.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Begins the log of the next generation. Returns that.
     pub fn skip(&mut self) -> u64 {
         self.generation = self.generation.saturating_add(1);

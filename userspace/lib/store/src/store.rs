@@ -53,8 +53,9 @@ pub struct Store<B: Blocks> {
     /// Bytes of entries that changed in commits whose state the database has not written yet.
     unwritten: u64,
     pub(crate) log: Log,
-    /// Changes of the log that were not done, because a block of what they change is damaged.
-    left_out: Vec<LeftOut>,
+    /// Changes of the log that were not done, because a block of what they change is damaged: by the generation of the log
+    /// that follows, and their number. The same changes are read again until a commit is durable.
+    left_out: BTreeMap<(u64, u64), LeftOut>,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -84,7 +85,7 @@ impl<B: Blocks> Store<B> {
             losses: 0,
             unwritten: 0,
             log: Log::none(),
-            left_out: Vec::new(),
+            left_out: BTreeMap::new(),
         };
         store.reopen()?;
         Ok(store)
@@ -326,9 +327,8 @@ impl<B: Blocks> Store<B> {
 
     /// The changes of the log that were lost with damaged blocks, since the store was opened. Other changes of the same commits
     /// are there.
-    #[must_use]
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn left_out(&self) -> impl ExactSizeIterator<Item = &LeftOut> {
+        self.left_out.values()
     }
 
     /// How often commits that were not synced have been taken back after an error.
@@ -372,9 +372,10 @@ impl<B: Blocks> Store<B> {
                 Ok(()) => break,
             }
         }
-        for (namespace, block) in without.into_values() {
+        for (number, (namespace, block)) in without {
             let name = self.namespaces.get(&namespace).map(|usage| usage.name.clone());
-            self.left_out.push(LeftOut { namespace: name.unwrap_or_default(), block });
+            let left_out = LeftOut { namespace: name.unwrap_or_default(), block };
+            self.left_out.insert((self.log.generation(), number), left_out);
         }
         Ok(())
     }

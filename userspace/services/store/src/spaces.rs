@@ -186,15 +186,15 @@ impl<D: DataDisk> Spaces<D> {
             .map(|(LeftOut { namespace, block }, number)| {
                 let known = capos_formats::ALL.iter().find(|format| format.namespace == namespace);
                 let name = known.map_or(namespace.as_str(), |format| format.name);
-                format!("{} of the {name} (block {block} of the store)", capos_plural::count(number, "change"))
+                format!("{} of the {name} (block {block} of the data disk)", capos_plural::count(number, "change"))
             })
             .collect();
         if parts.is_empty() {
             return String::new();
         }
         format!(
-            "the data disk is damaged, and of what was saved last it has lost {}; what was saved together with them is there, and a \
-             backup may have them",
+            "the data disk is damaged, and of what was saved last it has lost {}; other changes saved together with them are there, and \
+             a backup may have these",
             parts.join(", ")
         )
     }

@@ -1,9 +1,10 @@
 //! Reading the log, and checking it.
 
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 
 use capos_audit::{Filter, Lost, Verified};
 use capos_keyspace::{Fault, Layered};
@@ -20,8 +21,8 @@ const MAX_ANSWER: usize = 128 << 10;
 /// The right to read all of the log.
 pub struct Reader {
     records: capos_audit::Reader<Layered<NamespaceClient>>,
-    /// How far the check is that was begun last.
-    checking: Cell<Checking>,
+    /// How far the check is that was begun last. Each check has a count of its own: sessions share the reader.
+    checking: RefCell<Rc<Cell<Checking>>>,
 }
 
 /// Records that were checked, and all that there are.
@@ -29,18 +30,25 @@ type Checking = (u64, u64);
 
 impl Reader {
     pub fn new(records: capos_audit::Reader<Layered<NamespaceClient>>) -> Self {
-        Self { records, checking: Cell::default() }
+        Self { records, checking: RefCell::default() }
     }
 }
 
-/// Ends a check, whether it is done or its caller is gone.
-struct End<'a>(&'a Cell<Checking>);
+/// A check that has not come to its end: whoever wanted it may be gone.
+struct Begun(Rc<Cell<Checking>>);
 
-impl Drop for End<'_> {
+impl Begun {
+    /// The check has a result.
+    fn end(self) {
+        self.0.set((0, 0));
+    }
+}
+
+impl Drop for Begun {
     fn drop(&mut self) {
         let (done, total) = self.0.take();
         if done < total {
-            log::info!("a check of the hash chain ended after {done} of {total} records");
+            log::info!("nobody waits for a check of the hash chain: it ended after {done} of {total} records");
         }
     }
 }
@@ -53,8 +61,10 @@ impl AuditReaderServer for Reader {
     }
 
     async fn verify(&self, _cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
-        let _end = End(&self.checking);
-        let verified = self.records.verify(|done, total| self.checking.set((done, total))).await;
+        let begun = Begun(Rc::default());
+        self.checking.replace(begun.0.clone());
+        let verified = self.records.verify(|done, total| begun.0.set((done, total))).await;
+        begun.end();
         let Verified { head, checked, lost, why } = verified.map_err(unread)?;
         let archived = checked.as_ref().map_or(0, |summary| summary.archived.sequence);
         let (ok, reason) = match checked {
@@ -74,7 +84,7 @@ impl AuditReaderServer for Reader {
     }
 
     async fn verifying(&self, _cx: &CallContext) -> Result<AuditReaderVerifyingResults, CallError> {
-        let (done, total) = self.checking.get();
+        let (done, total) = self.checking.borrow().get();
         Ok(AuditReaderVerifyingResults { done, total })
     }
 

@@ -95,14 +95,17 @@ impl Lent {
         message: Message,
         (length, capacity): (u32, u32),
     ) -> Operation {
+        debug_assert!(self.received.len().saturating_mul(8) >= usize::try_from(capacity).unwrap_or(usize::MAX));
         (self.sent, self.sent_caps) = (message.words, message.caps);
         let caps = self.array(MAX_CAPS);
+        // Of no bytes the kernel takes no address.
+        let results = if capacity == 0 { 0 } else { address(&mut self.received) };
         Operation::Call {
             cap,
             interface,
             method,
             params: Buffer { address: address(&mut self.sent), length },
-            results: Buffer { address: address(&mut self.received), length: capacity },
+            results: Buffer { address: results, length: capacity },
             caps,
         }
     }
@@ -198,5 +201,28 @@ impl Lent {
     #[must_use]
     pub fn header(&self) -> Option<MessageHeader> {
         Word::words_to_bytes(&self.received).first_chunk().map(MessageHeader::decode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_word_is_none() {
+        assert_eq!([0, 1, 7, 8, 9, 15, 16, 17].map(whole_words), [0, 0, 0, 1, 1, 1, 2, 2]);
+    }
+
+    /// A kept buffer is named in an entry only if results may come into it.
+    #[test]
+    fn without_room_for_results_an_entry_names_no_buffer() {
+        let mut lent = Lent { received: Word::allocate_zeroed_vec(128), ..Lent::default() };
+        for (capacity, named) in [(1024, true), (8, true), (0, false)] {
+            let message = Message { words: Vec::new(), caps: Vec::new() };
+            let Operation::Call { results, .. } = lent.call(1, (2, 3), message, (0, capacity)) else {
+                panic!("no call")
+            };
+            assert_eq!((results.address != 0, results.length), (named, capacity));
+        }
     }
 }

@@ -128,7 +128,7 @@ impl Ring {
     #[inline]
     pub unsafe fn push_words(&self, words: &EntryWords) -> bool {
         let Some(place) = self.free_entry() else { return false };
-        // SAFETY: the kernel has taken what was at this place before, and entries are aligned to their size.
+        // SAFETY: the kernel has taken what was at this place before, and entries are aligned to 8 bytes.
         unsafe { place.cast::<EntryWords>().write(words.map(u64::to_le)) };
         self.submissions().publish();
         true

@@ -79,6 +79,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Namespace", "opened", "it only waits"),
     ("AuditLog", "exportTo", "a part of the file is there, under another name, and the next call overwrites it"),
     ("Namespace", "watch", "the same"),
+    ("AuditReader", "verify", "it only reads"),
     ("TransferVolumes", "volumes", "it only looks"),
     ("TransferVolumes", "list", "the same"),
     ("TransferVolumes", "copying", "the same"),

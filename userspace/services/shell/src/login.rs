@@ -1,5 +1,6 @@
 //! First boot, logging in, and what happens between sessions.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -49,7 +50,7 @@ struct Found {
 
 /// What has come of a step of the dialog, as its next event.
 enum Came {
-    Facts(Result<Found, CallError>),
+    Facts(Result<Box<Found>, CallError>),
     Line(String),
     Interrupted,
     Done(String),
@@ -66,7 +67,8 @@ impl Login {
         loop {
             let came = self.take(next).await;
             let step = match &came {
-                Came::Facts(Ok(Found { volume, profiles, initial, backups })) => {
+                Came::Facts(Ok(found)) => {
+                    let Found { volume, profiles, initial, backups } = &**found;
                     let now = self.held.clock.wall_clock().unwrap_or_default();
                     dialog.next(Event::Facts(Facts { volume, profiles, initial: *initial, backups, now }))
                 }
@@ -168,7 +170,7 @@ impl Login {
     }
 
     async fn look(&self) -> Came {
-        Came::Facts(self.find().await)
+        Came::Facts(self.find().await.map(Box::new))
     }
 
     async fn find(&self) -> Result<Found, CallError> {

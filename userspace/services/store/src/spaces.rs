@@ -179,7 +179,8 @@ impl<D: DataDisk> Spaces<D> {
     pub fn lost(&self) -> String {
         let mut counts = BTreeMap::new();
         for lost in self.store.left_out() {
-            *counts.entry(lost).or_insert(0_usize) += 1;
+            let count = counts.entry(lost).or_insert(0_usize);
+            *count = count.saturating_add(1);
         }
         let parts: Vec<String> = counts
             .into_iter()

@@ -12,65 +12,45 @@ const BLOCKS: u64 = 1024;
 /// The first block of the log: it has the last 16 numbers, and blocks in memory have four numbers each.
 const LOG: u64 = 4 * BLOCKS - 16;
 
-/// Blocks in memory that count the writes.
+/// Blocks that count the writes, and how often a store begins to read them.
 #[derive(Clone, Debug)]
-struct Counted(MemoryBlocks, Arc<AtomicU64>);
+struct Counted<B> {
+    blocks: B,
+    writes: Arc<AtomicU64>,
+    openings: Arc<AtomicU64>,
+}
 
-impl Blocks for Counted {
-    fn blocks(&self) -> u64 {
-        self.0.blocks()
-    }
-
-    fn numbers(&self) -> u64 {
-        self.0.numbers()
-    }
-
-    fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.0.read(block, out)
-    }
-
-    fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.write(block, data)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.0.sync()
-    }
-
-    fn forget(&mut self) -> Result<(), BlockError> {
-        self.0.forget()
+impl<B> Counted<B> {
+    fn new(blocks: B) -> Self {
+        Self { blocks, writes: Arc::default(), openings: Arc::default() }
     }
 }
 
-/// Blocks that count how often a store begins to read them.
-#[derive(Clone, Debug)]
-struct Openings(FaultyBlocks, Arc<AtomicU64>);
-
-impl Blocks for Openings {
+impl<B: Blocks> Blocks for Counted<B> {
     fn blocks(&self) -> u64 {
-        self.0.blocks()
+        self.blocks.blocks()
     }
 
     fn numbers(&self) -> u64 {
-        self.0.numbers()
+        self.blocks.numbers()
     }
 
     fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.0.read(block, out)
+        self.blocks.read(block, out)
     }
 
     fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        self.0.write(block, data)
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.blocks.write(block, data)
     }
 
     fn sync(&mut self) -> Result<(), BlockError> {
-        self.0.sync()
+        self.blocks.sync()
     }
 
     fn forget(&mut self) -> Result<(), BlockError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.forget()
+        self.openings.fetch_add(1, Ordering::Relaxed);
+        self.blocks.forget()
     }
 }
 
@@ -105,8 +85,9 @@ fn after_crash(store: &Store<MemoryBlocks>) -> Store<MemoryBlocks> {
 
 #[test]
 fn a_small_commit_writes_one_block() {
-    let writes = Arc::new(AtomicU64::new(0));
-    let mut store = Store::open(Counted(MemoryBlocks::new(BLOCKS), writes.clone())).unwrap();
+    let blocks = Counted::new(MemoryBlocks::new(BLOCKS));
+    let writes = blocks.writes.clone();
+    let mut store = Store::open(blocks).unwrap();
     store.create_namespace("one", 1 << 20).unwrap();
     let before = writes.load(Ordering::Relaxed);
     for key in 0..1000 {
@@ -235,15 +216,15 @@ fn a_change_of_a_damaged_part_is_left_out_and_the_others_are_done() {
     }
     let image = store.with_blocks(MemoryBlocks::after_crash);
     // How many entries can be read, and how many of them are new.
-    let count = |store: &mut Store<Openings>, namespace| {
+    let count = |store: &mut Store<Counted<FaultyBlocks>>, namespace| {
         let mut get = |key: u64| store.read(|snapshot| snapshot.get(namespace, "t", &key.to_be_bytes())).ok();
         let found: Vec<_> = (1000..1100_u64).filter_map(&mut get).flatten().collect();
         (found.len(), found.iter().filter(|value| value[0] == 2).count())
     };
     let (mut cost, mut opened, mut left_out) = (0, 0, 0);
     for block in 2..BLOCKS {
-        let openings = Arc::new(AtomicU64::new(0));
-        let blocks = Openings(FaultyBlocks::new(image.clone(), block), openings.clone());
+        let blocks = Counted::new(FaultyBlocks::new(image.clone(), block));
+        let openings = blocks.openings.clone();
         let Ok(mut store) = Store::open(blocks) else { continue };
         opened += 1;
         left_out += store.left_out().len();

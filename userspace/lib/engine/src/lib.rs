@@ -23,6 +23,10 @@
 //! number of threads.
 
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(feature = "simd"),
+    allow(dead_code, unused_imports, unused_mut, reason = "only sets with intrinsics use them")
+)]
 #![deny(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
 #![deny(missing_docs)]

@@ -16,7 +16,7 @@ pub const NAMES: [&str; 6] = ["scalar", "swar", "sse41", "avx2", "avx512", "amx"
 /// The sets that can run here, the plainest first.
 pub fn available() -> Vec<&'static dyn Kernels> {
     let mut all: Vec<&'static dyn Kernels> = alloc::vec![&Scalar, &Swar];
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     {
         all.extend(super::Sse41::get().map(|kernels| kernels as &dyn Kernels));
         all.extend(super::Avx2::get().map(|kernels| kernels as &dyn Kernels));

@@ -4,27 +4,27 @@
 //! A set rounds sums in its own order, so results agree nearly and not to the last bit; of one
 //! set they are always the same, whatever the number of threads.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod amx;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod avx512;
 mod choice;
 mod chunk;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod detect;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 mod packed;
 mod portable;
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "intrinsics"))]
 mod prefetch;
 mod scalar;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod sse41;
 mod swar;
@@ -37,18 +37,18 @@ use crate::block::{Kind, Q8_0};
 use crate::cache::CacheType;
 use crate::tensor::Tensor;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use amx::Amx;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use avx2::Avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use avx512::Avx512;
 pub use choice::{NAMES, available, fastest, named};
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use detect::permit_tiles;
 pub use prefetch::prefetch;
 pub use scalar::Scalar;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use sse41::Sse41;
 pub use swar::Swar;
 

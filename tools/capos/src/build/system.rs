@@ -71,6 +71,9 @@ pub enum Console {
     CaposAgent,
 }
 
+/// The store's variable that says how long deriving a key may take.
+const KEY_TIME: &str = "KEY_MILLISECONDS=";
+
 impl Console {
     /// The service of the manifest whose program it is.
     const SERVICE: &'static str = "shell";
@@ -99,6 +102,8 @@ pub struct Variant {
     pub boot: Vec<String>,
     /// The program at the console.
     pub console: Console,
+    /// How long deriving a key may take, in milliseconds; as the manifest says if absent.
+    pub key_milliseconds: Option<u32>,
 }
 
 impl System {
@@ -231,7 +236,7 @@ impl System {
             items.push((name.to_owned(), self.strip(&program, name)?));
         }
         items.push(("manifest".to_owned(), self.target().join("manifest.bin")));
-        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], Console::Shell, &items)?;
+        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &Variant::default(), &items)?;
         let path = self.target().join("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;
         Ok(path)
@@ -240,11 +245,17 @@ impl System {
 
 /// Reads the manifest that these files give together and writes it, as the first process reads it, to the last of the
 /// items of a boot package. It is checked here, so that a mistake ends the build and not the boot.
-fn encode_manifest(sources: &[&Path], console: Console, items: &[(String, PathBuf)]) -> Result<()> {
+fn encode_manifest(sources: &[&Path], variant: &Variant, items: &[(String, PathBuf)]) -> Result<()> {
     let (_, path) = items.last().context("the boot package has no manifest")?;
     let mut manifest = crate::manifest::read(sources)?;
-    if let Some(service) = manifest.services.iter_mut().find(|service| service.name == Console::SERVICE) {
-        service.program = console.program().to_owned();
+    for service in &mut manifest.services {
+        if service.name == Console::SERVICE {
+            service.program = variant.console.program().to_owned();
+        }
+        let time = service.environment.iter_mut().find(|variable| variable.starts_with(KEY_TIME));
+        if let (Some(time), Some(milliseconds)) = (time, variant.key_milliseconds) {
+            *time = format!("{KEY_TIME}{milliseconds}");
+        }
     }
     let names: Vec<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
     capos_service_graph::check(&manifest, &names).with_context(|| sources_named(sources))?;
@@ -345,7 +356,7 @@ impl Parts {
         let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
         let manifest = manifest.filter(|path| path.is_file());
         let alone = !variant.boot.is_empty();
-        if !alone && manifest.is_none() && variant.console == Console::Shell {
+        if !alone && manifest.is_none() && variant.console == Console::Shell && variant.key_milliseconds.is_none() {
             return Ok(self.boot_package.clone());
         }
         ensure!(!alone || self.test_stage.is_some(), "test programs were not built");
@@ -360,7 +371,7 @@ impl Parts {
         let sources: Vec<&Path> = sources.map(PathBuf::as_path).collect();
         if !sources.is_empty() {
             items.push(("manifest".to_owned(), out.with_extension("manifest")));
-            encode_manifest(&sources, variant.console, &items)?;
+            encode_manifest(&sources, variant, &items)?;
         }
         let path = out.with_extension("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;

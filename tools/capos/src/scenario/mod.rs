@@ -78,6 +78,8 @@ pub struct Settings {
     pub boot: Vec<String>,
     /// The program at the console.
     pub console: Console,
+    /// How long deriving a new key from a passphrase may take, in milliseconds of the guest.
+    pub key_milliseconds: u32,
 }
 
 impl Default for Settings {
@@ -103,6 +105,7 @@ impl Default for Settings {
             disk: Vec::new(),
             boot: Vec::new(),
             console: Console::Shell,
+            key_milliseconds: 100,
         }
     }
 }
@@ -231,10 +234,6 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let machine = &Machine { disks: disks.disks.clone(), ..machine.clone() };
     // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
     let changed = scenario.script.iter().any(|line| matches!(line.step, Step::Eject));
-    ensure!(
-        !(changed && scenario.settings.person),
-        "the step `eject` does not work in a scenario with `person`; remove one of them"
-    );
     let next = &Machine { image: next_image(&machine.image), ..machine.clone() };
     let wants = Wants { monitor: changed, client: scenario.has_client() };
     let again = |image: Image| start(if image == Image::Next { next } else { machine }, &log, &stream, wants, deadline);

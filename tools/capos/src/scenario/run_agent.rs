@@ -65,8 +65,10 @@ pub fn execute(
         parts.models(models, &scenario.folder, over)?;
     }
     let (over_too, boot, console) = (over.clone(), scenario.settings.boot.clone(), scenario.settings.console);
-    let variant =
-        Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot, console };
+    // Without a disk no key is derived, and the image's own boot package will do.
+    let key_milliseconds = (!scenario.settings.disk.is_empty()).then_some(scenario.settings.key_milliseconds);
+    let folder = Some(scenario.folder.clone());
+    let variant = Variant { limine, over: over_too, scenario: folder, command_line, boot, console, key_milliseconds };
     parts.image(&variant, &image)?;
     let mut leftovers = vec![image.clone()];
     if scenario.boots_next() {

@@ -5,6 +5,14 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
+# With LINT=1 `make test` checks lints too: the compiler with lints compiles host code, once for both. Options for it have
+# this form, and the feature is that of `capos lint`.
+ifeq ($(LINT),1)
+export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+BUILD += --features capos-audit/measure
+endif
+
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of
 # them from make's own command line. So make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf
 # two.gguf'.
@@ -16,7 +24,7 @@ endif
 
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL LINT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
@@ -44,7 +52,7 @@ help:
 	@echo '  make iso                    build target/capos.iso'
 	@echo '  make trained-models         download three trained models into target/models, 1.5 GB'
 	@echo 'Test'
-	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name, or of that group'
+	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name, or of that group; LINT=1: lints too'
 	@echo '  make update-test            migrate a disk to a newer version and back, with a power cut in between; OUT=dir'
 	@echo '  make test-std               run upstream test suites of std on capOS; ONLY=text'
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'

@@ -24,8 +24,19 @@ pub enum Bare {
     Debian,
 }
 
-/// The cargo to call: the one that runs this program, if one does.
+/// What cargo calls in place of the compiler for this workspace's crates: the compiler with lints, in `make test LINT=1`.
+const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
+/// The cargo to call: the one that runs this program, if one does. It calls the compiler itself: the one with lints does
+/// not optimise as well.
 pub fn cargo() -> Command {
+    let mut cargo = host_cargo();
+    cargo.env_remove(WRAPPER);
+    cargo
+}
+
+/// The same for host code, which [`WRAPPER`] may check.
+pub fn host_cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
@@ -184,9 +195,10 @@ fn build_guest(root: &Path, packages: &[String], features: &[String]) -> Result<
     Ok(target.join(USER).join("guest"))
 }
 
-/// Builds a library of the guest on its own, so that no program's needs change it, and returns its folder.
+/// Builds a library of the guest on its own, so that no program's needs change it, and returns its folder. The schema, which
+/// takes longest, is compiled as programs have it: once.
 pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
-    build_programs(root, &[package.to_owned()])
+    build_guest(root, &[package.to_owned()], &["capos-schema/reflect".to_owned()])
 }
 
 /// Builds a program on `std` for Linux, static and otherwise as those of the guest, and returns its folder.

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 
 use super::Tally;
+use crate::build::lint;
 use crate::build::system::System;
 use crate::build::toolchain;
 
@@ -24,20 +25,29 @@ struct Package {
 }
 
 /// Which packages' host tests are wanted, as options of `cargo test`; nothing if none are. `host` means all of them,
-/// and `host/NAME` one.
-fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
+/// with what is `linted` besides, and `host/NAME` one.
+fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool, linted: bool) -> Vec<String> {
     let of_all = wanted("host");
     let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
     let some: Vec<String> = some.flat_map(|package| ["--package".to_owned(), package.name.clone()]).collect();
-    if of_all { vec!["--workspace".to_owned()] } else { some }
+    match of_all {
+        true if linted => lint::HOST.map(ToOwned::to_owned).into(),
+        true => vec!["--workspace".to_owned()],
+        false => some,
+    }
 }
 
 /// Builds the tests that run on the host: the workspace's, and those of the workspaces apart. The options of `cargo test` for
 /// each group of them; none if they could not be built.
-pub fn build(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Vec<String>>> {
+pub fn build(
+    system: &System,
+    wanted: &dyn Fn(&str) -> bool,
+    linted: bool,
+    tally: &mut Tally,
+) -> Result<Vec<Vec<String>>> {
     let json = toolchain::metadata(system.root(), &["--no-deps"])?;
     let workspace: Workspace = serde_json::from_slice(&json).context("reading what cargo metadata says")?;
-    let mut groups = vec![host_options(&workspace.packages, wanted)];
+    let mut groups = vec![host_options(&workspace.packages, wanted, linted)];
     for name in APART.iter().filter(|name| wanted("host") || wanted(&format!("host/{name}"))) {
         let (manifest, target) = (format!("tools/{name}/Cargo.toml"), format!("target/{name}"));
         groups.push(["--manifest-path", &manifest, "--target-dir", &target].map(ToOwned::to_owned).into());
@@ -45,7 +55,7 @@ pub fn build(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) 
     groups.retain(|options| !options.is_empty());
     let built = tally.phase("building host tests", |_| {
         groups.iter().try_fold(true, |built, options| -> Result<bool> {
-            let mut command = toolchain::cargo();
+            let mut command = toolchain::host_cargo();
             command
                 .args(["test", "--no-run", "--quiet"])
                 .args(options)
@@ -70,7 +80,7 @@ pub fn run(system: &System, groups: &[Vec<String>], tally: &mut Tally) -> Result
 }
 
 fn run_group(system: &System, options: &[String], tally: &mut Tally) -> Result<()> {
-    let mut command = toolchain::cargo();
+    let mut command = toolchain::host_cargo();
     command.args(["test", "--no-fail-fast"]).args(options).current_dir(system.root()).stdout(Stdio::piped());
     let mut child = command.spawn().context("starting cargo test")?;
     let output = child.stdout.take().context("cargo test has no output")?;
@@ -138,12 +148,13 @@ mod tests {
     fn a_part_names_packages_of_the_host_tests_too() {
         let names = ["capos-terminal", "capos-svc-terminal", "capos-engine"];
         let packages = names.map(|name| Package { name: name.to_owned() });
-        let options = |only: &str| host_options(&packages, &|name: &str| name.contains(only)).join(" ");
+        let options = |only: &str| host_options(&packages, &|name: &str| name.contains(only), false).join(" ");
         assert_eq!(options("terminal"), "--package capos-terminal --package capos-svc-terminal");
         assert_eq!(options("host/capos-engine"), "--package capos-engine");
         assert_eq!(options("host"), "--workspace");
         assert_eq!(options(""), "--workspace");
         assert_eq!(options("qemu/engine"), "");
+        assert_eq!(host_options(&packages, &|_| true, true).join(" "), "--workspace --features capos-audit/measure");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::build::iso::{Limine, limine_dir};
+use crate::build::lint;
 use crate::build::system::{Parts, System};
 use crate::measure::bench;
 use crate::measure::figures::{self, Outcome, Verdict};
@@ -59,6 +60,9 @@ pub struct Args {
     /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
+    /// Check lints and formatting too. `make test LINT=1` compiles host code with the lints, once for both.
+    #[arg(long, env = "LINT", value_parser = clap::builder::BoolishValueParser::new())]
+    lint: bool,
 }
 
 /// The counts so far.
@@ -102,14 +106,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut tally = Tally::default();
     let named = groups::Groups::read(system.root())?;
     let wanted = |name: &str| args.only.as_deref().is_none_or(|part| named.select(part, name));
-    let groups = host::build(&system, &wanted, &mut tally)?;
+    let groups = host::build(&system, &wanted, args.lint, &mut tally)?;
     let guest = guest_runs(&system, &wanted, &mut tally)?;
     // A host test seldom keeps two processors busy: meanwhile the system is built.
     let built = std::thread::scope(|scope| {
         let builder = guest.any().then(|| {
             scope.spawn(|| {
                 let began = Instant::now();
-                (system.build(true), began.elapsed())
+                let findings = if args.lint { lint::but_host(&system) } else { Ok(Vec::new()) };
+                (findings, system.build(true), began.elapsed())
             })
         });
         if !groups.is_empty() {
@@ -118,8 +123,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let built = builder.map(|builder| builder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         anyhow::Ok(built)
     })?;
-    let tested = built.map_or(Ok(()), |(parts, took)| {
+    let tested = built.map_or(Ok(()), |(findings, parts, took)| {
         tally.phases.push((BUILDING, took));
+        for what in findings? {
+            tally.fail(&format!("lint/{what}"), "see above");
+        }
         guest_tests(args, &system, guest, &parts?, &mut tally)
     });
     match tested {

@@ -1,5 +1,6 @@
 //! Measures SQLite and a large file on ext4 on dm-crypt, as the first process of Linux. The argument `write` encrypts the
-//! disk, puts a file system on it and writes; `read` reads the file at the next start.
+//! disk, puts a file system on it and writes; `read` reads the file at the next start. `count-write` and `count-read` count
+//! instructions in place of time.
 //!
 //! It finds modules of the kernel in `/home`, and loads them in the order of their names. The disk is `/dev/vda`. For `write`
 //! there is another, `/dev/vdb`, with an empty file system.
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use capos_std_bench::disk::{self, Outcome};
+use capos_std_bench::disk::{self, Meter, Outcome};
 use rusqlite::Connection;
 use rustix::mount::{MountFlags, mount};
 
@@ -43,7 +44,7 @@ fn copy(from: &str, to: &str) -> Outcome {
 }
 
 /// Commits to a database with this kind of journal.
-fn commits(journal: &str) -> Outcome {
+fn commits(meter: &Meter<'_>, journal: &str) -> Outcome {
     let database = Connection::open(format!("{DATA}/{journal}.db"))?;
     let kind: String = database.query_row(&format!("PRAGMA journal_mode={journal}"), [], |row| row.get(0))?;
     if !kind.eq_ignore_ascii_case(journal) {
@@ -53,36 +54,76 @@ fn commits(journal: &str) -> Outcome {
         .execute_batch("PRAGMA synchronous=FULL; CREATE TABLE bench (key INTEGER PRIMARY KEY, value BLOB NOT NULL)")?;
     let mut insert = database.prepare("INSERT INTO bench VALUES (?1, ?2)")?;
     let how = format!("1,000 of 100 bytes, SQLite {}, synchronous=FULL, journal {journal}", rusqlite::version());
-    disk::commits(&format!("commits_{journal}"), &how, |number, value| {
+    let (name, flushed) = (format!("commits_{journal}"), flushes()?);
+    disk::commits(meter, &name, &how, |number, value| {
         insert.execute((number, value))?;
         Ok(())
-    })
+    })?;
+    println!("bench {}{name}_flushes {} flushes: {how}", meter.prefix, flushes()?.saturating_sub(flushed));
+    Ok(())
 }
 
-fn main() -> Outcome {
-    // The kernel puts words of its command line that it does not know before it.
-    let action = std::env::args().last().unwrap_or_default();
-    std::fs::create_dir_all("/dev")?;
-    std::fs::create_dir(DATA)?;
-    // The kernel may have mounted it.
-    let _ = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
-    load_modules()?;
+/// How many flushes the disk has answered.
+fn flushes() -> Result<u64, Box<dyn std::error::Error>> {
+    /// Their place in a line of `diskstats`: Linux's `Documentation/admin-guide/iostats.rst`.
+    const FLUSHES: usize = 18;
+    let statistics = std::fs::read_to_string("/proc/diskstats")?;
+    let words = statistics.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let disk = words.into_iter().find(|words| words.get(2).is_some_and(|name| DISK.ends_with(&format!("/{name}"))));
+    let disk = disk.ok_or("the kernel has no statistics of the disk")?;
+    Ok(disk.get(FLUSHES).ok_or("the kernel does not count flushes")?.parse()?)
+}
+
+/// The nanoseconds in which the processor waited, with and without a request to a disk.
+fn idle() -> Result<u64, Box<dyn std::error::Error>> {
+    let timers = std::fs::read_to_string("/proc/timer_list")?;
+    let times = timers.lines().filter_map(|line| {
+        let (name, time) = line.split_once(':')?;
+        let time = time.trim().strip_suffix(" nsecs")?;
+        matches!(name.trim(), ".idle_sleeptime" | ".iowait_sleeptime").then(|| time.parse::<u64>())
+    });
+    let times = times.collect::<Result<Vec<_>, _>>()?;
+    // One processor.
+    if times.len() != 2 {
+        return Err("the kernel does not tell how long the processor waited".into());
+    }
+    Ok(times.iter().sum())
+}
+
+/// Encrypts the disk if it is to write, mounts it, and measures.
+fn measure(meter: &Meter<'_>, action: &str) -> Outcome {
     let disk = crypt::open(DISK)?;
     if action == "write" {
         copy(FIRST, disk)?;
     }
     mount(disk, DATA, "ext4", MountFlags::empty(), None).map_err(|error| format!("mounting the disk: {error}"))?;
     let file = format!("{DATA}/file");
-    match action.as_str() {
+    match action {
         "write" => {
-            commits("delete")?;
-            commits("wal")?;
-            disk::write_file(Path::new(&file))?;
+            commits(meter, "delete")?;
+            commits(meter, "wal")?;
+            disk::write_file(meter, Path::new(&file))?;
         }
-        "read" => disk::read_file(Path::new(&file))?,
-        _ => return Err("say `write` or `read`".into()),
+        "read" => disk::read_file(meter, Path::new(&file))?,
+        _ => return Err("say `[count-]write` or `[count-]read`".into()),
     }
-    rustix::mount::unmount(DATA, rustix::mount::UnmountFlags::empty())?;
+    Ok(rustix::mount::unmount(DATA, rustix::mount::UnmountFlags::empty())?)
+}
+
+fn main() -> Outcome {
+    // The kernel puts words of its command line that it does not know before it.
+    let action = std::env::args().last().unwrap_or_default();
+    std::fs::create_dir_all("/dev")?;
+    std::fs::create_dir_all("/proc")?;
+    std::fs::create_dir(DATA)?;
+    // The kernel may have mounted it.
+    let _ = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
+    mount("proc", "/proc", "proc", MountFlags::empty(), None)?;
+    load_modules()?;
+    match action.strip_prefix("count-") {
+        Some(action) => disk::by_instructions(&idle, |meter| measure(meter, action))?,
+        None => disk::by_time(|meter| measure(meter, &action))?,
+    }
     println!("store-peer has measured");
     Ok(())
 }

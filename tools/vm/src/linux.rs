@@ -178,7 +178,11 @@ pub fn run(kernel: &Path, program: &Path, guest: Guest<'_>, out: &Path) -> Resul
     let command_line = format!("{COMMAND_LINE} -- {}", guest.arguments);
     let direct = DirectKernel { kernel: kernel.to_owned(), initramfs, command_line };
     let (disks, icount) = (guest.disks, !guest.clock);
-    let machine = Machine { direct: Some(direct), disks, icount, ..Machine::new(Path::new(""), "tcg") };
+    let mut machine = Machine { direct: Some(direct), disks, icount, ..Machine::new(Path::new(""), "tcg") };
+    if icount && !machine.disks.is_empty() {
+        // Copies of much data count: with ERMS Linux makes them by `rep movsb`, and each byte is an instruction.
+        (machine.icount_waits, machine.cpu) = (true, "max,-erms".into());
+    }
     let log = out.join("serial.log");
     let mut running = machine.start(Line::Nowhere, &log, &out.join("unused.log"))?;
     let end = running.wait(Instant::now() + LIMIT)?;

@@ -113,6 +113,9 @@ pub struct Machine {
     pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
     pub icount: bool,
+    /// Whether its clock runs with the host's while all processors wait. Otherwise it jumps to the next timer, and a disk appears to be
+    /// as slow as that timer.
+    pub icount_waits: bool,
     /// The socket at which a client reaches the machine's COM4; none: the machine has no such port.
     pub client: Option<PathBuf>,
 }
@@ -167,6 +170,7 @@ impl Machine {
             disks: Vec::new(),
             direct: None,
             icount: false,
+            icount_waits: false,
             client: None,
         }
     }
@@ -295,7 +299,8 @@ impl Machine {
         }
         if self.icount {
             arguments.push("-icount".into());
-            arguments.push("shift=0,sleep=off".into());
+            let sleep = if self.icount_waits { "on" } else { "off" };
+            arguments.push(format!("shift=0,sleep={sleep}"));
         }
         if self.firmware == Firmware::Uefi {
             let found = OVMF.iter().find(|path| Path::new(path).is_file());

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::system::System;
+use crate::build::system::{Parts, System};
 use crate::build::toolchain;
 use crate::measure::bench;
 use crate::measure::figure::Figures;
@@ -18,8 +18,7 @@ use capos_host::tool;
 use capos_vm::linux::{self, Guest};
 use capos_vm::qemu::{Bus, Disk};
 
-/// The scenario, one that counts instructions, and where the results of Linux go.
-const NAME: &str = "store";
+/// The scenario that counts instructions of capOS alone, and where the results of Linux go.
 const INSTRUCTIONS: &str = "store-instructions";
 const LINUX: &str = "store-linux";
 /// The program for Linux, a workspace of its own.
@@ -29,13 +28,53 @@ const PROGRAM: &str = "store-peer";
 const FILE_SYSTEM: u64 = 256 << 20;
 /// Its last line.
 const DONE: &str = "store-peer has measured";
-/// What is compared, and capOS's time and Linux's, by the names that the programs give them.
-const ROWS: [(&str, &str, &str); 4] = [
-    ("1,000 durable commits of 100 bytes; SQLite with a rollback journal", "commits", "commits_delete"),
-    ("the same; SQLite with a write-ahead log", "commits", "commits_wal"),
-    ("a file of 64 MiB written and synced", "file_write", "file_write"),
-    ("the same file read after a boot", "file_read", "file_read"),
-];
+
+/// One way to measure both systems.
+struct Comparison {
+    /// capOS's scenario.
+    scenario: &'static str,
+    /// What the program for Linux is told at its first and its second start.
+    actions: [&'static str; 2],
+    /// Whether the machine's clocks are the host's. Otherwise they count instructions.
+    clock: bool,
+    /// The unit in the table.
+    unit: &'static str,
+    /// What is compared, the names of capOS's figure and of Linux's, and the number that both are divided by.
+    rows: [(&'static str, &'static str, &'static str, u64); 4],
+}
+
+/// In milliseconds, from microseconds.
+const TIMES: Comparison = Comparison {
+    scenario: "store",
+    actions: ["write", "read"],
+    clock: true,
+    unit: "ms",
+    rows: [
+        ("1,000 durable commits of 100 bytes; SQLite with a rollback journal", "commits", "commits_delete", 1000),
+        ("the same; SQLite with a write-ahead log", "commits", "commits_wal", 1000),
+        ("a file of 64 MiB written and synced", "file_write", "file_write", 1000),
+        ("the same file read after a boot", "file_read", "file_read", 1000),
+    ],
+};
+
+/// Per commit of 1,000, and per block of 4 KiB of a file of 64 MiB.
+const COUNTS: Comparison = Comparison {
+    scenario: "store-count",
+    actions: ["count-write", "count-read"],
+    clock: false,
+    unit: "instructions",
+    rows: [
+        (
+            "a durable commit of 100 bytes; SQLite with a rollback journal",
+            "count_commits",
+            "count_commits_delete",
+            1000,
+        ),
+        ("the same; SQLite with a write-ahead log", "count_commits", "count_commits_wal", 1000),
+        ("4 KiB of a file of 64 MiB, written and synced", "count_file_write", "count_file_write", 16384),
+        ("4 KiB of the same file, read after a boot", "count_file_read", "count_file_read", 16384),
+    ],
+};
 
 /// Compare durable commits and a large file with SQLite and ext4 on Linux; write target/bench-store.json.
 #[derive(clap::Args)]
@@ -45,6 +84,9 @@ pub struct Args {
     /// How often both are measured, in turns; the shortest times count.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Count instructions of both, and measure no times.
+    #[arg(long)]
+    instructions: bool,
 }
 
 /// Runs the subcommand.
@@ -53,18 +95,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let kernel = args.linux.kernel(&system.target())?;
     let parts = system.build(true)?;
     let program = toolchain::build_linux_workspace(system.root(), PEER)?.join(PROGRAM);
-    let scenario = Scenario::open(&bench::scenario(&system, NAME))?;
-    let size = scenario.settings.disk.first().and_then(|disk| disk.size);
-    let bytes = size.context("the scenario has no disk with a size")?.0;
     let (mut capos, mut linux) = (Figures::new(), Figures::new());
-    for _ in 0..args.rounds {
-        shortest(&mut capos, bench::measured(&bench::measure(&system, &parts, NAME)?)?);
-        let screen = bench::folder(&system, NAME).join("transcript.txt");
-        let screen = std::fs::read_to_string(&screen).with_context(|| format!("reading {}", screen.display()))?;
-        shortest(&mut capos, bench::measured(&screen)?);
-        shortest(&mut linux, measure_linux(&kernel, &program, bytes, &bench::folder(&system, LINUX))?);
+    if !args.instructions {
+        for _ in 0..args.rounds {
+            shortest(&mut capos, measure(&system, &parts, TIMES.scenario)?);
+            shortest(&mut linux, measure_linux(&system, &kernel, &program, &TIMES)?);
+        }
+        print!("{}", table(&TIMES, &capos, &linux)?);
     }
-    print!("{}", table(&capos, &linux)?);
+    capos.extend(measure(&system, &parts, COUNTS.scenario)?);
+    linux.extend(measure_linux(&system, &kernel, &program, &COUNTS)?);
+    print!("{}", table(&COUNTS, &capos, &linux)?);
+    for (name, figure) in linux.iter().filter(|(_, figure)| figure.unit == "flushes") {
+        println!("{name}: {} on Linux ({})", figure.value, figure.how);
+    }
     let counted = bench::measured(&bench::measure(&system, &parts, INSTRUCTIONS)?)?;
     for (name, figure) in &counted {
         println!("{name}: {} instructions ({})", figure.value, figure.how);
@@ -78,8 +122,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a scenario's services tell in the log, and its programs on the screen.
+fn measure(system: &System, parts: &Parts, name: &str) -> Result<Figures> {
+    let mut figures = bench::measured(&bench::measure(system, parts, name)?)?;
+    let screen = bench::folder(system, name).join("transcript.txt");
+    let screen = std::fs::read_to_string(&screen).with_context(|| format!("reading {}", screen.display()))?;
+    figures.extend(bench::measured(&screen)?);
+    Ok(figures)
+}
+
 /// Two starts of Linux: one that writes, and one that reads.
-fn measure_linux(kernel: &Path, program: &Path, bytes: u64, out: &Path) -> Result<Figures> {
+fn measure_linux(system: &System, kernel: &Path, program: &Path, comparison: &Comparison) -> Result<Figures> {
+    let scenario = Scenario::open(&bench::scenario(system, comparison.scenario))?;
+    let size = scenario.settings.disk.first().and_then(|disk| disk.size);
+    let bytes = size.context("the scenario has no disk with a size")?.0;
+    let out = &bench::folder(system, LINUX);
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     let modules = linux::disk_modules(kernel)?;
     let modules: Vec<_> = modules.iter().map(|(path, content)| (path.as_str(), content.as_slice())).collect();
@@ -94,7 +151,7 @@ fn measure_linux(kernel: &Path, program: &Path, bytes: u64, out: &Path) -> Resul
     format.args(["-q", "-F", "-b", "4096", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
     tool::run(format.arg(first))?;
     let mut figures = Figures::new();
-    for (action, files) in [("write", &[data, first][..]), ("read", &[data][..])] {
+    for (action, files) in comparison.actions.into_iter().zip([&[data, first][..], &[data]]) {
         let disk = |file: &&std::path::PathBuf| Disk {
             file: (*file).clone(),
             served: None,
@@ -102,7 +159,8 @@ fn measure_linux(kernel: &Path, program: &Path, bytes: u64, out: &Path) -> Resul
             drive: String::new(),
             device: String::new(),
         };
-        let guest = Guest { files: &modules, arguments: action, disks: files.iter().map(disk).collect(), clock: true };
+        let disks = files.iter().map(disk).collect();
+        let guest = Guest { files: &modules, arguments: action, disks, clock: comparison.clock };
         let said = linux::run(kernel, program, guest, &out.join(action))?;
         ensure!(said.contains(DONE), "the program ended on Linux before it had measured all");
         figures.extend(bench::measured(&said)?);
@@ -123,14 +181,16 @@ fn shortest(times: &mut Figures, new: Figures) {
     }
 }
 
-/// The times in columns, with their ratio, as the documentation has them.
-fn table(capos: &Figures, linux: &Figures) -> Result<String> {
-    let mut lines = ["| | capOS, ms | Linux, ms | capOS : Linux |", "|---|---|---|---|"].map(String::from).to_vec();
-    for (what, own, other) in ROWS {
+/// The figures in columns, with their ratio, as the documentation has them.
+fn table(comparison: &Comparison, capos: &Figures, linux: &Figures) -> Result<String> {
+    let unit = comparison.unit;
+    let head = format!("| | capOS, {unit} | Linux, {unit} | capOS : Linux |");
+    let mut lines = vec![head, "|---|---|---|---|".to_owned()];
+    for (what, own, other, by) in comparison.rows {
         let own = capos.get(own).with_context(|| format!("`{own}` was not measured on capOS"))?.value;
         let other = linux.get(other).with_context(|| format!("`{other}` was not measured on Linux"))?.value;
         let ratio = own as f64 / other as f64;
-        lines.push(format!("| {what} | {} | {} | {ratio:.2} |", own / 1000, other / 1000));
+        lines.push(format!("| {what} | {} | {} | {ratio:.2} |", own / by, other / by));
     }
     Ok(lines.join("\n") + "\n")
 }
@@ -146,14 +206,29 @@ mod tests {
     }
 
     #[test]
+    fn instructions_are_compared_per_commit_and_per_block() {
+        let capos = [("count_commits", 2_000_000), ("count_file_write", 32_768), ("count_file_read", 16_384)];
+        let linux = [
+            ("count_commits_delete", 8_000_000),
+            ("count_commits_wal", 1_000_000),
+            ("count_file_write", 65_536),
+            ("count_file_read", 16_384),
+        ];
+        let table = table(&COUNTS, &figures(&capos), &figures(&linux)).unwrap();
+        let rows: Vec<_> =
+            table.lines().skip(2).filter_map(|line| line.split_once(" | ")).map(|(_, row)| row).collect();
+        assert_eq!(rows, ["2000 | 8000 | 0.25 |", "2000 | 1000 | 2.00 |", "2 | 4 | 0.50 |", "1 | 1 | 1.00 |"]);
+    }
+
+    #[test]
     fn both_ways_to_keep_commits_are_compared() {
         let mut capos = figures(&[("commits", 3_000_000), ("file_write", 10_000), ("file_read", 8000)]);
         shortest(&mut capos, figures(&[("commits", 2_000_000), ("file_write", 11_000), ("file_read", 9000)]));
         let linux =
             [("commits_delete", 8_000_000), ("commits_wal", 1_000_000), ("file_write", 5000), ("file_read", 8000)];
-        let table = table(&capos, &figures(&linux)).unwrap();
+        let table = table(&TIMES, &capos, &figures(&linux)).unwrap();
         let ratios: Vec<&str> = table.lines().skip(2).filter_map(|line| line.rsplit('|').nth(1)).collect();
         assert_eq!(ratios, [" 0.25 ", " 2.00 ", " 2.00 ", " 1.00 "]);
-        assert!(super::table(&capos, &Figures::new()).is_err());
+        assert!(super::table(&TIMES, &capos, &Figures::new()).is_err());
     }
 }

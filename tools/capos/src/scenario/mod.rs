@@ -67,6 +67,8 @@ pub struct Settings {
     pub grub_only: bool,
     /// Whether the machine counts instructions in place of time: one a nanosecond.
     pub icount: bool,
+    /// Whether such a machine waits for its disks as long as the host does. Otherwise its clock jumps to the next timer.
+    pub icount_waits: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
     pub debug_exit: Option<u32>,
     /// Models on the image besides the built-in one.
@@ -100,6 +102,7 @@ impl Default for Settings {
             command_line: String::new(),
             grub_only: false,
             icount: false,
+            icount_waits: false,
             debug_exit: None,
             model: Vec::new(),
             disk: Vec::new(),
@@ -180,6 +183,7 @@ impl Scenario {
             medium_device: self.settings.medium_device.clone(),
             devices: self.settings.devices.clone(),
             icount: self.settings.icount,
+            icount_waits: self.settings.icount_waits,
             ..Machine::new(image, accelerator)
         }
     }

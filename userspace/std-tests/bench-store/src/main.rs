@@ -1,5 +1,6 @@
 //! Measures durable commits to a namespace of the store, records of the audit log, and a large file in a home. The argument
 //! says what: as a service `commits` or `instructions`, once the data volume is open; as a program of a session `write` or `read`.
+//! `count-commits`, `count-write` and `count-read` count instructions in place of time.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use capos_rt::{Context, Error, block_on, call, env};
 use capos_schema::audit::{AuditWriterClient, GeneralEvent, GeneralEventField};
 use capos_schema::store::NamespaceClient;
 use capos_schema::system::SystemStatusClient;
-use capos_std_bench::disk::{self, Outcome, VALUE_BYTES};
+use capos_std_bench::disk::{self, Meter, Outcome, VALUE_BYTES};
 
 const TABLE: &str = "bench";
 const FILE: &str = "/home/bench-store";
@@ -26,12 +27,12 @@ async fn commit(space: &NamespaceClient, number: u32, value: &[u8]) -> Result<()
     Keyspace::commit(space, &batch, Durability::Now).await.context("a commit")
 }
 
-fn commits(space: &NamespaceClient) -> Outcome {
+fn commits(meter: &Meter<'_>, space: &NamespaceClient) -> Outcome {
     // After the second start they are there.
     if block_on(async { Keyspace::get(space, TABLE, &0_u32.to_be_bytes()).await.context("reading") })?.is_some() {
         return Ok(());
     }
-    disk::commits("commits", "1,000 of 100 bytes, each durable", |number, value| {
+    disk::commits(meter, "commits", "1,000 of 100 bytes, each durable", |number, value| {
         Ok(block_on(commit(space, number, value))?)
     })
 }
@@ -70,6 +71,12 @@ fn count_instructions(space: &NamespaceClient) -> Outcome {
     })
 }
 
+/// Counts the instructions of all processes during some work.
+fn counted(work: impl FnOnce(&Meter<'_>) -> Outcome) -> Outcome {
+    let status = env()?.cap::<SystemStatusClient>("status")?;
+    disk::by_instructions(&|| Ok(call(status.statistics())?.idle_nanoseconds), work)
+}
+
 /// Measures over the open volume. A service that ends is started again, so this one stays.
 fn serve(measure: impl FnOnce(&NamespaceClient) -> Outcome) -> Outcome {
     let space = env()?.cap::<NamespaceClient>("namespace")?;
@@ -83,11 +90,15 @@ fn serve(measure: impl FnOnce(&NamespaceClient) -> Outcome) -> Outcome {
 }
 
 fn main() -> Outcome {
+    let file = Path::new(FILE);
     match std::env::args().nth(1).as_deref() {
-        Some("commits") => serve(commits),
+        Some("commits") => serve(|space| disk::by_time(|meter| commits(meter, space))),
+        Some("count-commits") => serve(|space| counted(|meter| commits(meter, space))),
         Some("instructions") => serve(count_instructions),
-        Some("write") => disk::write_file(Path::new(FILE)),
-        Some("read") => disk::read_file(Path::new(FILE)),
-        _ => Err("say what to measure: `commits`, `instructions`, `write` or `read`".into()),
+        Some("write") => disk::by_time(|meter| disk::write_file(meter, file)),
+        Some("read") => disk::by_time(|meter| disk::read_file(meter, file)),
+        Some("count-write") => counted(|meter| disk::write_file(meter, file)),
+        Some("count-read") => counted(|meter| disk::read_file(meter, file)),
+        _ => Err("say what to measure: [count-]commits, instructions, [count-]write or [count-]read".into()),
     }
 }

@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use capos_host::tool;
 use capos_vm::disk_step::DiskStep;
 use capos_vm::qemu::{Bus, Disk};
 use capos_vm::served::{Seed, Served};
@@ -23,7 +25,8 @@ pub struct DiskSettings {
     pub bus: Bus,
     /// Its size; left out: the file's.
     pub size: Option<Size>,
-    /// Its first bytes at the first boot, by the file's path from the scenario's folder; left out: zeros.
+    /// Its first bytes at the first boot, by the file's path from the scenario's folder; left out: zeros. A file whose name ends in
+    /// `.gz` is unpacked, and needs a size.
     pub file: Option<PathBuf>,
     /// Whether the runner is the disk: it can fail, and a power cut loses what was not flushed.
     #[serde(default)]
@@ -55,6 +58,7 @@ pub fn check(disks: &[DiskSettings], folder: &Path) -> Result<()> {
             (None, Some(_)) => {}
             (Some(file), size) => {
                 let file = folder.join(file);
+                ensure!(size.is_some() || !is_packed(&file), "the disk `{name}`: a packed `file` needs a `size`");
                 let bytes = file.metadata().with_context(|| format!("the disk `{name}`: {}", file.display()))?.len();
                 let size = size.map_or(bytes, |size| size.0);
                 ensure!(bytes <= size, "the disk `{name}`: {} has {bytes} bytes, more than its size", file.display());
@@ -129,6 +133,21 @@ impl Made {
     }
 }
 
+fn is_packed(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "gz")
+}
+
+/// Copies a file, and unpacks it if it is packed.
+fn copy(content: &Path, file: &Path) -> Result<()> {
+    let context = || format!("copying {}", content.display());
+    if !is_packed(content) {
+        return std::fs::copy(content, file).map(drop).with_context(context);
+    }
+    let unpacked = File::create(file).with_context(context)?;
+    let mut gzip = Command::new(tool::find(&["gzip"], "gzip")?);
+    tool::run(gzip.arg("-dc").arg(content).stdout(unpacked)).with_context(context)
+}
+
 /// Makes the disks in `out` as they are before the first boot.
 ///
 /// # Errors
@@ -142,8 +161,7 @@ pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Made>
         }
         match (&disk.file, disk.size) {
             (Some(content), size) => {
-                let content = folder.join(content);
-                std::fs::copy(&content, &file).with_context(|| format!("copying {}", content.display()))?;
+                copy(&folder.join(content), &file)?;
                 if let Some(Size(bytes)) = size {
                     let opened = File::options().write(true).open(&file);
                     opened
@@ -196,6 +214,15 @@ mod tests {
         assert!(blank.len() == 8 << 20 && blank.iter().all(|byte| *byte == 0));
         let filled = std::fs::read(&made[1].file).unwrap();
         assert!(filled.len() == 1 << 20 && filled.starts_with(b"capOS\0"));
+        // A packed file is unpacked.
+        tool::run(Command::new("gzip").arg(folder.path().join("first.bin"))).unwrap();
+        let packed = |size| read(&format!("[[disk]]\nname = \"c\"\nbus = \"sata\"\n{size}file = \"first.bin.gz\"\n"));
+        let disks = packed("size = \"1M\"\n").unwrap();
+        check(&disks, folder.path()).unwrap();
+        let made = create(&disks, folder.path(), out.path()).unwrap().disks;
+        assert!(std::fs::read(&made[0].file).unwrap() == filled);
+        let error = check(&packed("").unwrap(), folder.path()).unwrap_err();
+        assert!(error.to_string().contains("needs a `size`"), "{error}");
     }
 
     #[test]

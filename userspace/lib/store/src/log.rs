@@ -213,9 +213,11 @@ impl Changes {
     }
 }
 
-/// A change of the log that was not done again, because a block of what it changes is damaged.
+/// Changes of the log that were not done again, because a block of what they change is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {
+    /// The generation of the log that follows. The same changes are read again until a commit is durable, and have the same one.
+    pub generation: u64,
     /// The name of its namespace.
     pub namespace: String,
     /// The number of the block.

@@ -53,9 +53,8 @@ pub struct Store<B: Blocks> {
     /// Bytes of entries that changed in commits whose state the database has not written yet.
     unwritten: u64,
     pub(crate) log: Log,
-    /// Changes of the log that were not done, because a block of what they change is damaged: by the generation of the log
-    /// that follows, and their number. The same changes are read again until a commit is durable.
-    left_out: BTreeMap<(u64, u64), LeftOut>,
+    /// How many changes of the log were not done, because a block of what they change is damaged.
+    left_out: BTreeMap<LeftOut, u64>,
 }
 
 impl<B: Blocks> fmt::Debug for Store<B> {
@@ -325,10 +324,19 @@ impl<B: Blocks> Store<B> {
         self.losses = self.losses.saturating_add(1);
     }
 
-    /// The changes of the log that were lost with damaged blocks, since the store was opened. Other changes of the same commits
+    /// How many changes of the log were lost with damaged blocks, since the store was opened. Other changes of the same commits
     /// are there.
-    pub fn left_out(&self) -> impl ExactSizeIterator<Item = &LeftOut> {
-        self.left_out.values()
+    #[must_use]
+    pub fn left_out(&self) -> &BTreeMap<LeftOut, u64> {
+        &self.left_out
+    }
+
+    /// Adds what was lost before the store was opened. What is in both is counted once.
+    pub fn add_left_out(&mut self, earlier: &BTreeMap<LeftOut, u64>) {
+        for (left_out, count) in earlier {
+            let known = self.left_out.entry(left_out.clone()).or_default();
+            *known = (*known).max(*count);
+        }
     }
 
     /// How often commits that were not synced have been taken back after an error.
@@ -372,11 +380,15 @@ impl<B: Blocks> Store<B> {
                 Ok(()) => break,
             }
         }
-        for (number, (namespace, block)) in without {
+        let mut left_out = BTreeMap::new();
+        for (namespace, block) in without.into_values() {
             let name = self.namespaces.get(&namespace).map(|usage| usage.name.clone());
-            let left_out = LeftOut { namespace: name.unwrap_or_default(), block };
-            self.left_out.insert((self.log.generation(), number), left_out);
+            let namespace = name.unwrap_or_default();
+            let count =
+                left_out.entry(LeftOut { generation: self.log.generation(), namespace, block }).or_insert(0_u64);
+            *count = count.saturating_add(1);
         }
+        self.add_left_out(&left_out);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What the process has: the vault, the machine's means, and the page that outlives a crash.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 
@@ -11,8 +12,8 @@ use capos_schema::cap::CallError;
 use capos_schema::kernel::{EntropyClient, MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::DiskAccessClient;
 use capos_schema::store::{BackupState, VolumeState};
-use capos_store::{MemoryBlocks, Random};
-use capos_store_service::kept::{BYTES, Kept};
+use capos_store::{LeftOut, MemoryBlocks, Random};
+use capos_store_service::kept::{BYTES, Kept, LEFT_OUT_BYTES, decode_left_out, encode_left_out};
 use capos_store_service::marks::{self, Marks};
 use capos_store_service::shares::Shares;
 use capos_store_service::spaces::Spaces;
@@ -26,6 +27,9 @@ const REST: u64 = 8 << 20;
 const FRAME: u64 = 4096;
 /// Where the page has the marks, behind the key.
 const MARKS: u64 = 1024;
+/// Where it has what damaged blocks have cost, behind the marks.
+const LEFT_OUT: u64 = 1280;
+const _: () = assert!(BYTES <= 1024 && marks::BYTES <= 256 && LEFT_OUT_BYTES <= 4096 - 1280);
 /// How long no client has called before the volume is settled, in nanoseconds.
 const IDLE: u64 = 1_000_000_000;
 /// Random bytes of one call.
@@ -49,6 +53,8 @@ pub struct Holder {
     page: Option<Mapping>,
     /// What the page says of clients.
     marks: RefCell<Marks>,
+    /// What the page says of lost changes.
+    left_out: RefCell<BTreeMap<LeftOut, u64>>,
     /// Wakes at every call of a client that may have changed something, and how many there were.
     pub used: (Waiters, Cell<u64>),
     /// How far the backup or the restore is; none if there is none.
@@ -105,7 +111,8 @@ impl Holder {
             vault: RefCell::new(Vault::new(shares, capos_formats::ALL, means)),
             changed: Waiters::default(),
             memory_kib: settings.memory_kib,
-            marks: RefCell::new(marks(page.as_ref())),
+            marks: RefCell::new(Marks::new(part(page.as_ref(), MARKS))),
+            left_out: RefCell::new(decode_left_out(&part::<LEFT_OUT_BYTES>(page.as_ref(), LEFT_OUT))),
             page,
             used: (Waiters::default(), Cell::new(0)),
             copying: RefCell::default(),
@@ -130,12 +137,13 @@ impl Holder {
         Kept::decode(&bytes)
     }
 
-    /// The clients to whom an earlier life of the process owes something.
-    pub fn owed(&self) -> Marks {
-        self.marks.borrow().clone()
+    /// The clients to whom an earlier life of the process owes something, and what it has lost.
+    pub fn owed(&self) -> (Marks, BTreeMap<LeftOut, u64>) {
+        (self.marks.borrow().clone(), self.left_out.borrow().clone())
     }
 
-    /// Keeps for the next life which clients it will have to tell, before they are answered; and says what is new of the disk.
+    /// Keeps for the next life which clients it will have to tell, before they are answered, and what was lost; and says what is new
+    /// of the disk.
     pub fn keep(&self, spaces: &mut Spaces<GuestDisk>) {
         let (used, count) = &self.used;
         count.set(count.get().wrapping_add(1));
@@ -144,15 +152,23 @@ impl Holder {
             log::warning!("{news}");
         }
         let (at_risk, mut marks) = (spaces.at_risk(), self.marks.borrow_mut());
-        if at_risk == *marks {
-            return;
+        if at_risk != *marks {
+            self.write(MARKS, at_risk.bytes());
+            *marks = at_risk;
         }
+        let mut left_out = self.left_out.borrow_mut();
+        if *spaces.left_out() != *left_out {
+            left_out.clone_from(spaces.left_out());
+            self.write(LEFT_OUT, &encode_left_out(&left_out));
+        }
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
         if let Some(page) = &self.page
-            && let Err(error) = page.write(MARKS, at_risk.bytes())
+            && let Err(error) = page.write(at, bytes)
         {
-            log::warning!("after a crash of this service its clients are not told what they have lost: {error}");
+            log::warning!("after a crash of this service nobody is told what was lost: {error}");
         }
-        *marks = at_risk;
     }
 
     /// Settles the volume whenever no client has called for a while.
@@ -187,11 +203,11 @@ impl Holder {
     }
 }
 
-/// The clients that an earlier life of the process has left in the page.
-fn marks(page: Option<&Mapping>) -> Marks {
-    let mut bytes = [0; marks::BYTES];
-    let read = page.map(|page| page.read(MARKS, &mut bytes));
-    if matches!(read, Some(Ok(()))) { Marks::new(bytes) } else { Marks::default() }
+/// What an earlier life of the process has left at this place in the page. Zeros are nothing.
+fn part<const LENGTH: usize>(page: Option<&Mapping>, at: u64) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    let read = page.map(|page| page.read(at, &mut bytes));
+    if matches!(read, Some(Ok(()))) { bytes } else { [0; LENGTH] }
 }
 
 /// Bytes that a key derivation may take. The heap may have to hold room for two, since what was free before is in pieces.

@@ -1,8 +1,12 @@
-//! The volume key in the page that outlives a crash of the service (`docs/adr/0022-the-volume-key-outlives-the-store.md`).
+//! The volume key in the page that outlives a crash of the service (`docs/adr/0022-the-volume-key-outlives-the-store.md`), and what
+//! damaged blocks have cost.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_home_keys::ID;
+use capos_store::LeftOut;
 use capos_volume::{KEY, SLOTS};
 use zeroize::Zeroizing;
 
@@ -45,9 +49,64 @@ impl Kept {
     }
 }
 
+/// Bytes of the page that say what damaged blocks have cost: room for 30 blocks whose namespaces have the longest names.
+pub const LEFT_OUT_BYTES: usize = 2720;
+
+/// What damaged blocks have cost, for the page: for each block the length of the namespace's name, the name, the generation of the
+/// log, the block's number, and the number of changes. A zero byte ends them. What has no room is left out: the system log has it.
+#[must_use]
+pub fn encode_left_out(left_out: &BTreeMap<LeftOut, u64>) -> [u8; LEFT_OUT_BYTES] {
+    let mut bytes = Vec::new();
+    for (LeftOut { generation, namespace, block }, count) in left_out {
+        let Ok(length) = u8::try_from(namespace.len()) else { continue };
+        let numbers = [generation, block, count].map(|number| number.to_le_bytes());
+        let entry = [&[length], namespace.as_bytes(), numbers.as_flattened()].concat();
+        // A namespace without a name would end them.
+        if length > 0 && bytes.len().saturating_add(entry.len()) < LEFT_OUT_BYTES {
+            bytes.extend(entry);
+        }
+    }
+    let mut page = [0; LEFT_OUT_BYTES];
+    page.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    page
+}
+
+/// What an earlier life of the process has lost.
+#[must_use]
+pub fn decode_left_out(mut bytes: &[u8]) -> BTreeMap<LeftOut, u64> {
+    let mut left_out = BTreeMap::new();
+    while let Some((length, rest)) = bytes.split_first().filter(|(length, _)| **length > 0)
+        && let Some((name, rest)) = rest.split_at_checked(usize::from(*length))
+        && let Some((numbers, rest)) = rest.split_first_chunk::<24>()
+        && let ([generation, block, count], []) = numbers.as_chunks()
+    {
+        let [generation, block, count] = [generation, block, count].map(|number| u64::from_le_bytes(*number));
+        left_out.insert(LeftOut { generation, namespace: String::from_utf8_lossy(name).into_owned(), block }, count);
+        bytes = rest;
+    }
+    left_out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_lost_is_kept_as_far_as_the_page_has_room() {
+        assert_eq!(decode_left_out(&[0; LEFT_OUT_BYTES]), BTreeMap::new());
+        let some = |count: u64, name: &str| -> BTreeMap<LeftOut, u64> {
+            let left_out = |block| LeftOut { generation: 3, namespace: name.into(), block };
+            (1..=count).map(|block| (left_out(block), block * 7)).collect()
+        };
+        for kept in [some(1, "files"), some(30, &"x".repeat(64))] {
+            assert_eq!(decode_left_out(&encode_left_out(&kept)), kept);
+        }
+        assert_eq!(decode_left_out(&encode_left_out(&some(90, "audit"))), some(90, "audit"));
+        assert_eq!(decode_left_out(&encode_left_out(&some(91, "audit"))), some(90, "audit"));
+        // Whatever the page has, it is read to its end.
+        assert_eq!(decode_left_out(&[1; 30]).len(), 1);
+        assert_eq!(decode_left_out(&[255; LEFT_OUT_BYTES]).len(), 1);
+    }
 
     #[test]
     fn a_page_of_zeros_holds_no_key() {

@@ -72,7 +72,8 @@ pub async fn search(holder: Rc<Holder>) {
     begin(&holder, &decision, place, locked);
     let mut vault = holder.vault.borrow_mut();
     if let Some(spaces) = vault.spaces() {
-        spaces.continue_after(&holder.owed());
+        let (marks, left_out) = holder.owed();
+        spaces.continue_after(&marks, &left_out);
         holder.keep(spaces);
     }
     log::info!("{}", vault.details());

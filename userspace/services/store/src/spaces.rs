@@ -55,8 +55,8 @@ pub struct Spaces<D: DataDisk> {
     lost: Marks,
     /// Of the store, when that was looked at last.
     losses: u64,
-    /// Changes of the log that were lost, as far as this was told.
-    left_out: usize,
+    /// How many changes of the log were lost, as far as this was told.
+    left_out: u64,
     /// The failure of the disk that was told last.
     told: Option<String>,
     /// Of a store that is read alone although the disk can be written.
@@ -132,9 +132,16 @@ impl<D: DataDisk> Spaces<D> {
         Some(&mut *reading.others)
     }
 
-    /// Continues an earlier life of the process, in which these had commits that were not durable.
-    pub fn continue_after(&mut self, unsynced: &Marks) {
+    /// Continues an earlier life of the process, in which these had commits that were not durable and this was lost.
+    pub fn continue_after(&mut self, unsynced: &Marks, left_out: &BTreeMap<LeftOut, u64>) {
         self.lost.add(unsynced);
+        self.store.add_left_out(left_out);
+    }
+
+    /// Changes of the log that were lost with damaged blocks, in this life of the process and in earlier ones.
+    #[must_use]
+    pub fn left_out(&self) -> &BTreeMap<LeftOut, u64> {
+        self.store.left_out()
     }
 
     /// Who is to be told, should the process end now. In memory everything ends with it.
@@ -161,7 +168,7 @@ impl<D: DataDisk> Spaces<D> {
 
     /// What has changed with the disk since this was asked last, as a sentence.
     pub fn news(&mut self) -> Option<String> {
-        let left_out = self.store.left_out().len();
+        let left_out = self.store.left_out().values().sum();
         if left_out > self.left_out {
             self.left_out = left_out;
             return Some(self.lost());
@@ -178,13 +185,13 @@ impl<D: DataDisk> Spaces<D> {
     #[must_use]
     pub fn lost(&self) -> String {
         let mut counts = BTreeMap::new();
-        for lost in self.store.left_out() {
-            let count = counts.entry(lost).or_insert(0_usize);
-            *count = count.saturating_add(1);
+        for (LeftOut { namespace, block, .. }, number) in self.store.left_out() {
+            let count = counts.entry((namespace, block)).or_insert(0_u64);
+            *count = count.saturating_add(*number);
         }
         let parts: Vec<String> = counts
             .into_iter()
-            .map(|(LeftOut { namespace, block }, number)| {
+            .map(|((namespace, block), number)| {
                 let known = capos_formats::ALL.iter().find(|format| format.namespace == namespace);
                 let name = known.map_or(namespace.as_str(), |format| format.name);
                 format!("{} of the {name} (block {block} of the data disk)", capos_plural::count(number, "change"))

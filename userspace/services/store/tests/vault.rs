@@ -359,7 +359,7 @@ fn a_disk_that_fails_is_read_and_every_client_is_told() {
     let kept = vault.kept().unwrap();
     let mut next = machine.start(Some(&kept), false);
     let spaces = next.spaces().unwrap();
-    spaces.continue_after(&at_risk);
+    spaces.continue_after(&at_risk, &std::collections::BTreeMap::new());
     assert_eq!(fault(spaces.commit("first", &put(b"x"), true, 0)).0, StoreFault::Lost);
     assert!(
         spaces.commit("first", &put(b"x"), true, 0).is_ok() && spaces.commit("second", &put(b"x"), true, 0).is_ok()

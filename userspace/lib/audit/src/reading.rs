@@ -97,7 +97,9 @@ impl<K: Keyspace> Reader<K> {
         let first = self.first().await?;
         let mut from = filter.from.max(first);
         let mut to = last.saturating_add(1);
-        if filter.since > 0 {
+        // A query that continues another one begins with a record that is not too old: one look is enough.
+        let is_in_time = async || self.time(from).await.is_ok_and(|time| time >= filter.since);
+        if filter.since > 0 && !is_in_time().await {
             from = from.max(self.first_since(filter.since, first, last).await?);
         }
         if let Some(until) = filter.until {

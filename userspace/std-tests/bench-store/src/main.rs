@@ -5,11 +5,12 @@
 
 use std::path::Path;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use capos_keyspace::{Batch, Durability, Keyspace};
 use capos_measure::{Samples, count};
-use capos_rt::{Context, Error, block_on, call, env};
-use capos_schema::audit::{AuditWriterClient, GeneralEvent, GeneralEventField};
+use capos_rt::{Context, Error, block_on, call, env, with_results};
+use capos_schema::audit::{AuditReaderClient, AuditWriterClient, GeneralEvent, GeneralEventField, Query};
 use capos_schema::store::NamespaceClient;
 use capos_schema::system::SystemStatusClient;
 use capos_std_bench::disk::{self, Meter, Outcome, VALUE_BYTES};
@@ -18,6 +19,12 @@ const TABLE: &str = "bench";
 const FILE: &str = "/home/bench-store";
 /// How often instructions are counted.
 const ROUNDS: u32 = 201;
+/// How often instructions of reading are counted.
+const READS: u32 = 5;
+/// Records of the audit log at the first and at the second count of a check.
+const RECORDS: [u64; 2] = [450, 1150];
+/// Records that are found at once. They fit into one answer.
+const FOUND: u32 = 100;
 /// Bytes of a record's text: a record of a tool call has about 1.1 KiB.
 const RECORD_BYTES: usize = 1000;
 
@@ -37,12 +44,12 @@ fn commits(meter: &Meter<'_>, space: &NamespaceClient) -> Outcome {
     })
 }
 
-/// Counts the instructions of many calls, each without those while every processor waits.
-fn instructions(name: &str, how: &str, mut done: impl FnMut(u32) -> Outcome) -> Outcome {
+/// Counts the instructions of calls, each without those while every processor waits.
+fn instructions(name: &str, how: &str, rounds: u32, mut done: impl FnMut(u32) -> Outcome) -> Outcome {
     let status = env()?.cap::<SystemStatusClient>("status")?;
     let idle = || Ok::<_, Error>(call(status.statistics())?.idle_nanoseconds);
-    let mut samples = Samples::with_room(ROUNDS as usize);
-    for round in 0..ROUNDS {
+    let mut samples = Samples::with_room(rounds as usize);
+    for round in 0..rounds {
         let (idle_before, from) = (idle()?, count());
         done(round)?;
         let to = count();
@@ -54,7 +61,7 @@ fn instructions(name: &str, how: &str, mut done: impl FnMut(u32) -> Outcome) -> 
 }
 
 fn count_instructions(space: &NamespaceClient) -> Outcome {
-    instructions("commit", "a durable commit of 100 bytes", |round| {
+    instructions("commit", "a durable commit of 100 bytes", ROUNDS, |round| {
         Ok(block_on(commit(space, round, &[7; VALUE_BYTES]))?)
     })?;
     let audit = env()?.cap::<AuditWriterClient>("audit")?;
@@ -64,11 +71,52 @@ fn count_instructions(space: &NamespaceClient) -> Outcome {
         fields: vec![GeneralEventField { name: "text".into(), value: text }],
         ..GeneralEvent::default()
     };
-    instructions("audit_pair", "two durable records of the audit log, of about 1.1 KiB each", |_| {
+    instructions("audit_pair", "two durable records of the audit log, of about 1.1 KiB each", ROUNDS, |_| {
         call(audit.general(&event))?;
         call(audit.general(&event))?;
         Ok(())
+    })?;
+    let reader = with_results(&env()?.cap::<AuditReaderClient>("records")?, 1 << 20);
+    for records in RECORDS {
+        while call(audit.general(&event))?.sequence < records {}
+        count_check(&reader)?;
+    }
+    count_search(&reader, &audit, &event)
+}
+
+/// Counts the instructions of a check of the whole audit log.
+fn count_check(reader: &AuditReaderClient) -> Outcome {
+    let checked = call(reader.verify())?;
+    if !checked.ok {
+        return Err(checked.reason.into());
+    }
+    let name = format!("audit_check_{}", checked.records);
+    instructions(&name, &format!("a check of {} records", checked.records), READS, |_| {
+        call(reader.verify())?;
+        Ok(())
     })
+}
+
+/// Counts the instructions of a search for the newest records by their time, and of one that continues with its second half.
+fn count_search(reader: &AuditReaderClient, audit: &AuditWriterClient, event: &GeneralEvent) -> Outcome {
+    let since = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let mut last = 0;
+    // The clock of the records may be a little behind.
+    for _ in 0..=FOUND {
+        last = call(audit.general(event))?.sequence;
+    }
+    let half = last.saturating_sub(u64::from(FOUND / 2)).saturating_add(1);
+    for (name, from, max) in [("audit_find_1", 0, 1), ("audit_find_100", 0, FOUND), ("audit_next_50", half, FOUND / 2)]
+    {
+        let query = Query { since_nanoseconds: since, from, max, ..Query::default() };
+        instructions(name, &format!("records found by time: {max}"), READS, |_| {
+            match call(reader.query(&query))?.records.len() {
+                found if found == max as usize => Ok(()),
+                found => Err(format!("{found} records came, and not {max}").into()),
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Counts the instructions of all processes during some work.

@@ -42,12 +42,20 @@ struct Faulty {
     fault: Rc<RefCell<Option<Fault>>>,
     /// The next commit is done, and it and every call after it answer this.
     swallow: Rc<RefCell<Option<Fault>>>,
+    /// How often it was called.
+    calls: Rc<Cell<u32>>,
 }
 
 impl Faulty {
     fn new(limit: u64) -> Self {
         let space = Rc::new(RefCell::new(space(limit)));
-        Self { space, lasting: Rc::new(Cell::new(true)), fault: Rc::default(), swallow: Rc::default() }
+        Self {
+            space,
+            lasting: Rc::new(Cell::new(true)),
+            fault: Rc::default(),
+            swallow: Rc::default(),
+            calls: Rc::default(),
+        }
     }
 
     fn set(&self, fault: Option<Fault>) {
@@ -55,6 +63,7 @@ impl Faulty {
     }
 
     fn now(&self) -> Result<Space, Fault> {
+        self.calls.set(self.calls.get() + 1);
         self.fault.borrow().clone().map_or_else(|| Ok(self.space.borrow().clone()), Err)
     }
 
@@ -353,6 +362,27 @@ fn a_check_tells_how_far_it_is() {
     let told = RefCell::new(Vec::new());
     done(chain.reader().verify(|read, all| told.borrow_mut().push((read, all)))).unwrap().checked.unwrap();
     assert_eq!(told.take(), [(0, 600), (256, 600), (512, 600), (600, 600)]);
+}
+
+/// A long answer comes in parts. The first record of that time is searched for once.
+#[test]
+fn a_query_that_continues_another_one_does_not_search_again() {
+    let space = Faulty::new(4 << 20);
+    let mut chain = Stored::new(space.clone(), Room::Shared(0));
+    for time in 1..=300 {
+        done(chain.append_general(time, message("s"))).unwrap();
+    }
+    let filter = Filter { since: 150, until: Some(250), ..Filter::default() };
+    let query = |from| {
+        let before = space.calls.get();
+        let page = done(chain.reader().query(&Filter { from, ..filter.clone() }, 40, usize::MAX)).unwrap();
+        (page.lines.len(), page.next, space.calls.get() - before)
+    };
+    let (first, second, third) = (query(0), query(190), query(230));
+    assert_eq!([first, second, third].map(|(lines, next, _)| (lines, next)), [(40, 190), (40, 230), (20, 0)]);
+    // The end of the time is searched for by each of them. 300 records are halved eight times.
+    assert!(first.2 >= second.2 + 7 && second.2 == third.2, "{first:?} {second:?} {third:?}");
+    assert_eq!(query(300).0, 0);
 }
 
 /// What the rules count is what the tables take, or more.

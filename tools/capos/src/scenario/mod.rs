@@ -197,9 +197,7 @@ pub fn next_image(image: &Path) -> PathBuf {
 /// Checks the script of a scenario's model: in the guest a mistake would be found late.
 fn model(file: &Path) -> Result<()> {
     match std::fs::read(file) {
-        Ok(bytes) => {
-            Script::parse(&bytes).map(drop).map_err(|error| anyhow!("{error}")).context(file.display().to_string())
-        }
+        Ok(bytes) => Script::parse(&bytes).map(drop).map_err(|error| anyhow!("{}: {error}", file.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
     }
@@ -571,10 +569,8 @@ mod tests {
 
     #[test]
     fn mistakes_of_a_folder_are_told_with_the_file() {
-        let none = folder(&[]);
-        assert!(format!("{:#}", Scenario::open(none.path()).unwrap_err()).contains("terminal.txt"));
-        let bare = folder(&[("terminal.txt", "")]);
-        assert!(format!("{:#}", Scenario::open(bare.path()).unwrap_err()).contains("config.toml"));
+        let told = |files| format!("{:#}", Scenario::open(folder(files).path()).unwrap_err());
+        assert!(told(&[]).contains("terminal.txt") && told(&[("terminal.txt", "")]).contains("config.toml"));
         let wrong = folder(&[("terminal.txt", ""), ("config.toml", "[runner]\nlimit = 5\n")]);
         let error = format!("{:#}", Scenario::open(wrong.path()).unwrap_err());
         assert!(error.contains("config.toml") && error.contains("limit"), "{error}");

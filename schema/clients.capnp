@@ -26,6 +26,7 @@ struct ClientRequest {
     approveAction @7 :ClientAnswer;
     listSessions @8 :Page;
     shutdown @9 :Void;
+    continueTask @10 :Void;            # The last task of the conversation, if it was cut off or is paused.
   }
   struct NewSession {
     version @0 :UInt32;                # Of the protocol.

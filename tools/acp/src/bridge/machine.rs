@@ -84,7 +84,7 @@ impl Bridge {
             }
             Pending::Resume { request, conversation, is_load } => match read(answer) {
                 Ok(found) if is_load => self.messages(request, conversation, 0, found),
-                Ok(_) => self.resumed(&request, conversation),
+                Ok(found) => self.resumed(&request, conversation, &found),
                 Err(why) => self.reject(&request, &editor_error(&why)),
             },
             Pending::Page { request, conversation, from } => match read(answer) {

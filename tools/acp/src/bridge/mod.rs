@@ -129,6 +129,8 @@ pub struct Bridge {
     shown: u64,
     /// The editor's ids of the calls of a conversation that is being loaded.
     replayed: BTreeMap<String, String>,
+    /// The last task of the conversation that is being loaded was cut off.
+    can_continue: bool,
     /// Until when the goodbye may take.
     leaving: Option<Duration>,
 }
@@ -153,6 +155,7 @@ impl Bridge {
             left: 0,
             shown: 0,
             replayed: BTreeMap::new(),
+            can_continue: false,
             leaving: None,
         };
         bridge.greet();

@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdate, ToolCallUpdateFields,
 };
 use capos_client_protocol::event::{Cause, TaskCompleted, ToolCompleted, ToolRequested};
-use capos_client_protocol::request::{CancelTask, StartTask};
+use capos_client_protocol::request::{CancelTask, Empty, StartTask};
 use capos_client_protocol::result::Started;
 use capos_client_protocol::{Request, RpcError, code, limits};
 
@@ -19,6 +19,8 @@ use crate::{calls, content};
 
 /// How long a task may take to end after it was cancelled. A call that cannot be cut off runs to its end.
 const CANCEL: Duration = Duration::from_secs(30);
+/// The prompt that continues a task that was cut off.
+pub const CONTINUE: &str = "/continue";
 /// Calls of one task that are shown.
 const CALLS: usize = 2000;
 
@@ -61,6 +63,10 @@ impl Bridge {
             return Err(error(code::INVALID_REQUEST, message));
         }
         let prompt = content::prompt(&request.prompt)?;
+        let wanted = match prompt.trim() {
+            CONTINUE => Request::ContinueTask(Empty {}),
+            _ => Request::StartTask(StartTask { prompt }),
+        };
         self.prompt = Some(Prompt {
             request: id.clone(),
             task: None,
@@ -69,7 +75,7 @@ impl Bridge {
             calls: BTreeMap::new(),
             shown: 0,
         });
-        self.ask(Pending::Start, &Request::StartTask(StartTask { prompt }));
+        self.ask(Pending::Start, &wanted);
         Ok(())
     }
 

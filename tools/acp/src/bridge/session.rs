@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
-    CloseSessionResponse, Error, ErrorCode, ListSessionsResponse, LoadSessionResponse, NewSessionResponse, RequestId,
-    ResumeSessionResponse, SessionInfo, SessionUpdate, StopReason, ToolCall, ToolCallContent, ToolCallUpdate,
-    ToolCallUpdateFields,
+    AvailableCommand, AvailableCommandsUpdate, CloseSessionResponse, Error, ErrorCode, ListSessionsResponse,
+    LoadSessionResponse, NewSessionResponse, RequestId, ResumeSessionResponse, SessionInfo, SessionUpdate, StopReason,
+    ToolCall, ToolCallContent, ToolCallUpdate, ToolCallUpdateFields,
 };
 use capos_client_protocol::request::{ClientInfo, CreateSession, Empty, GetMessages, ListSessions, ResumeSession};
 use capos_client_protocol::result::{Conversations, Created, Message, Messages, Role, SessionState, SessionStatus};
@@ -277,6 +277,8 @@ impl Bridge {
 
     /// Messages of a conversation that is being loaded have come.
     pub(super) fn messages(&mut self, request: RequestId, conversation: String, from: u32, found: Messages) {
+        // Only the first page says so.
+        self.can_continue |= found.can_continue;
         for message in found.messages {
             self.replay(&conversation, message);
         }
@@ -289,14 +291,28 @@ impl Bridge {
                 self.replayed.clear();
                 self.open = Some(conversation);
                 self.answer(&request, &LoadSessionResponse::new());
+                self.tell_cut_off();
             }
         }
     }
 
     /// The conversation is there and is not to be shown.
-    pub(super) fn resumed(&mut self, request: &RequestId, conversation: String) {
+    pub(super) fn resumed(&mut self, request: &RequestId, conversation: String, found: &Messages) {
+        self.can_continue = found.can_continue;
         self.open = Some(conversation);
         self.answer(request, &ResumeSessionResponse::new());
+        self.tell_cut_off();
+    }
+
+    /// Tells that the last task was cut off, and offers the command that continues it.
+    fn tell_cut_off(&mut self) {
+        if !std::mem::take(&mut self.can_continue) {
+            return;
+        }
+        let name = prompt::CONTINUE.trim_start_matches('/');
+        let command = AvailableCommand::new(name, "Continue the task that was cut off");
+        self.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(vec![command])));
+        self.tell("The last task of this conversation was cut off. The prompt /continue continues it.");
     }
 
     /// Shows a message again.

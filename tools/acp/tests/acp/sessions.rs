@@ -181,6 +181,25 @@ fn a_resumed_conversation_is_not_shown_again() {
     assert_eq!(pair.updates(), Vec::<Value>::new());
 }
 
+/// Requirement C16: a conversation that was cut off says so, however it is opened, and a prompt continues it.
+#[test]
+fn c16_a_task_that_was_cut_off_continues_by_a_prompt() {
+    for method in ["session/load", "session/resume"] {
+        let mut pair = Pair::new();
+        pair.machine.save("cut");
+        let answer = pair.call(method, json!({"sessionId": "cut", "cwd": "/", "mcpServers": []}));
+        assert_eq!(answer["result"], json!({}));
+        let updates = pair.updates();
+        let offered = updates.iter().find(|update| update["sessionUpdate"] == "available_commands_update").unwrap();
+        assert_eq!(offered["availableCommands"][0]["name"], "continue");
+        assert!(text(&updates).contains("The prompt /continue continues it."), "{updates:?}");
+        let id = pair.send("session/prompt", prompt("cut", " /continue\n"));
+        assert_eq!(pair.answer(id).unwrap()["result"]["stopReason"], "end_turn");
+        assert_eq!(pair.machine.seen.last().map(String::as_str), Some("ContinueTask"));
+        assert!(text(&pair.updates()).contains("the rest of it"));
+    }
+}
+
 #[test]
 fn servers_of_the_editor_are_not_used_and_the_person_is_told() {
     let mut pair = Pair::new();

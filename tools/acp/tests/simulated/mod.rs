@@ -117,6 +117,7 @@ impl Machine {
             }
             _ if self.session.is_none() => none(),
             Request::StartTask(start) => self.start(&start.prompt, lines),
+            Request::ContinueTask(_) => self.start("the rest of it", lines),
             Request::CancelTask(_) => {
                 if let Some(waiting) = self.waiting.take() {
                     lines.push(self.event(Event::ApprovalResolved(ApprovalResolved {
@@ -196,7 +197,12 @@ impl Machine {
         let found: Vec<Message> = messages.iter().skip(start).take(2).cloned().collect();
         let end = start + found.len();
         let next = (end < messages.len()).then_some(end as u32);
-        Ok(Done::Messages(Messages { conversation_id: conversation.into(), messages: found, next }))
+        Ok(Done::Messages(Messages {
+            conversation_id: conversation.into(),
+            messages: found,
+            next,
+            can_continue: from == 0 && conversation == "cut",
+        }))
     }
 
     fn start(&mut self, prompt: &str, lines: &mut Vec<String>) -> Result<Done, RpcError> {

@@ -159,6 +159,8 @@ pub fn encode_request(id: &Id, request: &Request) -> Result<String, TooLong> {
         Request::GetPatchPreview(params) => of(id, request, params),
         Request::ApproveAction(params) => of(id, request, params),
         Request::ListSessions(params) => of(id, request, params),
-        Request::GetSessionState(params) | Request::Shutdown(params) => of(id, request, params),
+        Request::ContinueTask(params) | Request::GetSessionState(params) | Request::Shutdown(params) => {
+            of(id, request, params)
+        }
     }
 }

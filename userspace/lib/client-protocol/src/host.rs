@@ -61,6 +61,7 @@ pub fn decode_request(line: &[u8]) -> Result<Incoming, Rejected> {
     let request = match method.as_ref() {
         "CreateSession" => params(line).map(Request::CreateSession),
         "StartTask" => params(line).map(Request::StartTask),
+        "ContinueTask" => Ok(Request::ContinueTask(Empty {})),
         "CancelTask" if has_params => params(line).map(Request::CancelTask),
         "CancelTask" => Ok(Request::CancelTask(CancelTask::default())),
         "ResumeSession" => params(line).map(Request::ResumeSession),

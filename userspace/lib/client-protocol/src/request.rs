@@ -14,6 +14,8 @@ pub enum Request {
     CreateSession(CreateSession),
     /// Gives the agent a prompt. The answer comes at once, the work is told in events.
     StartTask(StartTask),
+    /// Continues the last task of the conversation.
+    ContinueTask(Empty),
     /// Stops the running task.
     CancelTask(CancelTask),
     /// Continues a saved conversation.
@@ -158,6 +160,7 @@ impl Request {
         match self {
             Self::CreateSession(_) => "CreateSession",
             Self::StartTask(_) => "StartTask",
+            Self::ContinueTask(_) => "ContinueTask",
             Self::CancelTask(_) => "CancelTask",
             Self::ResumeSession(_) => "ResumeSession",
             Self::GetMessages(_) => "GetMessages",
@@ -188,7 +191,7 @@ impl Request {
                 text("reason", params.reason.as_deref().unwrap_or_default(), limits::REASON)
             }
             Self::ListSessions(params) => text("after", params.after.as_deref().unwrap_or_default(), limits::ID),
-            Self::GetMessages(_) | Self::GetSessionState(_) | Self::Shutdown(_) => Ok(()),
+            Self::ContinueTask(_) | Self::GetMessages(_) | Self::GetSessionState(_) | Self::Shutdown(_) => Ok(()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::request::{ClientInfo, Empty};
 pub enum Done {
     /// To `CreateSession`.
     Created(Created),
-    /// To `StartTask`.
+    /// To `StartTask` and `ContinueTask`.
     Started(Started),
     /// To `ResumeSession` and `GetMessages`.
     Messages(Messages),
@@ -70,6 +70,9 @@ pub struct Messages {
     /// The number of the first that it had no room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u32>,
+    /// Its last task was cut off or is paused: `ContinueTask` continues it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub can_continue: bool,
 }
 
 /// A message of a conversation.

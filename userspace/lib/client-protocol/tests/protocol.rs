@@ -166,8 +166,11 @@ fn done() -> impl Strategy<Value = Done> {
             }
         ),
         TEXT.prop_map(|task_id| Done::Started(Started { task_id })),
-        (TEXT, vec(message(), 0..4), option::of(any::<u32>()))
-            .prop_map(|(conversation_id, messages, next)| Done::Messages(Messages { conversation_id, messages, next })),
+        (TEXT, vec(message(), 0..4), option::of(any::<u32>()), any::<bool>()).prop_map(
+            |(conversation_id, messages, next, can_continue)| {
+                Done::Messages(Messages { conversation_id, messages, next, can_continue })
+            }
+        ),
         (option::of(TEXT), option::of(TEXT), vec(approval(), 0..3)).prop_map(|(session_id, task, open_approvals)| {
             let task = task.map(|task_id| TaskState {
                 task_id,

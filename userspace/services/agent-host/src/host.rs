@@ -176,6 +176,7 @@ impl Host {
             ClientRequest::Shutdown if self.runner.is_none() => Ok(Done::Nothing(Empty {})),
             _ if self.runner.is_none() => Err(no_session()),
             ClientRequest::StartTask(prompt) => self.start(prompt),
+            ClientRequest::ContinueTask => self.go_on(),
             ClientRequest::CancelTask(id) => self.cancel(&id),
             ClientRequest::ResumeSession(id) => self.resume(&id).await,
             ClientRequest::GetMessages(from) => self.messages(from),
@@ -227,15 +228,31 @@ impl Host {
         if prompt.trim().is_empty() {
             return Err(RpcError::new(code::INVALID_PARAMS, "the prompt is empty: say what is to be done"));
         }
-        let mut session = self.idle()?;
+        let session = self.idle()?;
         let task_id = session.agent.next_run();
+        Ok(self.begin(session, task_id, Some(prompt)))
+    }
+
+    /// Continues the last task of the conversation, with what is left of its budget.
+    fn go_on(&mut self) -> Answer {
+        let session = self.idle()?;
+        if !session.agent.can_go_on() {
+            self.slot.put(session);
+            let text = "the last task was done to its end: StartTask begins another one";
+            return Err(RpcError::new(code::NO_TASK, text));
+        }
+        let task_id = session.agent.last_run();
+        Ok(self.begin(session, task_id, None))
+    }
+
+    fn begin(&self, mut session: Session<Client>, task_id: String, prompt: Option<String>) -> Done {
         self.shared.begin_task(&task_id, session.runner.info.limits.max_iterations);
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
         capos_rt::spawn(async move {
-            task::run(&mut session, &shared, &prompt).await;
+            task::run(&mut session, &shared, prompt.as_deref()).await;
             slot.put(session);
         });
-        Ok(Done::Started(Started { task_id }))
+        Done::Started(Started { task_id })
     }
 
     fn cancel(&self, id: &str) -> Answer {
@@ -293,7 +310,8 @@ impl Host {
                 ));
             }
         }
-        Ok(Done::Messages(self.of(session, 0)))
+        let can_continue = session.agent.can_go_on();
+        Ok(Done::Messages(capos_client_protocol::result::Messages { can_continue, ..self.of(session, 0) }))
     }
 
     /// The saved conversation that an id or its beginning names; none if it is the present one, which may not be saved.

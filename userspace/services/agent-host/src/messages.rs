@@ -31,7 +31,7 @@ pub fn messages(conversation: &Conversation, from: u32, category: impl Fn(&str) 
         }
         messages.push(message);
     }
-    Messages { conversation_id: conversation.id.clone(), messages, next }
+    Messages { conversation_id: conversation.id.clone(), messages, next, can_continue: false }
 }
 
 /// What a call would change, as a client reads it.

@@ -23,8 +23,8 @@ fn tools(session: &Session<Client>) -> Tools {
     tools.map(|tool| (tool.descriptor.name.clone(), capability(tool.capability).unwrap_or_default())).collect()
 }
 
-/// Runs a task until it ends or pauses.
-pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) {
+/// Runs a task until it ends or pauses: one with this prompt, or what is left of the last one.
+pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: Option<&str>) {
     let (status, (cause, message)) = match turn(session, shared, prompt).await {
         Ok(end) => (client::status(session.course.last()), told(end)),
         Err(why) => (None, (Cause::Failed, why)),
@@ -41,7 +41,7 @@ pub async fn run(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &st
     }
 }
 
-async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) -> Result<TurnEnd, String> {
+async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: Option<&str>) -> Result<TurnEnd, String> {
     session.refresh().await.map_err(|why| format!("this task cannot begin: {why}"))?;
     shared.set_tools(tools(session));
     session.runner.need_model().await;
@@ -52,7 +52,13 @@ async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: &str) 
     if !model.supports_tools {
         return Err(format!("the model {} cannot call tools; choose another in the machine's settings", model.id));
     }
-    Ok(session.turn(prompt).await)
+    Ok(match prompt {
+        Some(prompt) => session.turn(prompt).await,
+        None => {
+            session.record("conversation.continued", &session.agent.conversation().id).await;
+            session.go_on().await
+        }
+    })
 }
 
 /// How a turn ended, for a client and its person.

@@ -23,6 +23,7 @@ pub fn request(request: Request) -> ClientRequest {
     match request {
         Request::CreateSession(given) => ClientRequest::CreateSession(new_session(&given)),
         Request::StartTask(given) => ClientRequest::StartTask(given.prompt),
+        Request::ContinueTask(_) => ClientRequest::ContinueTask,
         Request::CancelTask(given) => ClientRequest::CancelTask(given.task_id.unwrap_or_default()),
         Request::ResumeSession(given) => ClientRequest::ResumeSession(given.conversation_id),
         Request::GetMessages(given) => ClientRequest::GetMessages(given.from),

@@ -87,6 +87,8 @@ pub struct Agent<W: World> {
     pub(crate) scale: Scale,
     /// The worker left messages out of the last request.
     pub(crate) was_cut: bool,
+    /// How many answers in a row broke off.
+    pub(crate) broken: u32,
     /// Estimated tokens of messages from which on a summary is tried.
     next_summary: u64,
     /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
@@ -132,6 +134,7 @@ impl<W: World> Agent<W> {
             plain_until: 0,
             scale: Scale::default(),
             was_cut: false,
+            broken: 0,
             next_summary: 0,
             removed: (0, 0),
             backlog,
@@ -346,6 +349,7 @@ impl<W: World> Agent<W> {
 
     async fn run(&mut self, message: Option<&str>, snapshot: &Snapshot) -> TurnEnd {
         let turn = self.conversation.last_turn().saturating_add(u32::from(message.is_some()));
+        self.broken = 0;
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
         if let Err(why) = self.look_at_budget().await {
@@ -415,7 +419,20 @@ impl<W: World> Agent<W> {
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
-                Inferred::Failed(why) => return TurnEnd::Model(why),
+                Inferred::Broken(why) if self.ask_again(&why).await => {
+                    self.course.advance(&*self.world, RunEvent::Answer).await;
+                    if let Err(why) = self.look_at_budget().await {
+                        return TurnEnd::Refused(format!(
+                            "the broker did not report the remaining budget after an answer that broke off: {why}"
+                        ));
+                    }
+                    self.count_use().await;
+                    self.step_done(count);
+                    self.end_step(count).await;
+                    self.course.advance(&*self.world, RunEvent::Continue).await;
+                    continue;
+                }
+                Inferred::Broken(why) | Inferred::Failed(why) => return TurnEnd::Model(why),
             };
             self.measure(&model.id, response.usage.prompt_tokens, &request);
             self.course.advance(&*self.world, RunEvent::Answer).await;

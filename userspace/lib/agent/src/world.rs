@@ -39,8 +39,8 @@ pub trait ModelStream {
     /// The next piece, and whether it was the last.
     ///
     /// # Errors
-    /// Why: the worker died, refused, or is gone.
-    async fn next(&mut self) -> Result<(StreamChunk, bool), String>;
+    /// Why there is none.
+    async fn next(&mut self) -> Result<(StreamChunk, bool), Broken>;
 
     /// Tells the worker to stop. Does not wait for it.
     fn cancel(self);
@@ -81,6 +81,15 @@ pub enum BudgetError {
     /// Nothing is.
     Exhausted(String),
     /// The broker does not answer.
+/// Why nothing more comes of a response: a message for the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// It broke off, since its worker ended. The same request may bring a whole one.
+    Off(String),
+    /// The worker refused to continue, or has reached a bound.
+    Failed(String),
+}
+
     Unavailable(String),
 }
 

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use core::cell::RefCell;
 use core::pin::pin;
 
-use capos_agent::world::{Host, Model, ModelStream, Unasked};
+use capos_agent::world::{Broken, Host, Model, ModelStream, Unasked};
 use capos_agent::{Either, race};
 use capos_rt::log;
 use capos_schema::authority::UserSessionModelResults;
@@ -166,9 +166,15 @@ fn unasked(error: &CallError) -> Unasked {
 }
 
 impl ModelStream for Stream {
-    async fn next(&mut self) -> Result<(StreamChunk, bool), String> {
-        let piece = self.stream.next().await.map_err(|error| error.to_string())?;
-        Ok((piece.chunk, piece.done))
+    async fn next(&mut self) -> Result<(StreamChunk, bool), Broken> {
+        match self.stream.next().await {
+            Ok(piece) => Ok((piece.chunk, piece.done)),
+            // The broker says so of a worker. Of itself the kernel does, and then the session is lost.
+            Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Disconnected => {
+                Err(Broken::Off(exception.reason.to_string()))
+            }
+            Err(error) => Err(Broken::Failed(error.to_string())),
+        }
     }
 
     fn cancel(self) {

@@ -568,8 +568,10 @@ impl TokenStreamServer for Answer {
                     if error.is_disconnected() {
                         self.counted.give_up();
                         self.over();
+                        // Its holder may ask again.
+                        return Err(CallError::disconnected(of_worker(error).to_string()));
                     }
-                    return Err(of_worker(error));
+                    return Err(error);
                 }
                 Read::Lost => return self.end(FinishReason::Cancelled).await,
                 Read::Overdue(bound) => {

@@ -1,5 +1,6 @@
 //! One answer of the model.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_run_state::Event;
@@ -11,7 +12,10 @@ use capos_schema::models::{
 use crate::agent::Agent;
 use crate::answer::response::Response;
 use crate::race::{Either, race};
-use crate::world::{ModelStream, Show, Unasked, World};
+use crate::world::{Broken, ModelStream, Show, Unasked, World};
+
+/// How often a request is made again whose answer broke off.
+const AGAIN: u32 = 2;
 
 /// Whether an answer is shown while it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub(crate) enum Inferred {
     Limit(String),
     Repeated,
     Rejected(String),
+    /// The answer broke off.
+    Broken(String),
     Failed(String),
 }
 
@@ -68,7 +74,8 @@ impl<W: World> Agent<W> {
             };
             let (chunk, done) = match next {
                 Either::Right(Ok(piece)) => piece,
-                Either::Right(Err(why)) => break Inferred::Failed(why),
+                Either::Right(Err(Broken::Off(why))) => break Inferred::Broken(why),
+                Either::Right(Err(Broken::Failed(why))) => break Inferred::Failed(why),
                 Either::Left(Either::Left(())) => break Inferred::Interrupted,
                 Either::Left(Either::Right(())) => break Inferred::Time,
             };
@@ -121,6 +128,7 @@ impl<W: World> Agent<W> {
                 let latency = now.saturating_sub(asked);
                 course.emit(now, Event::ModelRequestCompleted { model, input_tokens, output_tokens, latency });
                 if is_shown {
+                    self.broken = 0;
                     self.world().show(Show::AnswerEnd { usage: &response.usage }).await;
                 }
                 return Inferred::Whole(response);
@@ -130,6 +138,21 @@ impl<W: World> Agent<W> {
         stream.cancel();
         self.world().show(Show::AnswerDropped).await;
         end
+    }
+
+    /// Whether an answer that broke off is asked for again; the person is told so. Nothing of it is in the conversation, and none of its
+    /// calls has run. The next request is another step, with all its checks.
+    pub(crate) async fn ask_again(&mut self, why: &str) -> bool {
+        if self.broken >= AGAIN {
+            return false;
+        }
+        self.broken = self.broken.saturating_add(1);
+        let text = format!(
+            "the model's answer broke off and is dropped: {why}; the model is asked again ({} of {AGAIN})",
+            self.broken
+        );
+        self.world().show(Show::Notice(&text)).await;
+        true
     }
 }
 

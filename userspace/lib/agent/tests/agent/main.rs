@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asking;
+mod broken;
 mod budget;
 mod children;
 mod direct;

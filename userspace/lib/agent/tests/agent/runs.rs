@@ -86,7 +86,7 @@ fn i01_five_runs_end_or_pause_in_five_states() {
     assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Answered);
     assert_eq!((agent.course().last(), agent.course().runs()), (RunState::Completed, 1));
     // Failed.
-    let (end, agent) = run(&World::new(vec![vec![Piece::Break]]));
+    let (end, agent) = run(&World::new(vec![vec![Piece::Finish(FinishReason::Error)]]));
     assert!(matches!(end, TurnEnd::Model(_)));
     assert_eq!((agent.course().last(), agent.course().run_state()), (RunState::Failed, RunState::Idle));
     // Cancelled.
@@ -220,6 +220,8 @@ fn c36_failures_of_tools_enter_the_conversation_and_those_of_the_system_do_not()
             Piece::Call { id: "d".into(), name: "rm".into(), handle: "/object/x".into(), arguments: "{}".into() },
             call("e", "slow", r#"{"ms":500,"n":5}"#),
         ],
+        vec![Piece::Break],
+        vec![Piece::Break],
         vec![Piece::Break],
     ];
     let world = World::new(script);

@@ -428,7 +428,7 @@ pub struct Stream {
 }
 
 impl ModelStream for Stream {
-    async fn next(&mut self) -> Result<(StreamChunk, bool), String> {
+    async fn next(&mut self) -> Result<(StreamChunk, bool), Broken> {
         loop {
             self.world.pause(MS).await;
             match self.pieces.pop_front() {
@@ -447,7 +447,7 @@ impl ModelStream for Stream {
                 Some(Piece::Removed(messages)) => return Ok((StreamChunk::Removed(messages), false)),
                 Some(Piece::Wait(ms)) => self.world.pause(ms * MS).await,
                 Some(Piece::Usage(tokens)) => self.usage.completion_tokens = tokens,
-                Some(Piece::Break) => return Err("the worker died".into()),
+                Some(Piece::Break) => return Err(Broken::Off("the worker died".into())),
                 Some(Piece::Finish(reason)) => {
                     let finish = StreamChunkFinish { usage: self.usage.clone(), reason };
                     return Ok((StreamChunk::Finish(finish), true));

@@ -98,7 +98,7 @@ annotation runner @0xb1a7c0de5c4e3a0f (param) :Void;
 # Of a tool: a parameter or result that only the runner sees, not the model. Such a parameter is not in the JSON Schema
 # and is rejected in a model's arguments. Such a result is not in the text that the model reads. As a parameter, `label
 # :Authority.Label` is the label of everything that the model has seen. As a result, it is an additional label of the
-# result.
+# result. The parameter `basis :Storage.FileBasis` says what the file held when the person was shown what the call changes.
 
 annotation pieces @0xb1a7c0de5c4e3a10 (method) :Void;
 # Of a tool whose parameters `offset` and `length` select a piece of a text, in bytes. Its results for the runner are

@@ -180,6 +180,12 @@ interface File {
   # opened file was lost.
 }
 
+struct FileBasis {
+  # What a file has to hold before it is changed: what it held when a person was shown the change.
+  hash @0 :Text;
+  # SHA-256 in hexadecimal digits. Empty: there was no file.
+}
+
 interface Directory {
   # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
   # without; `..` never leaves the root.
@@ -207,7 +213,8 @@ interface Directory {
   # Reads a whole text file (UTF-8, at most 16 KiB) from the home directory. Of a longer one it reads the part from offset on,
   # and tells where the next begins.
 
-  writeText @6 (path :Text $A.path $A.pattern(directory), text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
+  writeText @6 (path :Text $A.path $A.pattern(directory), text :Text, append :Bool = false, label :Label $A.runner $A.optional,
+      basis :FileBasis $A.runner $A.optional) -> ()
       $A.tool("write_file") $A.category(mutating) $A.done("{path} is written.");
   # Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end.
 

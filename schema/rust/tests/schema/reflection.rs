@@ -25,7 +25,7 @@ fn annotations_and_comments_are_carried_over() {
     assert!(read.doc.contains("UTF-8"));
     assert_eq!((read.runner_params, read.runner_results), (&[][..], &["start", "bytes", "label"][..]));
     let write = directory.method("writeText").expect("writeText");
-    assert_eq!(write.runner_params, ["label"]);
+    assert_eq!(write.runner_params, ["label", "basis"]);
     assert!(!write.params_schema.contains("label") && write.params_schema.contains("append"));
     let open = directory.method("open").expect("open");
     assert!(open.gives_capabilities && open.tool.is_none() && open.category.is_none());

@@ -43,13 +43,15 @@ pub struct Backlog {
     unsettled: Cell<usize>,
     /// Bytes that models may still leave in the log in this session without the person's word.
     pub(crate) evidence: Rc<Cell<usize>>,
+    /// The person was told that a change of a file is not kept.
+    pub(crate) unkept: Cell<bool>,
 }
 
 impl Default for Backlog {
     fn default() -> Self {
-        let (waiting, lost, writing, running, unsettled) = Default::default();
+        let (waiting, lost, writing, running, unsettled, unkept) = Default::default();
         let evidence = Rc::new(Cell::new(Bounds::default().session_evidence));
-        Self { waiting, lost, writing, running, unsettled, evidence }
+        Self { waiting, lost, writing, running, unsettled, evidence, unkept }
     }
 }
 

@@ -374,6 +374,7 @@ impl<W: World> Context<W> {
         let limit = time_limit(&tool.descriptor, &self.session.limits);
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
+        let prepared = self.world.observe(tool, call, prepared).await;
         let mut effect = self.world.invoke(tool, prepared);
         // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
         let told = async {

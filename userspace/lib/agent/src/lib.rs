@@ -70,7 +70,7 @@ pub use limits::Bounds;
 pub use piece::Piece;
 pub use race::{Either, race};
 pub use redact::redact;
-pub use result::{Brought, hash, truncate};
+pub use result::{Brought, Patch, hash, truncate};
 pub use signal::Signal;
 pub use snapshot::{Mark, Snapshot, Tool};
 pub use turn_end::TurnEnd;

@@ -55,6 +55,19 @@ pub struct Brought {
     pub label: Label,
     /// The name below which all of it is kept beside the conversation; empty if it is not.
     pub kept: String,
+    /// What it has changed in a file, if that is known.
+    pub patch: Option<Patch>,
+}
+
+/// What a call has changed in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// The file, as the call names it.
+    pub path: String,
+    /// The change in the unified format.
+    pub text: String,
+    /// Of what the file held.
+    pub label: Label,
 }
 
 impl From<String> for Brought {

@@ -7,7 +7,7 @@ pub use capos_run_state::{Approval, RunState};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
+use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage, ToolCall};
 
 pub use crate::budget::{Budget, Excess, More, Standing};
 use crate::conversation::Conversation;
@@ -47,6 +47,7 @@ pub trait ModelStream {
 }
 
 /// The session's capabilities, as tools.
+#[allow(async_fn_in_trait)]
 pub trait Tools {
     /// A call whose arguments have been checked.
     type Prepared: 'static;
@@ -58,6 +59,11 @@ pub trait Tools {
     /// # Errors
     /// What is wrong with which argument.
     fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Self::Prepared, String), String>;
+
+    /// Looks at what a call changes, immediately before it is made.
+    async fn observe(&self, _tool: &Tool, _call: &ToolCall, prepared: Self::Prepared) -> Self::Prepared {
+        prepared
+    }
 
     /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
     /// future aborts the call.
@@ -75,12 +81,6 @@ pub enum Unasked {
     Failed(String),
 }
 
-/// Why it is not known what is left of the session's budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BudgetError {
-    /// Nothing is.
-    Exhausted(String),
-    /// The broker does not answer.
 /// Why nothing more comes of a response: a message for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
@@ -90,6 +90,12 @@ pub enum Broken {
     Failed(String),
 }
 
+/// Why it is not known what is left of the session's budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetError {
+    /// Nothing is.
+    Exhausted(String),
+    /// The broker does not answer.
     Unavailable(String),
 }
 

@@ -9,10 +9,10 @@ use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
-    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient,
-    FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
+    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis,
+    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
 };
-use capos_tree::{FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
+use capos_tree::{Basis, FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
 
 use crate::file::FileObject;
 use crate::key::Key;
@@ -164,9 +164,12 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         text: String,
         append: bool,
         label: Option<Label>,
+        basis: Option<FileBasis>,
     ) -> Result<(), CallError> {
         let label = join(&label.unwrap_or_default(), &self.trail.label());
-        let store = async |tree: &T, now| tree.store(self.node, &path, text.as_bytes(), append, &label, now).await;
+        let basis = basis.as_ref().map_or(Basis::Any, |basis| Basis::Hash(&basis.hash));
+        let (place, data) = ((self.node, path.as_str()), text.as_bytes());
+        let store = async |tree: &T, now| tree.store_on(basis, place, data, append, &label, now).await;
         let node = self.change_durably(store).await?;
         self.volume.forget_memory(node);
         Ok(())

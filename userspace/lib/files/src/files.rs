@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
 use capos_keyspace::{Batch, Durability, Entries, Fault, Keyspace, Range};
 use capos_schema::authority::Label;
-use capos_tree::{FileTree, Info, Kind, Listing, NodeId, Opening, Removal, Tree, TreeError, WriteAt};
+use capos_tree::{Basis, FileTree, Info, Kind, Listing, NodeId, Opening, Removal, Tree, TreeError, WriteAt, there};
 
 use crate::change::Change;
 use crate::record::Record;
@@ -507,16 +507,28 @@ impl<K: Keyspace> FileTree for Files<K> {
         change.commit().await.map(drop)
     }
 
-    async fn store(
+    async fn store_on(
         &self,
-        base: NodeId,
-        path: &str,
+        basis: Basis<'_>,
+        (base, path): (NodeId, &str),
         data: &[u8],
         append: bool,
         label: &Label,
         now: i64,
     ) -> Result<NodeId, TreeError> {
         let mut change = self.change().await?;
+        if basis != Basis::Any {
+            let found = match there(change.find(base, path).await)? {
+                Some(file) => {
+                    file.is_file()?;
+                    Some(change.read(&file, 0, Basis::BYTES).await?)
+                }
+                None => None,
+            };
+            if !basis.admits(found.as_deref()) {
+                return Err(TreeError::Changed(path.into()));
+            }
+        }
         let file = change.store(base, path, data, append, label, now).await?;
         change.commit().await?;
         Ok(file.record.id)

@@ -1,4 +1,4 @@
-//! What is kept beside the messages of a saved conversation: whole results, and messages of child runs.
+//! What is kept beside the messages of a saved conversation: whole results, changes of files, and messages of child runs.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -43,11 +43,24 @@ pub async fn read<S: Surface>(
     }
 }
 
-/// The tool whose result an attachment is, and its label; none if it is none.
-pub fn result(attachment: &Attachment) -> Option<(String, Label)> {
+/// What a call has left: its result, or what it changed in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// The tool.
+    pub tool: String,
+    /// The file that it changed.
+    pub path: Option<String>,
+    /// Of all that it may hold.
+    pub label: Label,
+}
+
+/// The artifact that an attachment is; none if it is none.
+pub fn artifact(attachment: &Attachment) -> Option<Artifact> {
     let about: Value = serde_json::from_str(&attachment.about).ok()?;
+    let text = |name: &str| about.get(name)?.as_str().map(ToString::to_string);
     let classes = about.get("label")?.as_array()?.iter().map(|class| class.as_str().map(ToString::to_string));
-    Some((about.get("tool")?.as_str()?.to_string(), Label { classes: classes.collect::<Option<_>>()? }))
+    let label = Label { classes: classes.collect::<Option<_>>()? };
+    Some(Artifact { tool: text("tool")?, path: text("path"), label })
 }
 
 #[cfg(test)]
@@ -56,9 +69,12 @@ mod tests {
 
     #[test]
     fn c37_what_is_said_of_a_result_is_read() {
-        let of = |about: &str| result(&Attachment { about: about.into(), ..Attachment::default() });
+        let of = |about: &str| artifact(&Attachment { about: about.into(), ..Attachment::default() });
         let label = Label { classes: Vec::from(["pii.log".into()]) };
-        assert_eq!(of(r#"{"tool":"read_log","callId":"1","label":["pii.log"]}"#), Some(("read_log".into(), label)));
+        let result = Artifact { tool: "read_log".into(), path: None, label };
+        assert_eq!(of(r#"{"tool":"read_log","callId":"1","label":["pii.log"]}"#), Some(result));
+        let change = Artifact { tool: "write_file".into(), path: Some("a".into()), label: Label::default() };
+        assert_eq!(of(r#"{"tool":"write_file","callId":"1","path":"a","label":[]}"#), Some(change));
         assert_eq!([of(""), of("{}"), of(r#"{"tool":"x","label":[1]}"#)], [None, None, None]);
     }
 }

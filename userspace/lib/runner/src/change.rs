@@ -1,20 +1,21 @@
-//! What a call of `write_file` that waits for an answer would change in its file.
+//! What a call of `write_file` would change in its file.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::Tool;
 use capos_agent::world::Gate;
+use capos_agent::{Tool, hash, redact};
 use capos_plural::count;
-use capos_schema::authority::ToolQuestion;
-use capos_schema::cap::{CallError, Client};
+use capos_schema::authority::{Label, ToolQuestion};
+use capos_schema::cap::{CallError, Client, ExceptionKind};
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::PermissionMode;
 use capos_schema::storage::{DirectoryClient, EntryKind, FileError};
 use serde_json::{Map, Value, json};
 use similar::{ChangeTag, TextDiff};
 
+use crate::escape::one_line;
 use crate::runner::Runner;
 use crate::surface::Surface;
 use crate::table;
@@ -26,7 +27,7 @@ const SHOWN: u64 = 64 << 10;
 /// Lines of the longest texts that are compared: the work grows with the product of both.
 const COMPARED: usize = 1000;
 
-/// A write that waits for an answer.
+/// A write that waits for an answer, or is about to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingWrite {
     directory: DirectoryClient,
@@ -49,6 +50,8 @@ pub struct Change {
     pub new: String,
     /// The text is added at the end of the file.
     pub is_appended: bool,
+    /// Of what the file holds, if that is shown.
+    pub label: Label,
 }
 
 impl PendingWrite {
@@ -96,33 +99,62 @@ impl PendingWrite {
     /// # Errors
     /// The file's server does not answer.
     pub async fn look(self) -> Result<Change, String> {
-        let old = self.old().await.map_err(|error| format!("{} cannot be looked at: {error}", self.path))?;
+        let (old, label) = self.old().await.map_err(|error| format!("{} cannot be looked at: {error}", self.path))?;
         let Self { path, text, is_appended, .. } = self;
         let new = match &old {
             Ok(Some(old)) if is_appended => format!("{old}{text}"),
             _ => text,
         };
-        Ok(Change { path, old, new, is_appended })
+        Ok(Change { path, old, new, is_appended, label })
     }
 
-    async fn old(&self) -> Result<Result<Option<String>, String>, CallError> {
+    async fn old(&self) -> Result<(Result<Option<String>, String>, Label), CallError> {
         let found = self.directory.status(&self.path, true).await?;
+        let hidden = |why: String| Ok((Err(why), Label::default()));
         if found.error != FileError::None || found.status.kind != EntryKind::File {
-            return Ok(Ok(None));
+            return Ok((Ok(None), Label::default()));
         }
         if !self.is_readable {
-            return Ok(Err(format!("{READ} is not free in this session, so what the file holds is not shown")));
+            return hidden(format!("{READ} is not free in this session, so what the file holds is not shown"));
         }
         if found.status.bytes > SHOWN {
-            return Ok(Err(format!("the file has {}; at most {SHOWN} are shown", count(found.status.bytes, "byte"))));
+            return hidden(format!("the file has {}; at most {SHOWN} are shown", count(found.status.bytes, "byte")));
         }
-        let file = self.directory.open(&self.path).await?;
-        let data = file.read(0, u32::try_from(SHOWN).unwrap_or(u32::MAX)).await?;
-        Ok(String::from_utf8(data).map(Some).map_err(|_| "the file is no text".to_string()))
+        match self.directory.read_text(&self.path, 0, 0).await {
+            Ok(found) => Ok((Ok(Some(found.text)), found.label)),
+            Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => {
+                hidden("the file is no text".to_string())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Change {
+    /// What the file has to hold for this change: the SHA-256 of that in hexadecimal digits, empty if there is no file. None if what it
+    /// holds is not shown.
+    #[must_use]
+    pub fn basis(&self) -> Option<String> {
+        let old = self.old.as_ref().ok()?;
+        Some(old.as_ref().map(|old| hex::encode(hash(old))).unwrap_or_default())
+    }
+
+    /// The change as a patch in the unified format, without secrets. None if there is none, what the file holds is not shown, or
+    /// the texts are too long.
+    #[must_use]
+    pub fn patch(&self) -> Option<String> {
+        let old = self.old.as_ref().ok()?;
+        let (before, after) = (redact(old.as_deref().unwrap_or_default()).0, redact(&self.new).0);
+        let (before, after) = (lines(&before), lines(&after));
+        if before == after || before.len().max(after.len()) > COMPARED {
+            return None;
+        }
+        let path = one_line(&self.path);
+        let from = if old.is_some() { path.as_str() } else { "/dev/null" };
+        let diff = TextDiff::configure().newline_terminated(true).diff_slices(&before, &after);
+        Some(diff.unified_diff().header(from, &path).to_string())
+    }
+
     /// The lines that go and that come, with the unchanged line before and after them, at most `most` rows; nothing if
     /// there is no file yet, or nothing of it is replaced. A line ends with a line feed only. A carriage return is part of
     /// its line, so that a change of it is seen.
@@ -142,10 +174,9 @@ impl Change {
         }
         // Of an append only the last line can change.
         let from = if self.is_appended { old.rfind('\n').map_or(0, |at| at.saturating_add(1)) } else { 0 };
-        let lines = |text: &'_ str| text.split_inclusive('\n').count();
         let (old, new) = (old.get(from..).unwrap_or_default(), self.new.get(from..).unwrap_or_default());
-        if lines(old).max(lines(new)) > COMPARED {
-            let (old, new) = (count(lines(old), "line"), count(lines(new), "line"));
+        if lines(old).len().max(lines(new).len()) > COMPARED {
+            let (old, new) = (count(lines(old).len(), "line"), count(lines(new).len(), "line"));
             return Err(format!("the file has {old} and would have {new}: too many to be compared"));
         }
         let mut rows = compared(old, new);
@@ -159,10 +190,14 @@ impl Change {
     }
 }
 
+/// The lines of a text, with their ends.
+fn lines(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
 /// All rows of what changes from one text to another.
 fn compared(old: &str, new: &str) -> Vec<Row> {
-    let before: Vec<&str> = old.split_inclusive('\n').collect();
-    let after: Vec<&str> = new.split_inclusive('\n').collect();
+    let (before, after) = (lines(old), lines(new));
     let diff = TextDiff::from_slices(&before, &after);
     let is_end_changed = old.ends_with('\n') != new.ends_with('\n');
     let mut rows = Vec::new();
@@ -247,7 +282,8 @@ mod tests {
     }
 
     fn change(old: &str, new: &str) -> Change {
-        Change { path: "a".into(), old: Ok(Some(old.into())), new: new.into(), is_appended: false }
+        let (path, label) = ("a".into(), Label::default());
+        Change { path, old: Ok(Some(old.into())), new: new.into(), is_appended: false, label }
     }
 
     fn told(change: &Change, most: usize) -> Vec<String> {
@@ -302,6 +338,32 @@ mod tests {
         assert_eq!(more.rows(9), Ok(Vec::new()));
         let hidden = Change { old: Err("no".into()), ..change("", "a") };
         assert_eq!(hidden.rows(9), Err("no".into()));
+    }
+
+    /// Requirement C37: a change is a patch, which has no secrets.
+    #[test]
+    fn c37_a_change_is_a_patch() {
+        let wanted = "--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n";
+        assert_eq!(change("one\ntwo\n", "one\n2").patch().unwrap(), wanted);
+        let new = Change { old: Ok(None), ..change("", "x\r\n") };
+        assert_eq!(new.patch().unwrap(), "--- /dev/null\n+++ a\n@@ -0,0 +1 @@\n+x\r\n");
+        let secret = change("a\n", "a\npassword=hunter2secret\n").patch().unwrap();
+        assert!(secret.contains("+password=") && !secret.contains("hunter2"), "{secret}");
+        let key = format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----\n", "QUJD\n".repeat(9));
+        assert!(!change("", &key).patch().unwrap().contains("QUJD"));
+        let hidden = Change { old: Err("no".into()), ..change("", "a") };
+        let none = [change("a", "a"), hidden, change("", &"x\n".repeat(COMPARED + 1))];
+        assert_eq!(none.map(|change| change.patch()), [None, None, None]);
+    }
+
+    #[test]
+    fn c38_a_change_has_one_basis() {
+        // SHA-256 of nothing.
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(change("", "a").basis().unwrap(), empty);
+        assert_ne!(change("a", "a").basis().unwrap(), empty);
+        assert_eq!(Change { old: Ok(None), ..change("", "a") }.basis(), Some(String::new()));
+        assert_eq!(Change { old: Err("no".into()), ..change("", "a") }.basis(), None);
     }
 
     proptest! {

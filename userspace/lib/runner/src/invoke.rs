@@ -6,12 +6,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_agent::world::Tools;
-use capos_agent::{Brought, Piece, Tool};
+use capos_agent::{Brought, Patch, Piece, Tool};
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
+use capos_schema::models::ToolCall;
 use capos_schema::reflection::{self, MethodInfo};
 use serde_json::{Map, Value, json};
 
+use crate::change::Change;
 use crate::runner::Runner;
 use crate::surface::{Form, Surface};
 
@@ -20,6 +22,8 @@ const RESULTS: u32 = 1 << 20;
 
 /// The parameter and the result in which labels go.
 const LABEL: &str = "label";
+/// The parameter in which goes what the person was shown of a file.
+const BASIS: &str = "basis";
 
 fn method(tool: &Tool) -> Result<&'static MethodInfo, String> {
     let interface = reflection::interface(tool.descriptor.interface_id);
@@ -31,8 +35,10 @@ fn method(tool: &Tool) -> Result<&'static MethodInfo, String> {
 /// A call whose arguments have been checked.
 pub struct Prepared {
     message: Message,
-    /// The arguments as they were given.
-    given: Value,
+    /// The arguments as they were given, with the runner's.
+    given: Map<String, Value>,
+    /// What it changes, and whether the person was shown that.
+    change: Option<(Change, bool)>,
 }
 
 impl<S: Surface> Tools for Runner<S> {
@@ -41,12 +47,12 @@ impl<S: Surface> Tools for Runner<S> {
     fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Prepared, String), String> {
         let value = capos_reflect::parse(arguments).map_err(|bad| bad.to_string())?;
         let found = method(tool)?;
+        let canonical = capos_reflect::canonical(&value);
         if let Some(form) = S::form(self, tool) {
-            return Ok((
-                Prepared { message: form.unfilled(found, &value)?, given: value.clone() },
-                capos_reflect::canonical(&value),
-            ));
+            let (message, given) = (form.unfilled(found, &value)?, value.as_object().cloned().unwrap_or_default());
+            return Ok((Prepared { message, given, change: None }, canonical));
         }
+        let mut whole = Map::new();
         let encoded = capos_reflect::encode_call(found, &value, |given| {
             if let Some(piece) = Piece::asked(tool, given) {
                 piece.widen(given);
@@ -54,9 +60,14 @@ impl<S: Surface> Tools for Runner<S> {
             if found.runner_params.contains(&LABEL) && !label.classes.is_empty() {
                 given.insert(LABEL.to_string(), json!({ "classes": label.classes }));
             }
+            whole.clone_from(given);
         });
-        let (message, text) = (encoded.map_err(|bad| bad.to_string())?, capos_reflect::canonical(&value));
-        Ok((Prepared { message, given: value }, text))
+        let message = encoded.map_err(|bad| bad.to_string())?;
+        Ok((Prepared { message, given: whole, change: None }, canonical))
+    }
+
+    async fn observe(&self, tool: &Tool, call: &ToolCall, prepared: Prepared) -> Prepared {
+        Prepared { change: self.change(tool, call).await, ..prepared }
     }
 
     fn invoke(&self, tool: &Tool, prepared: Prepared) -> LocalBoxFuture<'static, Result<Brought, String>> {
@@ -65,13 +76,18 @@ impl<S: Surface> Tools for Runner<S> {
         let (form, tell) = (S::form(self, tool), self.surface.teller());
         Box::pin(async move {
             let (cap, found) = (cap?, found?);
-            let Prepared { message, given } = prepared;
-            let (message, form) = match form {
-                None => (message, None),
-                Some(mut form) => {
-                    let mut members = given.as_object().cloned().unwrap_or_default();
-                    form.fill(&mut members).await?;
-                    (encode(found, members)?, Some(form))
+            let Prepared { message, mut given, change } = prepared;
+            let shown = change.as_ref().filter(|(_, is_shown)| *is_shown);
+            let basis = shown.and_then(|(change, _)| change.basis()).filter(|_| found.runner_params.contains(&BASIS));
+            let (message, form) = match (form, basis) {
+                (None, None) => (message, None),
+                (None, Some(basis)) => {
+                    given.insert(BASIS.to_string(), json!({ "hash": basis }));
+                    (encode(found, given)?, None)
+                }
+                (Some(mut form), _) => {
+                    form.fill(&mut given).await?;
+                    (encode(found, given)?, Some(form))
                 }
             };
             let wide = capos_rt::with_results(&cap, RESULTS);
@@ -83,9 +99,14 @@ impl<S: Surface> Tools for Runner<S> {
             if let Some(form) = form {
                 form.done().await;
             }
-            Ok(brought(found, value))
+            Ok(Brought { patch: change.and_then(|(change, _)| patch(change)), ..brought(found, value) })
         })
     }
+}
+
+/// What a call has changed, in the form that is kept.
+fn patch(change: Change) -> Option<Patch> {
+    Some(Patch { text: change.patch()?, path: change.path, label: change.label })
 }
 
 /// The call with these parameters.

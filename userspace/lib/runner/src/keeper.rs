@@ -139,7 +139,7 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
 
 impl<S: Surface> Runner<S> {
     /// Whether this session is one that saves nothing: a guest's, or one that has put the capability for it away.
-    fn saves_nothing(&self) -> bool {
+    pub(crate) fn saves_nothing(&self) -> bool {
         let meant = self.info.profile != Profile::Operator || self.grants.dropped.borrow().contains(NAME);
         meant && self.grants.find::<ConversationStoreClient>(PURPOSE).is_err()
     }

@@ -29,9 +29,11 @@ pub mod skills;
 mod surface;
 pub mod table;
 mod telemetry;
+mod writes;
 
 pub use beside::{Begun, Beside};
 pub use runner::{Capabilities, Runner};
 pub use session::{Kept, OPENED, Session};
 pub use surface::{Form, Surface};
 pub use telemetry::ToLog;
+pub use writes::Writes;

@@ -26,6 +26,7 @@ use crate::keeper::{Beneath, Saving};
 use crate::model::ModelSlot;
 use crate::surface::Surface;
 use crate::telemetry::ToLog;
+use crate::writes::Writes;
 
 /// What a program that runs sessions holds without one.
 pub struct Capabilities {
@@ -86,6 +87,8 @@ pub struct Base<S> {
     pub policy_version: RefCell<String>,
     /// The session's capabilities.
     pub grants: Grants,
+    /// What the person was shown of calls that they were asked about.
+    pub writes: Writes,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
 }
@@ -121,6 +124,7 @@ impl<S: Surface> Runner<S> {
             user,
             broker: held.broker.clone(),
             info,
+            writes: Writes::default(),
             lost: Cell::new(false),
         });
         Rc::new(Self::on(base, RunSlot::default()))

@@ -86,11 +86,19 @@ pub trait Form: 'static {
 
 impl<S: Surface> Approver for Runner<S> {
     async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
-        S::consent(self, ask).await
+        let reply = S::consent(self, ask).await;
+        if reply.is_err() {
+            self.writes.forget(ask.call_id, ask.arguments);
+        }
+        reply
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        S::passphrase(self, ask).await
+        let secret = S::passphrase(self, ask).await;
+        if !matches!(secret, Secret::Given(_)) {
+            self.writes.forget(ask.call_id, ask.arguments);
+        }
+        secret
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {

@@ -6,7 +6,7 @@ use core::cell::RefCell;
 
 use capos_schema::authority::Label;
 
-use crate::{Info, NodeId, Tree, TreeError};
+use crate::{Basis, Info, NodeId, Tree, TreeError};
 
 /// What an entry of a list takes besides its name, in bytes.
 const ENTRY_BYTES: usize = 80;
@@ -149,6 +149,22 @@ pub trait FileTree {
         append: bool,
         label: &Label,
         now: i64,
+    ) -> Result<NodeId, TreeError> {
+        self.store_on(Basis::Any, (base, path), data, append, label, now).await
+    }
+
+    /// The same, if there is what `basis` says.
+    ///
+    /// # Errors
+    /// As [`Self::store`]; [`TreeError::Changed`].
+    async fn store_on(
+        &self,
+        basis: Basis<'_>,
+        place: (NodeId, &str),
+        data: &[u8],
+        append: bool,
+        label: &Label,
+        now: i64,
     ) -> Result<NodeId, TreeError>;
 
     /// Makes a directory.
@@ -239,16 +255,22 @@ impl FileTree for RefCell<Tree> {
         self.borrow_mut().set_modified(id, time)
     }
 
-    async fn store(
+    async fn store_on(
         &self,
-        base: NodeId,
-        path: &str,
+        basis: Basis<'_>,
+        (base, path): (NodeId, &str),
         data: &[u8],
         append: bool,
         label: &Label,
         now: i64,
     ) -> Result<NodeId, TreeError> {
         let mut tree = self.borrow_mut();
+        if basis != Basis::Any {
+            let found = tree.find(base, path).and_then(|id| tree.read(id, 0, Basis::BYTES));
+            if !basis.admits(there(found)?) {
+                return Err(TreeError::Changed(String::from(path)));
+            }
+        }
         tree.store(base, path, data, append, label, now)?;
         tree.find(base, path)
     }
@@ -277,6 +299,18 @@ impl FileTree for RefCell<Tree> {
     /// There is no medium.
     async fn sync(&self, _since: u64) -> Result<(), TreeError> {
         Ok(())
+    }
+}
+
+/// What was found, if there is something.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn there<R>(found: Result<R, TreeError>) -> Result<Option<R>, TreeError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(TreeError::NotFound(_)) => Ok(None),
+        Err(other) => Err(other),
     }
 }
 

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod basis;
 mod file_tree;
 mod locks;
 pub mod path;
@@ -18,7 +19,8 @@ mod text;
 mod trail;
 mod tree;
 
-pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt};
+pub use basis::Basis;
+pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt, there};
 pub use locks::{Holder, Locks};
 pub use path::PathError;
 pub use text::{MAX_TEXT, TextError, TextPiece};

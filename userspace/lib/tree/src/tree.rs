@@ -90,6 +90,8 @@ pub enum TreeError {
     },
     /// Past what a file can be.
     TooLarge,
+    /// It holds something else than the caller says.
+    Changed(String),
     /// It cannot be changed; the text says why.
     ReadOnly(String),
     /// What the tree lies on failed; the text says how.
@@ -123,6 +125,11 @@ impl core::fmt::Display for TreeError {
                  for a larger quota",
                 Size(*used),
                 Size(*limit)
+            ),
+            Self::Changed(name) => write!(
+                f,
+                "`{name}` has changed since the person was shown what this call does to it, so nothing is written; propose \
+                 the call again"
             ),
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
             Self::ReadOnly(why) | Self::Medium(why) => f.write_str(why),

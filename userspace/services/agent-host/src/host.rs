@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use capos_agent::Course;
 use capos_agent::world::{Audit, RunState};
 use capos_async_lock::Waiters;
-use capos_client_protocol::event::{Event, Failed};
+use capos_client_protocol::event::{Details, Event, Failed};
 use capos_client_protocol::request::ClientInfo;
 use capos_client_protocol::request::{Empty, Reach};
 use capos_client_protocol::result::{Conversations, Created, Done, Saved, SessionStatus, Started};
@@ -348,16 +348,16 @@ impl Host {
         match write {
             // It is not known what the call changes.
             None => Ok(Done::Patch(Default::default())),
-            Some(write) => {
-                self.record(id, &write).await?;
-                self.show(write).await
+            Some((write, call)) => {
+                let Some(runner) = &self.runner else { return Err(no_session()) };
+                self.record(runner, id, &write).await?;
+                self.show(runner, write, &call).await
             }
         }
     }
 
     /// Records that a file is looked at for a client, before it is.
-    async fn record(&self, question: &str, write: &PendingWrite) -> Result<(), RpcError> {
-        let Some(runner) = &self.runner else { return Err(no_session()) };
+    async fn record(&self, runner: &Runner<Client>, question: &str, write: &PendingWrite) -> Result<(), RpcError> {
         let field = |name: &str, value: &str| GeneralEventField { name: name.into(), value: value.into() };
         let event = GeneralEvent {
             kind: PREVIEWED.to_string(),
@@ -369,10 +369,14 @@ impl Host {
         recorded.map(drop).map_err(|why| unavailable(format!("no preview: it could not be recorded: {why}")))
     }
 
-    /// What a call would change. No other request is answered meanwhile.
-    async fn show(&self, write: PendingWrite) -> Answer {
+    /// What a call would change: it makes that change, or none. No other request is answered meanwhile.
+    async fn show(&self, runner: &Runner<Client>, write: PendingWrite, call: &Details) -> Answer {
         match select(write.look(), self.held.clock.sleep(LOOK)).await {
-            Either::First(shown) => shown.map(|change| Done::Patch(messages::patch(change))).map_err(unavailable),
+            Either::First(shown) => {
+                let change = shown.map_err(unavailable)?;
+                runner.writes.shown((&call.call_id, &call.arguments), &change);
+                Ok(Done::Patch(messages::patch(change)))
+            }
             Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),
         }
     }

@@ -36,7 +36,7 @@ pub fn messages(conversation: &Conversation, from: u32, category: impl Fn(&str) 
 
 /// What a call would change, as a client reads it.
 pub fn patch(change: change::Change) -> PatchPreview {
-    let change::Change { path, old, new, is_appended } = change;
+    let change::Change { path, old, new, is_appended, .. } = change;
     let (old_text, why) = match old {
         Ok(old) => (old, None),
         Err(why) => (None, Some(why)),

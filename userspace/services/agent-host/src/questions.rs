@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_async_lock::Waiters;
-use capos_client_protocol::event::ApprovalRequest;
+use capos_client_protocol::event::{ApprovalRequest, Details};
 use capos_client_protocol::request::Reach;
 use capos_runner::change::PendingWrite;
 
@@ -66,9 +66,9 @@ impl Questions {
         self.open.borrow_mut().remove(id).is_some()
     }
 
-    /// The write that is asked about, if it is one; none if the question is not open.
-    pub fn write(&self, id: &str) -> Option<Option<PendingWrite>> {
-        self.open.borrow().get(id).map(|open| open.write.clone())
+    /// The write that is asked about, if it is one, with the call; none if the question is not open.
+    pub fn write(&self, id: &str) -> Option<Option<(PendingWrite, Details)>> {
+        self.open.borrow().get(id).map(|open| open.write.clone().zip(open.request.details.clone()))
     }
 
     /// All that are open, with the time that is left of each.

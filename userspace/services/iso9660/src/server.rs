@@ -16,7 +16,8 @@ use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, Resourc
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
     DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind,
-    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
+    FileBasis, FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
+    ReadOnlyFileServer,
 };
 use capos_tree::{TextError, TextPiece};
 use core::cell::RefCell;
@@ -255,6 +256,7 @@ impl DirectoryServer for DirectoryObject {
         _text: String,
         _append: bool,
         _label: Option<Label>,
+        _basis: Option<FileBasis>,
     ) -> Result<(), CallError> {
         read_only()
     }

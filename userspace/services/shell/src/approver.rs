@@ -252,6 +252,7 @@ impl Questions<'_> {
         let runner = self.runner;
         let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
         let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
+        runner.writes.shown((ask.call_id, ask.arguments), &change);
         match change.rows(CHANGED) {
             Ok(rows) => {
                 // The last column of the screen stays free.

@@ -16,6 +16,7 @@ const COMMANDS: &[&str] = &[
     "/approvals show ",
     "/artifacts",
     "/artifacts save ",
+    "/artifacts show ",
     "/audit",
     "/audit all",
     "/audit archive ",

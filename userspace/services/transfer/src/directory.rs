@@ -9,11 +9,11 @@ use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
-    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileClient,
-    FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
+    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis,
+    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
 };
 use capos_transfer::{Error, Handle, Kind, Volume};
-use capos_tree::{TextError, TextPiece, path};
+use capos_tree::{Basis, TextError, TextPiece, TreeError, path};
 
 use crate::copies::check_label;
 use crate::disk::BlockDisk;
@@ -228,13 +228,24 @@ impl DirectoryServer for DirectoryObject {
 
     async fn write_text(
         &self,
-        _cx: &CallContext,
+        cx: &CallContext,
         path: String,
         text: String,
         append: bool,
         label: Option<Label>,
+        basis: Option<FileBasis>,
     ) -> Result<(), CallError> {
         check_label(&label.unwrap_or_default())?;
+        if let Some(FileBasis { hash }) = basis {
+            let found = match self.with(&path, async |volume, path| volume.status(path).await).await {
+                Ok(_) => Some(self.read_text(cx, path.clone(), 0, 0).await?.text),
+                Err(Error::NotFound(_)) => None,
+                Err(error) => return Err(self.refused(&error)),
+            };
+            if !Basis::Hash(&hash).admits(found.as_ref().map(String::as_bytes)) {
+                return Err(CallError::invalid_argument(TreeError::Changed(path).to_string()));
+            }
+        }
         let handle = self.create_or_open(&path).await.map_err(|error| self.refused(&error))?;
         let file = FileObject::new(&self.volumes, &self.mounted, handle);
         let end = if append { file.status().await?.bytes } else { 0 };

@@ -264,7 +264,7 @@ impl Uses {
         let path = format!("client-{client}.txt");
         match number % 3 {
             0 => {
-                home.write_text(&path, "written", false, None).await?;
+                home.write_text(&path, "written", false, None, None).await?;
                 ensure(home.stat(&path).await?.bytes == 7, || format!("{path} has another length"))
             }
             1 => {

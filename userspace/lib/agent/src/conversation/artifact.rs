@@ -1,4 +1,4 @@
-//! Results that are too long for the model: the whole is kept beside the conversation.
+//! What is kept beside the conversation: results that are too long for the model, and what calls have changed in files.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,18 +10,52 @@ use serde_json::json;
 use crate::call::Context;
 use crate::curtain::Line;
 use crate::redact::redact;
-use crate::result::{Brought, ended};
-use crate::snapshot::Tool;
+use crate::result::{Brought, Patch, ended};
+use crate::snapshot::{Tool, quote_long};
 use crate::world::World;
+
+/// Characters of a path that a notice shows.
+const PATH: usize = 96;
 
 impl<W: World> Context<W> {
     /// The result of a call that ended by itself, the whole of which is kept if it is too long for the model.
     pub(crate) async fn ended(&self, tool: &Tool, call: &ToolCall, outcome: Result<Brought, String>) -> ToolResult {
         let outcome = match outcome {
-            Ok(brought) => Ok(self.keep_whole(tool, call, brought).await),
+            Ok(mut brought) => {
+                if let Some(patch) = brought.patch.take() {
+                    self.keep_patch(tool, call, &patch).await;
+                }
+                Ok(self.keep_whole(tool, call, brought).await)
+            }
             Err(why) => Err(why),
         };
         ended(tool, call, outcome)
+    }
+
+    /// The name of the next artifact.
+    fn artifact(&self, kind: &str) -> String {
+        let number = self.traces.artifacts.get().saturating_add(1);
+        self.traces.artifacts.set(number);
+        format!("{kind}-{}.{}.{number}", self.turn, self.course.steps())
+    }
+
+    /// Keeps what a call has changed in a file, with the label of what the file held and of what the model has read. If it
+    /// cannot be kept, the person is told once in a session, and the call has its result all the same.
+    async fn keep_patch(&self, tool: &Tool, call: &ToolCall, patch: &Patch) {
+        let about = json!({
+            "tool": tool.descriptor.name,
+            "callId": call.id,
+            "path": patch.path,
+            "label": join(&self.label, &patch.label).classes,
+        });
+        let kept = self.world.keep(&self.artifact("change"), &about.to_string(), &patch.text).await;
+        if let Err(why) = kept
+            && !self.backlog.unkept.replace(true)
+        {
+            let text =
+                format!("the change of {} is not kept: {why}; the file is changed", quote_long(&patch.path, PATH));
+            self.tell(Line::Notice(text)).await;
+        }
     }
 
     /// Keeps the whole of a result that is going to be cut, without its secrets, and notes below which name. If it cannot be kept,
@@ -35,9 +69,7 @@ impl<W: World> Context<W> {
         if whole.len() <= tool.max_result {
             return brought;
         }
-        let number = self.traces.artifacts.get().saturating_add(1);
-        self.traces.artifacts.set(number);
-        let name = format!("result-{}.{}.{number}", self.turn, self.course.steps());
+        let name = self.artifact("result");
         let about = json!({
             "tool": tool.descriptor.name,
             "callId": call.id,

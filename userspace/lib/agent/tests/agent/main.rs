@@ -4,6 +4,7 @@
 mod asking;
 mod broken;
 mod budget;
+mod changes;
 mod children;
 mod direct;
 mod going;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use capos_agent::world::*;
-use capos_agent::{Agent, Backlog, Brought, Conversation, Session, Snapshot, Tool, TurnEnd, handle_text};
+use capos_agent::{Agent, Backlog, Brought, Conversation, Patch, Session, Snapshot, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
 use capos_run_state::Checkpoint;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
@@ -513,7 +513,14 @@ impl Tools for World {
                 }
                 name => {
                     let pad = prepared.get("pad").and_then(Value::as_str).filter(|pad| pad.starts_with("password"));
-                    Ok(format!("result of {name}: {}{}", "é".repeat(100), pad.unwrap_or_default()).into())
+                    let text = format!("result of {name}: {}{}", "é".repeat(100), pad.unwrap_or_default());
+                    let path = prepared.get("path").and_then(Value::as_str).filter(|_| name == "write");
+                    let patch = path.map(|path| Patch {
+                        path: path.to_string(),
+                        text: "-old\n+new\n".to_string(),
+                        label: Label { classes: vec!["pii.log".into()] },
+                    });
+                    Ok(Brought { text, patch, ..Brought::default() })
                 }
             }
         })

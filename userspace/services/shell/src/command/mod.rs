@@ -85,7 +85,7 @@ const HELP: &[(&str, &str)] = &[
     ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     (
         "/artifacts",
-        "list results that were too long for the model, whole; /artifacts save NAME PATH writes one to a file",
+        "list what is kept of results and changes of files; /artifacts show NAME; /artifacts save NAME PATH",
     ),
     ("/audit", "list the tool calls of this session"),
     ("/audit all", "list those of all sessions"),

@@ -54,7 +54,7 @@ impl Neighbour {
             volume.make_directory(folder).await.map_err(words)?;
         }
         for (file, text) in FILES {
-            volume.write_text(file, text, false, None).await.map_err(words)?;
+            volume.write_text(file, text, false, None, None).await.map_err(words)?;
         }
         let home = volume.open_directory("home").await.map_err(words)?;
         let books = volume.open_directory("books").await.map_err(words)?.read_only().await.map_err(words)?;
@@ -82,7 +82,7 @@ impl Neighbour {
             }
         }
         // It still writes, and opens files.
-        self.volume.write_text("other/diary", "nobody else's", false, None).await?;
+        self.volume.write_text("other/diary", "nobody else's", false, None, None).await?;
         self.volume.open("other/diary").await.map(drop)
     }
 

@@ -1,0 +1,26 @@
+//! What a file has to hold before it is changed.
+
+use sha2::{Digest, Sha256};
+
+/// What a file has to hold before it is changed, so that a person who was shown the change gets exactly that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis<'a> {
+    /// Anything, or nothing.
+    Any,
+    /// Content with this SHA-256, in hexadecimal digits. Empty: there must be no file.
+    Hash(&'a str),
+}
+
+impl Basis<'_> {
+    /// Bytes of a file that are compared. A file whose change was shown is shorter.
+    pub const BYTES: usize = (256 << 10) + 1;
+
+    /// Whether there may be what was found: the first [`BYTES`](Self::BYTES) of a file, or none.
+    #[must_use]
+    pub fn admits(self, found: Option<&[u8]>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Hash(hash) => found.map(|bytes| hex::encode(Sha256::digest(bytes))).unwrap_or_default() == hash,
+        }
+    }
+}

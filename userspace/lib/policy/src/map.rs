@@ -54,16 +54,16 @@ impl Modes {
 /// The lower bound of a category's tools, whatever is configured.
 fn floor(category: Category) -> PermissionMode {
     match category {
-        Category::Destructive | Category::Admin => PermissionMode::Consent,
-        Category::ReadOnly | Category::Mutating | Category::Outbound => PermissionMode::Auto,
+        Category::Destructive | Category::Outbound | Category::Admin => PermissionMode::Consent,
+        Category::ReadOnly | Category::Mutating => PermissionMode::Auto,
     }
 }
 
 /// A rule of the configuration for the tools it names. A part that is `None` matches all.
 ///
 /// A rule tightens: of the default and all rules that name a tool the strictest counts. Only with `widen`, and only in
-/// an operator's session, does a rule take the default's place; then too a destructive or admin tool keeps at least
-/// `consent`, and other rules still tighten.
+/// an operator's session, does a rule take the default's place; then too a destructive, outbound or admin tool keeps at
+/// least `consent`, and other rules still tighten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Override {
     pub profile: Option<Profile>,

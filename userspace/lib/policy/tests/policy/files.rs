@@ -29,12 +29,13 @@ fn tools() -> Vec<GrantedTool> {
     methods.into_iter().flatten().filter_map(tool).collect()
 }
 
-/// A session with these bounds on all tools that name a file. Those that delete nothing ask nobody.
+/// A session with these bounds on all tools that name a file. Those that neither delete nor send anything need no question.
 fn session(scope: Scope) -> SessionPolicy {
     let holder = Holder { session: "s1".into(), principal: "ada".into(), profile: Profile::Operator };
     let mode = |category| match category {
         Category::Destructive | Category::Admin => PermissionMode::StepUp,
-        Category::ReadOnly | Category::Mutating | Category::Outbound => PermissionMode::Auto,
+        Category::Outbound => PermissionMode::Consent,
+        Category::ReadOnly | Category::Mutating => PermissionMode::Auto,
     };
     let modes = Modes::new(|category| Some(mode(category))).unwrap();
     let rule = ScopeRule { profile: None, target: Target::Paths, scope, source: "settings".into() };

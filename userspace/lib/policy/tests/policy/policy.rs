@@ -166,7 +166,7 @@ fn overrides_tighten_and_only_an_operator_who_says_so_widens() {
                     let policy = Policy { overrides: vec![rule], ..shipped() };
                     let session = SessionPolicy::new(&policy, profile);
                     let standard = default_mode(profile, category);
-                    let risky = matches!(category, Category::Destructive | Category::Admin);
+                    let risky = matches!(category, Category::Destructive | Category::Outbound | Category::Admin);
                     let expected = match (widen && profile == Profile::Operator, risky) {
                         (true, true) => stricter(wanted, Consent),
                         (true, false) => wanted,

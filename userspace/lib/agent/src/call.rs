@@ -364,6 +364,7 @@ impl<W: World> Context<W> {
         prepared: W::Prepared,
         event: &ToolEvent,
     ) -> ToolResult {
+        let prepared = self.world.observe(tool, call, prepared).await;
         if self.cancel.is_set() {
             let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it did not start");
             return self.after(event, result).await;
@@ -374,7 +375,6 @@ impl<W: World> Context<W> {
         let limit = time_limit(&tool.descriptor, &self.session.limits);
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
-        let prepared = self.world.observe(tool, call, prepared).await;
         let mut effect = self.world.invoke(tool, prepared);
         // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
         let told = async {

@@ -24,3 +24,16 @@ impl Basis<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::cell::RefCell;
+
+    use crate::{Tree, suite};
+
+    /// Requirement C38.
+    #[test]
+    fn c38_only_the_change_that_was_shown_is_made() {
+        suite::only_the_change_that_was_shown_is_made(&RefCell::new(Tree::new(suite::BUDGET)));
+    }
+}

@@ -564,15 +564,13 @@ impl TokenStreamServer for Answer {
         let (piece, tokens) =
             match worker::read(&stream, counts, &self.counted.meter.broker.deadlines, &self.lost).await {
                 Read::Piece(piece, tokens) => (piece, tokens),
-                Read::Failed(error) => {
-                    if error.is_disconnected() {
-                        self.counted.give_up();
-                        self.over();
-                        // Its holder may ask again.
-                        return Err(CallError::disconnected(of_worker(error).to_string()));
-                    }
-                    return Err(error);
+                Read::Failed(error) if error.is_disconnected() => {
+                    self.counted.give_up();
+                    self.over();
+                    // Its holder may ask again.
+                    return Err(CallError::disconnected(of_worker(error).to_string()));
                 }
+                Read::Failed(error) => return Err(error),
                 Read::Lost => return self.end(FinishReason::Cancelled).await,
                 Read::Overdue(bound) => {
                     self.give_up();

@@ -568,7 +568,7 @@ impl TokenStreamServer for Answer {
                     self.counted.give_up();
                     self.over();
                     // Its holder may ask again.
-                    return Err(CallError::disconnected(of_worker(error).to_string()));
+                    return Err(CallError::disconnected(format!("the model's worker has ended: {error}")));
                 }
                 Read::Failed(error) => return Err(error),
                 Read::Lost => return self.end(FinishReason::Cancelled).await,

@@ -6,11 +6,13 @@ CAPOS := target/debug/capos
 BUILD := $(CARGO) build --workspace --bin capos
 
 # With LINT=1 `make test` checks lints too: the compiler with lints compiles host code, once for both. Options for it have
-# this form, and the feature is that of `capos lint`.
+# this form, and the features are those of `capos lint`.
 ifeq ($(LINT),1)
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-BUILD += --features capos-audit/measure
+BUILD += --features capos-audit/measure,capos-home-keys/measure
+else ifneq ($(LINT),)
+$(error LINT=$(LINT) is not LINT=1)
 endif
 
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of

@@ -278,7 +278,9 @@ impl Bridge {
     /// Messages of a conversation that is being loaded have come.
     pub(super) fn messages(&mut self, request: RequestId, conversation: String, from: u32, found: Messages) {
         // Only the first page says so.
-        self.can_continue |= found.can_continue;
+        if from == 0 {
+            self.can_continue = found.can_continue;
+        }
         for message in found.messages {
             self.replay(&conversation, message);
         }

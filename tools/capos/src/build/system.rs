@@ -248,6 +248,7 @@ impl System {
 fn encode_manifest(sources: &[&Path], variant: &Variant, items: &[(String, PathBuf)]) -> Result<()> {
     let (_, path) = items.last().context("the boot package has no manifest")?;
     let mut manifest = crate::manifest::read(sources)?;
+    let mut changed = false;
     for service in &mut manifest.services {
         if service.name == Console::SERVICE {
             service.program = variant.console.program().to_owned();
@@ -255,8 +256,10 @@ fn encode_manifest(sources: &[&Path], variant: &Variant, items: &[(String, PathB
         let time = service.environment.iter_mut().find(|variable| variable.starts_with(KEY_TIME));
         if let (Some(time), Some(milliseconds)) = (time, variant.key_milliseconds) {
             *time = format!("{KEY_TIME}{milliseconds}");
+            changed = true;
         }
     }
+    ensure!(changed || variant.key_milliseconds.is_none(), "no service has the variable {KEY_TIME}");
     let names: Vec<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
     capos_service_graph::check(&manifest, &names).with_context(|| sources_named(sources))?;
     files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;

@@ -25,7 +25,7 @@ pub enum Bare {
 }
 
 /// What cargo calls in place of the compiler for this workspace's crates: the compiler with lints, in `make test LINT=1`.
-const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
 /// The cargo to call: the one that runs this program, if one does. It calls the compiler itself: the one with lints does
 /// not optimise as well.
@@ -195,8 +195,8 @@ fn build_guest(root: &Path, packages: &[String], features: &[String]) -> Result<
     Ok(target.join(USER).join("guest"))
 }
 
-/// Builds a library of the guest on its own, so that no program's needs change it, and returns its folder. The schema, which
-/// takes longest, is compiled as programs have it: once.
+/// Builds a library of the guest on its own and returns its folder: it is the same whichever programs are built. The schema
+/// has the features that programs use, so that it is compiled once.
 pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
     build_guest(root, &[package.to_owned()], &["capos-schema/reflect".to_owned()])
 }

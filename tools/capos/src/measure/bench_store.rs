@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Count instructions of both, and measure no times.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rounds")]
     instructions: bool,
 }
 

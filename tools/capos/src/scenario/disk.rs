@@ -58,7 +58,7 @@ pub fn check(disks: &[DiskSettings], folder: &Path) -> Result<()> {
             (None, Some(_)) => {}
             (Some(file), size) => {
                 let file = folder.join(file);
-                ensure!(size.is_some() || !is_packed(&file), "the disk `{name}`: a packed `file` needs a `size`");
+                ensure!(size.is_some() || !is_compressed(&file), "the disk `{name}`: a compressed `file` needs a `size`");
                 let bytes = file.metadata().with_context(|| format!("the disk `{name}`: {}", file.display()))?.len();
                 let size = size.map_or(bytes, |size| size.0);
                 ensure!(bytes <= size, "the disk `{name}`: {} has {bytes} bytes, more than its size", file.display());
@@ -133,14 +133,14 @@ impl Made {
     }
 }
 
-fn is_packed(file: &Path) -> bool {
+fn is_compressed(file: &Path) -> bool {
     file.extension().is_some_and(|ending| ending == "gz")
 }
 
 /// Copies a file, and unpacks it if it is packed.
 fn copy(content: &Path, file: &Path) -> Result<()> {
     let context = || format!("copying {}", content.display());
-    if !is_packed(content) {
+    if !is_compressed(content) {
         return std::fs::copy(content, file).map(drop).with_context(context);
     }
     let unpacked = File::create(file).with_context(context)?;
@@ -163,6 +163,8 @@ pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Made>
             (Some(content), size) => {
                 copy(&folder.join(content), &file)?;
                 if let Some(Size(bytes)) = size {
+                    let held = file.metadata().with_context(|| file.display().to_string())?.len();
+                    ensure!(held <= bytes, "the disk `{}`: {content} has {held} bytes, more than its size", disk.name);
                     let opened = File::options().write(true).open(&file);
                     opened
                         .and_then(|file| file.set_len(bytes))

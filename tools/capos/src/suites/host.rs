@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(options("host"), "--workspace");
         assert_eq!(options(""), "--workspace");
         assert_eq!(options("qemu/engine"), "");
-        assert_eq!(host_options(&packages, &|_| true, true).join(" "), "--workspace --features capos-audit/measure");
+        assert_eq!(host_options(&packages, &|_| true, true).join(" "), "--workspace --features capos-audit/measure,capos-home-keys/measure");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::evidence::{Allowance, Unexamined, Whole, excerpt, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::record::Traces;
-use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
+use crate::result::{Brought, MAX_ERROR, Why, answered, call_of, ended, hash, taken, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
 use crate::world::{Gate, Review, Ruling, World, field};
@@ -119,26 +119,6 @@ pub struct Ready<W: World> {
 }
 
 impl<W: World> Context<W> {
-    pub(crate) fn event(&self, phase: Phase, descriptor: &ToolDescriptor, call: &ToolCall) -> ToolEvent {
-        ToolEvent {
-            phase,
-            session: self.session.id.clone(),
-            principal: self.session.principal.clone(),
-            conversation: self.conversation.clone(),
-            turn: self.turn,
-            call_id: call.id.clone(),
-            model_id: self.model.id.clone(),
-            backend: self.model.backend.clone(),
-            nonce: self.nonce.clone(),
-            runner: "capos-side".to_string(),
-            descriptor: descriptor.clone(),
-            arguments: call.arguments.clone(),
-            label: self.label.clone(),
-            advertised: self.advertised.clone(),
-            ..ToolEvent::default()
-        }
-    }
-
     /// Looks the call up, checks its arguments, and asks the broker. Has no effect; what it found is
     /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). With `waits`, a call before it may still change what the
     /// decision depends on, such as the size of a file: then it is not decided now.
@@ -364,11 +344,11 @@ impl<W: World> Context<W> {
         prepared: W::Prepared,
         event: &ToolEvent,
     ) -> ToolResult {
-        let prepared = self.world.observe(tool, call, prepared).await;
-        if self.cancel.is_set() {
+        let looked = race(self.world.observe(tool, call, prepared), self.cancel.wait()).await;
+        let (Either::Left(prepared), false) = (looked, self.cancel.is_set()) else {
             let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it did not start");
             return self.after(event, result).await;
-        }
+        };
         if delegates(tool) {
             return self.delegate(tool, call, event).await;
         }
@@ -384,7 +364,13 @@ impl<W: World> Context<W> {
         };
         let stop = race(race(self.cancel.wait(), self.world.sleep_until(deadline)), told);
         let cause = match race(effect.as_mut(), stop).await {
-            Either::Left(outcome) => return self.after(event, self.ended(tool, call, outcome).await).await,
+            Either::Left(mut outcome) => {
+                let patch = taken(&mut outcome);
+                let result = self.after(event, self.ended(tool, call, outcome).await).await;
+                // That the call has ended is recorded first.
+                self.keep_patch(tool, call, patch).await;
+                return result;
+            }
             Either::Right(Either::Left(cause)) => cause,
             Either::Right(Either::Right(never)) => match never {},
         };
@@ -435,13 +421,14 @@ impl<W: World> Context<W> {
         let world = self.world.clone();
         self.backlog.begin();
         world.spawn(Box::pin(async move {
-            let how = match race(effect, self.world.sleep_until(deadline)).await {
-                Either::Left(outcome) => {
+            let (how, patch) = match race(effect, self.world.sleep_until(deadline)).await {
+                Either::Left(mut outcome) => {
+                    let patch = taken(&mut outcome);
                     let result = ended(&tool, &call_of(&event), outcome);
                     close(&mut event, &result);
-                    result.outcome
+                    (result.outcome, patch)
                 }
-                Either::Right(()) => Outcome::TimedOut,
+                Either::Right(()) => (Outcome::TimedOut, None),
             };
             event.outcome = Outcome::Cancelled;
             event.error = format!(
@@ -449,6 +436,7 @@ impl<W: World> Context<W> {
                 how.name()
             );
             self.write(&event).await;
+            self.keep_patch(&tool, &call_of(&event), patch).await;
             self.backlog.end();
         }));
     }
@@ -463,7 +451,9 @@ impl<W: World> Context<W> {
         let (world, late) = (self.world.clone(), self.course.outlasts());
         self.backlog.begin();
         world.spawn(Box::pin(async move {
-            let result = ended(&tool, &call_of(&event), effect.await);
+            let mut outcome = effect.await;
+            let (call, patch) = (call_of(&event), taken(&mut outcome));
+            let result = ended(&tool, &call, outcome);
             drop(late);
             let general = capos_schema::audit::GeneralEvent {
                 kind: "tool.late".to_string(),
@@ -472,12 +462,13 @@ impl<W: World> Context<W> {
                 fields: Vec::from([
                     field("before", event.before.to_string()),
                     field("callId", event.call_id),
-                    field("tool", tool.descriptor.name),
+                    field("tool", tool.descriptor.name.clone()),
                     field("outcome", result.outcome.name()),
                     field("resultHash", crate::conversation::hex(&hash(&text(&result)))),
                 ]),
             };
             self.note(general).await;
+            self.keep_patch(&tool, &call, patch).await;
             self.backlog.end();
         }));
     }
@@ -558,12 +549,6 @@ pub fn close(event: &mut ToolEvent, result: &ToolResult) {
     event.error.clone_from(&result.error);
     event.result_hash = hash(&text(result)).to_vec();
     event.label = capos_policy::join(&event.label, &result.label);
-}
-
-/// The call that a record is about.
-fn call_of(event: &ToolEvent) -> ToolCall {
-    let (id, arguments) = (event.call_id.clone(), event.arguments.clone());
-    ToolCall { id, arguments, ..ToolCall::default() }
 }
 
 /// A call that is answered as cancelled because the turn ends.

@@ -17,7 +17,7 @@ use crate::conversation::hex;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined};
 use crate::record::Traces;
-use crate::result::{MAX_ERROR, answered, truncate};
+use crate::result::{MAX_ERROR, answered, call_of, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
 use crate::world::{Ask, Gate, Review, World};
@@ -167,6 +167,12 @@ impl<W: World> Context<W> {
 }
 
 impl<W: World> DirectCall<W> {
+    /// The call, with the id by which the person was asked about it.
+    #[must_use]
+    pub fn call(&self) -> ToolCall {
+        call_of(&self.event)
+    }
+
     /// Records what became of it: `why` says more where that is not plain success.
     pub async fn finish(mut self, outcome: Outcome, why: &str) {
         let result = answered(&self.event.call_id, outcome, why.to_string());

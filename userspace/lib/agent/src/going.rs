@@ -108,6 +108,11 @@ impl Going {
         self.asked.saturating_add(self.children.borrow().asked)
     }
 
+    /// It has begun all the model calls that it may, and a person has to permit more.
+    fn is_at_limit(&self) -> bool {
+        self.calls() >= self.most && self.segments.0 >= self.segments.1
+    }
+
     /// Tokens that models read and wrote in it.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens.0.saturating_add(self.tokens.1)
@@ -153,6 +158,12 @@ impl<W: World> Agent<W> {
         self.course().run_state() == RunState::Idle && self.going.as_ref().is_some_and(is_active)
     }
 
+    /// Whether the run at hand has begun all the model calls that it may. Going on with it permits more.
+    #[must_use]
+    pub fn is_at_limit(&self) -> bool {
+        self.going.as_ref().is_some_and(Going::is_at_limit)
+    }
+
     /// Saves what was added to a conversation that continues, and where its run is.
     pub async fn save(&self) {
         self.keep_point().await;
@@ -172,7 +183,7 @@ impl<W: World> Agent<W> {
         let max = self.session().limits.max_iterations;
         if !is_new && let Some(going) = self.going.as_mut().filter(|going| going.turn == turn) {
             // Who goes on with a run at its limit permits more.
-            if going.calls() >= going.most && going.segments.0 >= going.segments.1 {
+            if going.is_at_limit() {
                 going.most = going.calls().saturating_add(max);
             }
             (going.closed, going.unbegun) = (false, true);

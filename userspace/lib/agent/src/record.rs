@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use capos_plural::count;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{Outcome, ToolCall, ToolResult};
+use capos_schema::models::{Outcome, ToolCall, ToolDescriptor, ToolResult};
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
@@ -47,6 +47,27 @@ pub async fn flush_pending<W: World>(world: &W, session: &Session, backlog: &Bac
 }
 
 impl<W: World> Context<W> {
+    /// A record about a call, without what came of it.
+    pub(crate) fn event(&self, phase: Phase, descriptor: &ToolDescriptor, call: &ToolCall) -> ToolEvent {
+        ToolEvent {
+            phase,
+            session: self.session.id.clone(),
+            principal: self.session.principal.clone(),
+            conversation: self.conversation.clone(),
+            turn: self.turn,
+            call_id: call.id.clone(),
+            model_id: self.model.id.clone(),
+            backend: self.model.backend.clone(),
+            nonce: self.nonce.clone(),
+            runner: "capos-side".to_string(),
+            descriptor: descriptor.clone(),
+            arguments: call.arguments.clone(),
+            label: self.label.clone(),
+            advertised: self.advertised.clone(),
+            ..ToolEvent::default()
+        }
+    }
+
     /// Writes the pending records first: nothing runs while the log lacks earlier ones.
     pub async fn flush_pending(&self) -> Result<(), AuditError> {
         flush_pending(&*self.world, &self.session, &self.backlog).await

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use capos_policy::join;
+use capos_schema::audit::ToolEvent;
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::models::{Outcome, ToolCall, ToolResult};
 use serde_json::Value;
@@ -74,6 +75,17 @@ impl From<String> for Brought {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
+}
+
+/// The call that a record is about.
+pub(crate) fn call_of(event: &ToolEvent) -> ToolCall {
+    let (id, arguments) = (event.call_id.clone(), event.arguments.clone());
+    ToolCall { id, arguments, ..ToolCall::default() }
+}
+
+/// Takes out of an outcome what the call has changed, which its result does not hold.
+pub(crate) fn taken(outcome: &mut Result<Brought, String>) -> Option<Patch> {
+    outcome.as_mut().ok()?.patch.take()
 }
 
 /// The result of a call that ended by itself: redacted, shortened, labelled.

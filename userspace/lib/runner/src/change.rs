@@ -37,6 +37,8 @@ pub struct PendingWrite {
     is_appended: bool,
     /// The session may read the file unasked. If not, what it holds is not shown.
     is_readable: bool,
+    /// The run whose call it is.
+    run: u64,
 }
 
 /// What a write would change.
@@ -52,6 +54,8 @@ pub struct Change {
     pub is_appended: bool,
     /// Of what the file holds, if that is shown.
     pub label: Label,
+    /// The run whose call makes it.
+    pub(crate) run: u64,
 }
 
 impl PendingWrite {
@@ -59,6 +63,7 @@ impl PendingWrite {
     pub async fn of<S: Surface>(runner: &Runner<S>, tool: &Tool, arguments: &str) -> Option<Self> {
         let write =
             Self::parse(tool, arguments, runner.grants.capability(tool.capability, tool.descriptor.interface_id))?;
+        let write = Self { run: runner.number, ..write };
         let Some(tool) = table::own(&runner.grants.all(), READ) else { return Some(write) };
         let found = &tool.descriptor;
         let question = ToolQuestion {
@@ -86,6 +91,7 @@ impl PendingWrite {
             text: text("text")?,
             is_appended: arguments.get("append").and_then(Value::as_bool).unwrap_or(false),
             is_readable: false,
+            run: 0,
         })
     }
 
@@ -100,12 +106,12 @@ impl PendingWrite {
     /// The file's server does not answer.
     pub async fn look(self) -> Result<Change, String> {
         let (old, label) = self.old().await.map_err(|error| format!("{} cannot be looked at: {error}", self.path))?;
-        let Self { path, text, is_appended, .. } = self;
+        let Self { path, text, is_appended, run, .. } = self;
         let new = match &old {
             Ok(Some(old)) if is_appended => format!("{old}{text}"),
             _ => text,
         };
-        Ok(Change { path, old, new, is_appended, label })
+        Ok(Change { path, old, new, is_appended, label, run })
     }
 
     async fn old(&self) -> Result<(Result<Option<String>, String>, Label), CallError> {

@@ -62,6 +62,8 @@ pub struct Runner<S> {
     pub(crate) beneath: Option<Beneath>,
     /// Stands before what is shown of a child run.
     whose: String,
+    /// Tells it from the others of the session.
+    pub(crate) number: u64,
 }
 
 /// What the loops of a session share.
@@ -89,6 +91,8 @@ pub struct Base<S> {
     pub grants: Grants,
     /// What the person was shown of calls that they were asked about.
     pub writes: Writes,
+    /// How many loops the session has had.
+    loops: Cell<u64>,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
 }
@@ -125,6 +129,7 @@ impl<S: Surface> Runner<S> {
             broker: held.broker.clone(),
             info,
             writes: Writes::default(),
+            loops: Cell::new(0),
             lost: Cell::new(false),
         });
         Rc::new(Self::on(base, RunSlot::default()))
@@ -132,7 +137,10 @@ impl<S: Surface> Runner<S> {
 
     fn on(base: Rc<Base<S>>, run: RunSlot) -> Self {
         let (saving, told_of, model) = (Saving::default(), Cell::new(0), Rc::default());
-        Self { base, run, saving, told_of, model, part: None, cancel: None, beneath: None, whose: String::new() }
+        let number = base.loops.get().saturating_add(1);
+        base.loops.set(number);
+        let (part, cancel, beneath, whose) = (None, None, None, String::new());
+        Self { base, run, saving, told_of, model, part, cancel, beneath, whose, number }
     }
 
     /// The same session for a run in parallel with its own, which has this number and this part of it.

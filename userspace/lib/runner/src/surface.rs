@@ -14,6 +14,7 @@ use capos_schema::terminal::Style;
 use serde_json::{Map, Value};
 
 use crate::runner::Runner;
+use crate::writes::Asked;
 
 /// A surface of a session: the console, or a client of the agent host.
 #[allow(async_fn_in_trait)]
@@ -86,18 +87,16 @@ pub trait Form: 'static {
 
 impl<S: Surface> Approver for Runner<S> {
     async fn consent(&self, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {
+        let asked = Asked::of(self, ask);
         let reply = S::consent(self, ask).await;
-        if reply.is_err() {
-            self.writes.forget(ask.call_id, ask.arguments);
-        }
+        asked.end(reply.is_ok());
         reply
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
+        let asked = Asked::of(self, ask);
         let secret = S::passphrase(self, ask).await;
-        if !matches!(secret, Secret::Given(_)) {
-            self.writes.forget(ask.call_id, ask.arguments);
-        }
+        asked.end(matches!(secret, Secret::Given(_)));
         secret
     }
 

@@ -236,9 +236,14 @@ impl Host {
     /// Continues the last task of the conversation, with what is left of its budget.
     fn go_on(&mut self) -> Answer {
         let session = self.idle()?;
-        if !session.agent.can_go_on() {
+        let why_not = match (session.agent.can_go_on(), session.agent.is_at_limit()) {
+            (false, _) => Some("the last task was done to its end: StartTask begins another one"),
+            // Only a person permits more, at a question of the task itself.
+            (true, true) => Some("the last task has made all the model calls that it may: StartTask begins another one"),
+            (true, false) => None,
+        };
+        if let Some(text) = why_not {
             self.slot.put(session);
-            let text = "the last task was done to its end: StartTask begins another one";
             return Err(RpcError::new(code::NO_TASK, text));
         }
         let task_id = session.agent.last_run();
@@ -310,7 +315,7 @@ impl Host {
                 ));
             }
         }
-        let can_continue = session.agent.can_go_on();
+        let can_continue = session.agent.can_go_on() && !session.agent.is_at_limit();
         Ok(Done::Messages(capos_client_protocol::result::Messages { can_continue, ..self.of(session, 0) }))
     }
 
@@ -351,7 +356,7 @@ impl Host {
             Some((write, call)) => {
                 let Some(runner) = &self.runner else { return Err(no_session()) };
                 self.record(runner, id, &write).await?;
-                self.show(runner, write, &call).await
+                self.show(runner, id, write, &call).await
             }
         }
     }
@@ -370,11 +375,14 @@ impl Host {
     }
 
     /// What a call would change: it makes that change, or none. No other request is answered meanwhile.
-    async fn show(&self, runner: &Runner<Client>, write: PendingWrite, call: &Details) -> Answer {
+    async fn show(&self, runner: &Runner<Client>, question: &str, write: PendingWrite, call: &Details) -> Answer {
         match select(write.look(), self.held.clock.sleep(LOOK)).await {
             Either::First(shown) => {
                 let change = shown.map_err(unavailable)?;
-                runner.writes.shown((&call.call_id, &call.arguments), &change);
+                // After the answer it would be the change of another call.
+                if self.shared.questions.write(question).is_some() {
+                    runner.writes.shown((&call.call_id, &call.arguments), &change);
+                }
                 Ok(Done::Patch(messages::patch(change)))
             }
             Either::Second(()) => Err(unavailable("the file's server does not answer; decide without a preview")),

@@ -168,7 +168,7 @@ impl<D: DataDisk> Spaces<D> {
 
     /// What has changed with the disk since this was asked last, as a sentence.
     pub fn news(&mut self) -> Option<String> {
-        let left_out = self.store.left_out().values().sum();
+        let left_out = self.store.left_out().values().fold(0, |sum: u64, count| sum.saturating_add(*count));
         if left_out > self.left_out {
             self.left_out = left_out;
             return Some(self.lost());

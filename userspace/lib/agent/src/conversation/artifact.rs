@@ -21,12 +21,7 @@ impl<W: World> Context<W> {
     /// The result of a call that ended by itself, the whole of which is kept if it is too long for the model.
     pub(crate) async fn ended(&self, tool: &Tool, call: &ToolCall, outcome: Result<Brought, String>) -> ToolResult {
         let outcome = match outcome {
-            Ok(mut brought) => {
-                if let Some(patch) = brought.patch.take() {
-                    self.keep_patch(tool, call, &patch).await;
-                }
-                Ok(self.keep_whole(tool, call, brought).await)
-            }
+            Ok(brought) => Ok(self.keep_whole(tool, call, brought).await),
             Err(why) => Err(why),
         };
         ended(tool, call, outcome)
@@ -41,7 +36,8 @@ impl<W: World> Context<W> {
 
     /// Keeps what a call has changed in a file, with the label of what the file held and of what the model has read. If it
     /// cannot be kept, the person is told once in a session, and the call has its result all the same.
-    async fn keep_patch(&self, tool: &Tool, call: &ToolCall, patch: &Patch) {
+    pub(crate) async fn keep_patch(&self, tool: &Tool, call: &ToolCall, patch: Option<Patch>) {
+        let Some(patch) = patch else { return };
         let about = json!({
             "tool": tool.descriptor.name,
             "callId": call.id,

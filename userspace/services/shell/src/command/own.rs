@@ -83,6 +83,8 @@ pub async fn result(
     let runner = &session.runner;
     let (prepared, arguments) = runner.prepare(tool, &arguments.to_string(), label)?;
     let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(None) };
+    // A change that was shown is made, or none.
+    let prepared = runner.observe(tool, &begun.call(), prepared).await;
     match runner.invoke(tool, prepared).await {
         Ok(brought) => {
             begun.finish(Outcome::Ok, &brought.text).await;

@@ -188,7 +188,7 @@ mod tests {
             message(Role::Assistant, "Done.", None),
             message(Role::User, "After.", None),
         ];
-        (run, Messages { conversation_id: "c1".into(), messages, next: None })
+        (run, Messages { conversation_id: "c1".into(), messages, next: None, can_continue: false })
     }
 
     /// Requirement E07: where the conversation and the records differ is told.
@@ -221,7 +221,7 @@ mod tests {
         let (_, conversation) = both();
         let file = tempfile::NamedTempFile::new().unwrap();
         let of = |messages: &[Message], id: &str| {
-            serde_json::to_value(Messages { conversation_id: id.into(), messages: messages.to_vec(), next: None })
+            serde_json::to_value(Messages { conversation_id: id.into(), messages: messages.to_vec(), next: None, can_continue: false })
                 .unwrap()
         };
         let (first, second) = conversation.messages.split_at(2);

@@ -221,8 +221,13 @@ mod tests {
         let (_, conversation) = both();
         let file = tempfile::NamedTempFile::new().unwrap();
         let of = |messages: &[Message], id: &str| {
-            serde_json::to_value(Messages { conversation_id: id.into(), messages: messages.to_vec(), next: None, can_continue: false })
-                .unwrap()
+            serde_json::to_value(Messages {
+                conversation_id: id.into(),
+                messages: messages.to_vec(),
+                next: None,
+                can_continue: false,
+            })
+            .unwrap()
         };
         let (first, second) = conversation.messages.split_at(2);
         let answer = serde_json::json!({ "jsonrpc": "2.0", "id": 3, "result": of(first, "c1") });

@@ -26,7 +26,7 @@ pub struct DiskSettings {
     /// Its size; left out: the file's.
     pub size: Option<Size>,
     /// Its first bytes at the first boot, by the file's path from the scenario's folder; left out: zeros. A file whose name ends in
-    /// `.gz` is unpacked, and needs a size.
+    /// `.gz` is decompressed, and needs a size.
     pub file: Option<PathBuf>,
     /// Whether the runner is the disk: it can fail, and a power cut loses what was not flushed.
     #[serde(default)]
@@ -58,7 +58,10 @@ pub fn check(disks: &[DiskSettings], folder: &Path) -> Result<()> {
             (None, Some(_)) => {}
             (Some(file), size) => {
                 let file = folder.join(file);
-                ensure!(size.is_some() || !is_compressed(&file), "the disk `{name}`: a compressed `file` needs a `size`");
+                ensure!(
+                    size.is_some() || !is_compressed(&file),
+                    "the disk `{name}`: a compressed `file` needs a `size`"
+                );
                 let bytes = file.metadata().with_context(|| format!("the disk `{name}`: {}", file.display()))?.len();
                 let size = size.map_or(bytes, |size| size.0);
                 ensure!(bytes <= size, "the disk `{name}`: {} has {bytes} bytes, more than its size", file.display());
@@ -137,7 +140,7 @@ fn is_compressed(file: &Path) -> bool {
     file.extension().is_some_and(|ending| ending == "gz")
 }
 
-/// Copies a file, and unpacks it if it is packed.
+/// Copies a file, and decompresses it if it is compressed.
 fn copy(content: &Path, file: &Path) -> Result<()> {
     let context = || format!("copying {}", content.display());
     if !is_compressed(content) {
@@ -164,7 +167,8 @@ pub fn create(disks: &[DiskSettings], folder: &Path, out: &Path) -> Result<Made>
                 copy(&folder.join(content), &file)?;
                 if let Some(Size(bytes)) = size {
                     let held = file.metadata().with_context(|| file.display().to_string())?.len();
-                    ensure!(held <= bytes, "the disk `{}`: {content} has {held} bytes, more than its size", disk.name);
+                    let name = &disk.name;
+                    ensure!(held <= bytes, "the disk `{name}`: its file has {held} bytes, more than its size");
                     let opened = File::options().write(true).open(&file);
                     opened
                         .and_then(|file| file.set_len(bytes))
@@ -216,14 +220,17 @@ mod tests {
         assert!(blank.len() == 8 << 20 && blank.iter().all(|byte| *byte == 0));
         let filled = std::fs::read(&made[1].file).unwrap();
         assert!(filled.len() == 1 << 20 && filled.starts_with(b"capOS\0"));
-        // A packed file is unpacked.
+        // A compressed file is decompressed.
         tool::run(Command::new("gzip").arg(folder.path().join("first.bin"))).unwrap();
-        let packed = |size| read(&format!("[[disk]]\nname = \"c\"\nbus = \"sata\"\n{size}file = \"first.bin.gz\"\n"));
-        let disks = packed("size = \"1M\"\n").unwrap();
+        let compressed =
+            |size| read(&format!("[[disk]]\nname = \"c\"\nbus = \"sata\"\n{size}file = \"first.bin.gz\"\n"));
+        let disks = compressed("size = \"1M\"\n").unwrap();
         check(&disks, folder.path()).unwrap();
         let made = create(&disks, folder.path(), out.path()).unwrap().disks;
         assert!(std::fs::read(&made[0].file).unwrap() == filled);
-        let error = check(&packed("").unwrap(), folder.path()).unwrap_err();
+        let cut = create(&compressed("size = \"512\"\n").unwrap(), folder.path(), out.path()).map(drop).unwrap_err();
+        assert!(cut.to_string().contains("more than its size"), "{cut}");
+        let error = check(&compressed("").unwrap(), folder.path()).unwrap_err();
         assert!(error.to_string().contains("needs a `size`"), "{error}");
     }
 

@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(options("host"), "--workspace");
         assert_eq!(options(""), "--workspace");
         assert_eq!(options("qemu/engine"), "");
-        assert_eq!(host_options(&packages, &|_| true, true).join(" "), "--workspace --features capos-audit/measure,capos-home-keys/measure");
+        assert_eq!(
+            host_options(&packages, &|_| true, true).join(" "),
+            "--workspace --features capos-audit/measure,capos-home-keys/measure"
+        );
     }
 
     #[test]

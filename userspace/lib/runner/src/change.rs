@@ -289,7 +289,7 @@ mod tests {
 
     fn change(old: &str, new: &str) -> Change {
         let (path, label) = ("a".into(), Label::default());
-        Change { path, old: Ok(Some(old.into())), new: new.into(), is_appended: false, label }
+        Change { path, old: Ok(Some(old.into())), new: new.into(), is_appended: false, label, run: 0 }
     }
 
     fn told(change: &Change, most: usize) -> Vec<String> {

@@ -41,9 +41,8 @@ impl Writes {
     /// The change that the person was shown of this call.
     fn take(&self, run: u64, call_id: &str, arguments: &str) -> Option<Change> {
         let mut writes = self.0.borrow_mut();
-        let is_it = |(id, given, change): &(String, String, Change)| {
-            change.run == run && id == call_id && given == arguments
-        };
+        let is_it =
+            |(id, given, change): &(String, String, Change)| change.run == run && id == call_id && given == arguments;
         let at = writes.iter().position(is_it)?;
         writes.remove(at).map(|(.., change)| change)
     }

@@ -239,7 +239,9 @@ impl Host {
         let why_not = match (session.agent.can_go_on(), session.agent.is_at_limit()) {
             (false, _) => Some("the last task was done to its end: StartTask begins another one"),
             // Only a person permits more, at a question of the task itself.
-            (true, true) => Some("the last task has made all the model calls that it may: StartTask begins another one"),
+            (true, true) => {
+                Some("the last task has made all the model calls that it may: StartTask begins another one")
+            }
             (true, false) => None,
         };
         if let Some(text) = why_not {

@@ -22,8 +22,9 @@ fn c37_what_a_call_changed_is_kept() {
     assert_eq!(turn(&world).0, TurnEnd::Answered);
     let kept = world.0.kept.borrow().clone().unwrap().unwrap();
     let changes: Vec<&[String; 3]> = kept.iter().filter(|[name, ..]| name.starts_with("change-")).collect();
+    // The whole of the result is the first.
     let [[first, about, text], [second, ..]] = changes.as_slice() else { panic!("{kept:?}") };
-    assert_eq!((first.as_str(), second.as_str(), text.as_str()), ("change-1.1.1", "change-1.2.1", "-old\n+new\n"));
+    assert_eq!((first.as_str(), second.as_str(), text.as_str()), ("change-1.1.2", "change-1.2.2", "-old\n+new\n"));
     let about: Value = serde_json::from_str(about).unwrap();
     assert_eq!(about, json!({"callId": "a", "label": ["pii.log"], "path": "a.txt", "tool": "write"}));
 }

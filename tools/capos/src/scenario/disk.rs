@@ -228,7 +228,9 @@ mod tests {
         check(&disks, folder.path()).unwrap();
         let made = create(&disks, folder.path(), out.path()).unwrap().disks;
         assert!(std::fs::read(&made[0].file).unwrap() == filled);
-        let cut = create(&compressed("size = \"512\"\n").unwrap(), folder.path(), out.path()).map(drop).unwrap_err();
+        std::fs::write(folder.path().join("first.bin"), vec![1; 2 << 20]).unwrap();
+        tool::run(Command::new("gzip").arg("--force").arg(folder.path().join("first.bin"))).unwrap();
+        let cut = create(&disks, folder.path(), out.path()).map(drop).unwrap_err();
         assert!(cut.to_string().contains("more than its size"), "{cut}");
         let error = check(&compressed("").unwrap(), folder.path()).unwrap_err();
         assert!(error.to_string().contains("needs a `size`"), "{error}");

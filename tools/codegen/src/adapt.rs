@@ -45,8 +45,8 @@ fn private_modules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(" {"))
 }
 
-/// The text without unused items, with `#[inline]` on the functions of items (so that what a program calls is compiled in
-/// the program, and nothing else is), and with the words of a schema node as one string of bytes.
+/// The text without unused items, with `#[inline]` on the functions of items, and with the words of a schema node as one
+/// string of bytes. A function with `#[inline]` is compiled in the programs that call it, and nowhere else.
 fn shortened(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.lines();

@@ -49,7 +49,7 @@ impl Writes {
 }
 
 /// A question about a call: unless the person permits it, the change that they were shown is forgotten. That holds for a
-/// question that nobody waits for any more, too.
+/// question whose caller waits no longer, too.
 pub(crate) struct Asked<'a> {
     writes: &'a Writes,
     run: u64,

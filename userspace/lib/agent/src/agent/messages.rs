@@ -11,7 +11,6 @@ use capos_schema::models::{ChatMessage, Role, ToolResult};
 use super::Agent;
 use crate::conversation::{Known, hex};
 use crate::evidence::general_size;
-use crate::record::flush_pending;
 use crate::result::text;
 use crate::snapshot::Mark;
 use crate::world::{Show, World, field};
@@ -98,16 +97,7 @@ impl<W: World> Agent<W> {
             self.allowance.count(general_size(&event));
         }
         let is_request = message.role == Role::User;
-        // Not before what waits, which may be the end of the call whose result this is.
-        let earlier = match self.backlog.waiting() {
-            0 => Ok(()),
-            _ => flush_pending(&*self.world, &self.session, &self.backlog).await,
-        };
-        let written = match earlier {
-            Ok(()) => self.world.general(&event).await,
-            Err(why) => Err(why),
-        };
-        match written {
+        match self.world.general(&event).await {
             Ok(sequence) => self.conversation.note_records([sequence]),
             Err(why) if is_request => {
                 let text = format!("the audit log takes no records ({why}); no tool runs until it does");

@@ -12,48 +12,17 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use capos_audit::{Room, Stored};
 use capos_keyspace::local::LocalKeyspace;
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_store::{OnVolume, Store};
-use capos_volume::sim::Seed;
-use capos_volume::{Access, BLOCK, CipherKind, Cost, Disk, DiskError, Format, Options, Secret, Volume};
+use capos_volume::sim::{Memory, Seed};
+use capos_volume::{Access, BLOCK, CipherKind, Cost, Format, Options, Secret, Volume};
 
 const BLOCKS: usize = 16 << 10;
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 256 };
-
-/// A disk in one piece of memory. All clones are the same disk.
-#[derive(Clone)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Memory {
-    fn with(&self, block: u64, bytes: usize, work: impl FnOnce(&mut [u8])) -> Result<(), DiskError> {
-        let at = usize::try_from(block).map_err(|_| DiskError::OutOfRange)? * BLOCK;
-        let mut disk = self.0.lock().unwrap();
-        disk.get_mut(at..at + bytes).map(work).ok_or(DiskError::OutOfRange)
-    }
-}
-
-impl Disk for Memory {
-    fn blocks(&self) -> u64 {
-        BLOCKS as u64
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.with(block, into.len(), |part| into.copy_from_slice(part))
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.with(block, from.len(), |part| part.copy_from_slice(from))
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        Ok(())
-    }
-}
 
 fn done<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -64,7 +33,7 @@ fn done<T>(future: impl Future<Output = T>) -> T {
 
 fn main() {
     let pairs: u64 = std::env::args().nth(1).map_or(100, |text| text.parse().unwrap());
-    let disk = Memory(Arc::new(Mutex::new(vec![0; BLOCKS * BLOCK])));
+    let disk = Memory::new(vec![0; BLOCKS * BLOCK]);
     let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "ada", cache_nodes: 256 };
     let volume =
         Volume::format(disk.clone(), format, &Secret::KeyFile(&[7; 32]), &mut |bytes| Seed(1).fill(bytes)).unwrap();

@@ -8,47 +8,16 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement may fail")]
 
-use std::sync::{Arc, Mutex};
-
 use capos_home_keys::HomeKey;
 use capos_store::{Durability, OnVolume, Store};
-use capos_volume::sim::Seed;
-use capos_volume::{Access, BLOCK, CipherKind, Cost, Disk, DiskError, Format, Options, Secret, Volume};
+use capos_volume::sim::{Memory, Seed};
+use capos_volume::{Access, BLOCK, CipherKind, Cost, Format, Options, Secret, Volume};
 
 const CHUNK: usize = 15 * BLOCK;
 const BLOCKS: usize = 32 << 10;
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 256 };
 /// Chunks of one commit, as the C library's writes of 240 KiB make.
 const AT_ONCE: u64 = 4;
-
-/// A disk in one piece of memory. All clones are the same disk.
-#[derive(Clone)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Memory {
-    fn with(&self, block: u64, bytes: usize, work: impl FnOnce(&mut [u8])) -> Result<(), DiskError> {
-        let at = usize::try_from(block).map_err(|_| DiskError::OutOfRange)? * BLOCK;
-        self.0.lock().unwrap().get_mut(at..at + bytes).map(work).ok_or(DiskError::OutOfRange)
-    }
-}
-
-impl Disk for Memory {
-    fn blocks(&self) -> u64 {
-        BLOCKS as u64
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.with(block, into.len(), |part| into.copy_from_slice(part))
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.with(block, from.len(), |part| part.copy_from_slice(from))
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        Ok(())
-    }
-}
 
 /// The home's layer alone.
 fn home(key: &HomeKey, writes: bool, count: u64) {
@@ -112,7 +81,7 @@ fn main() {
     if layers == "home" {
         return home(&key, writes, count);
     }
-    let disk = Memory(Arc::new(Mutex::new(vec![0; BLOCKS * BLOCK])));
+    let disk = Memory::new(vec![0; BLOCKS * BLOCK]);
     let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "ada", cache_nodes: 256 };
     let made =
         Volume::format(disk.clone(), format, &Secret::KeyFile(&[7; 32]), &mut |bytes| Seed(1).fill(bytes)).unwrap();

@@ -4,41 +4,12 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use capos_volume::{BLOCK, CipherKind, Cost, Disk, DiskError, Format, Secret, Volume, calibrate, choose, sim::Seed};
+use capos_volume::sim::{Memory, Seed};
+use capos_volume::{BLOCK, CipherKind, Cost, Disk, Format, Secret, Volume, calibrate, choose};
 
 const BLOCKS: u64 = 9000;
 const COUNT: u64 = 4096;
 const GROUP: usize = 32;
-
-/// A disk in one piece of memory.
-struct Memory(Vec<u8>);
-
-impl Memory {
-    fn part(&mut self, block: u64, bytes: usize) -> Result<&mut [u8], DiskError> {
-        let at = block as usize * BLOCK;
-        self.0.get_mut(at..at + bytes).ok_or(DiskError::OutOfRange)
-    }
-}
-
-impl Disk for Memory {
-    fn blocks(&self) -> u64 {
-        (self.0.len() / BLOCK) as u64
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        into.copy_from_slice(self.part(block, into.len())?);
-        Ok(())
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.part(block, from.len())?.copy_from_slice(from);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        Ok(())
-    }
-}
 
 /// The shortest of seven rounds, in nanoseconds per block.
 fn time(mut round: impl FnMut()) -> f64 {
@@ -55,7 +26,7 @@ fn main() {
     println!("chosen: {}", choose(&mut || begin.elapsed().as_nanos() as u64).name());
     let cost = calibrate(&mut || begin.elapsed().as_micros() as u64, 2_000_000, 256 << 20);
     println!("passphrase in at most 2 s and 256 MiB: {cost:?}, found in {:.1} s", begin.elapsed().as_secs_f64());
-    let mut plain = Memory(vec![1; BLOCKS as usize * BLOCK]);
+    let mut plain = Memory::new(vec![1; BLOCKS as usize * BLOCK]);
     let mut buffer = vec![0; GROUP * BLOCK];
     let copied = time(|| {
         for first in (0..COUNT).step_by(GROUP) {
@@ -67,7 +38,7 @@ fn main() {
         let mut seed = Seed(1);
         let mut random = |bytes: &mut [u8]| seed.fill(bytes);
         let format = Format { cipher, cost: Cost::LEAST, label: "", cache_nodes: 64 };
-        let disk = Memory(vec![0; BLOCKS as usize * BLOCK]);
+        let disk = Memory::new(vec![0; BLOCKS as usize * BLOCK]);
         let mut volume = Volume::format(disk, format, &Secret::KeyFile(&[1; 32]), &mut random).unwrap();
         buffer.fill(3);
         let written = time(|| {

@@ -250,6 +250,46 @@ impl Disk for SimDisk {
     }
 }
 
+/// A disk in one piece of memory, which does nothing but copy. All clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    /// A disk with this content, a whole number of blocks.
+    pub fn new(content: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(content)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, block: u64, bytes: usize, work: impl FnOnce(&mut [u8])) -> Result<(), DiskError> {
+        let start = usize::try_from(block).ok().and_then(|block| block.checked_mul(BLOCK));
+        let start = start.ok_or(DiskError::OutOfRange)?;
+        let end = start.checked_add(bytes).ok_or(DiskError::OutOfRange)?;
+        self.lock().get_mut(start..end).map(work).ok_or(DiskError::OutOfRange)
+    }
+}
+
+impl Disk for Memory {
+    fn blocks(&self) -> u64 {
+        (self.lock().len() / BLOCK) as u64
+    }
+
+    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.with(block, into.len(), |part| into.copy_from_slice(part))
+    }
+
+    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.with(block, from.len(), |part| part.copy_from_slice(from))
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        Ok(())
+    }
+}
+
 /// A disk that a test and the volume on it both hold.
 #[derive(Clone, Debug)]
 pub struct SharedDisk(Arc<Mutex<SimDisk>>);

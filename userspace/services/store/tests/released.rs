@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Command;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use capos_audit::{Reader, Verified};
@@ -26,46 +25,14 @@ use capos_store_service::shares::Shares;
 use capos_store_service::spaces::{Refusal, Spaces};
 use capos_store_service::vault::{Means, Place, Tried, Vault};
 use capos_tree::{FileTree, Tree};
-use capos_volume::sim::Seed;
-use capos_volume::{BLOCK, Disk, DiskError};
-
-/// A disk in memory. Clones are the same one.
-#[derive(Clone)]
-struct Image(Arc<Mutex<Vec<u8>>>);
-
-impl Image {
-    fn part(&self, block: u64, bytes: usize, work: impl FnOnce(&mut [u8])) -> Result<(), DiskError> {
-        let start = usize::try_from(block).unwrap() * BLOCK;
-        let mut all = self.0.lock().unwrap();
-        work(all.get_mut(start..start + bytes).ok_or(DiskError::OutOfRange)?);
-        Ok(())
-    }
-}
-
-impl Disk for Image {
-    fn blocks(&self) -> u64 {
-        (self.0.lock().unwrap().len() / BLOCK) as u64
-    }
-
-    fn read(&mut self, block: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        self.part(block, into.len(), |part| into.copy_from_slice(part))
-    }
-
-    fn write(&mut self, block: u64, from: &[u8]) -> Result<(), DiskError> {
-        self.part(block, from.len(), |part| part.copy_from_slice(from))
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        Ok(())
-    }
-}
+use capos_volume::sim::{Memory, Seed};
 
 /// A client's namespace of an open vault.
 #[derive(Clone)]
-struct Space(Rc<RefCell<Vault<Image>>>, &'static str);
+struct Space(Rc<RefCell<Vault<Memory>>>, &'static str);
 
 impl Space {
-    fn with<T>(&self, work: impl FnOnce(&mut Spaces<Image>, &str) -> Result<T, Refusal>) -> Result<T, Fault> {
+    fn with<T>(&self, work: impl FnOnce(&mut Spaces<Memory>, &str) -> Result<T, Refusal>) -> Result<T, Fault> {
         let mut vault = self.0.borrow_mut();
         work(vault.spaces().unwrap(), self.1).map_err(|refusal| Fault::Medium(format!("{refusal:?}")))
     }
@@ -108,14 +75,14 @@ fn folder() -> PathBuf {
 }
 
 /// A packed disk.
-fn unpacked(number: u32) -> Image {
+fn unpacked(number: u32) -> Memory {
     let file = folder().join(format!("{number}.gz"));
     let out = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
     assert!(out.status.success() && out.stdout.len() > 1 << 20, "{}: {:?}", file.display(), out.status);
-    Image(Arc::new(Mutex::new(out.stdout)))
+    Memory::new(out.stdout)
 }
 
-fn vault() -> Vault<Image> {
+fn vault() -> Vault<Memory> {
     let (mut now, mut next) = (0, 0);
     let means = Means {
         clock: Box::new(move || {
@@ -134,7 +101,7 @@ fn vault() -> Vault<Image> {
 }
 
 /// An unlocked disk, as the service has it after the passphrase.
-fn unlocked(image: &Image) -> Vault<Image> {
+fn unlocked(image: &Memory) -> Vault<Memory> {
     let mut vault = vault();
     let (mark, locked) = Mark::read(image.clone());
     assert_eq!(mark, Mark::Volume);
@@ -146,7 +113,7 @@ fn unlocked(image: &Image) -> Vault<Image> {
 }
 
 /// Compares what the disk holds with what `tests/formats/scenario` has put there.
-fn check(vault: Vault<Image>) {
+fn check(vault: Vault<Memory>) {
     let vault = Rc::new(RefCell::new(vault));
     let space = |client| Space(vault.clone(), client);
     let broker = space("broker");

@@ -10,7 +10,9 @@ use core::cell::{Cell, RefCell};
 use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
 use capos_keyspace::{Batch, Durability, Entries, Fault, Keyspace, Range};
 use capos_schema::authority::Label;
-use capos_tree::{Basis, FileTree, Info, Kind, Listing, NodeId, Opening, Removal, Tree, TreeError, WriteAt, there};
+use capos_tree::{
+    Basis, FileTree, Info, Kind, Listing, NodeId, Opening, Removal, Tree, TreeError, WriteAt, found_or_none,
+};
 
 use crate::change::Change;
 use crate::record::Record;
@@ -518,7 +520,7 @@ impl<K: Keyspace> FileTree for Files<K> {
     ) -> Result<NodeId, TreeError> {
         let mut change = self.change().await?;
         if basis != Basis::Any {
-            let found = match there(change.find(base, path).await)? {
+            let found = match found_or_none(change.find(base, path).await)? {
                 Some(file) => {
                     file.is_file()?;
                     Some(change.read(&file, 0, Basis::BYTES).await?)

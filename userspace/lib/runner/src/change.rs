@@ -20,6 +20,8 @@ use crate::runner::Runner;
 use crate::surface::Surface;
 use crate::table;
 
+/// How long a question or a call waits for the file's server to [look](PendingWrite::look), in nanoseconds.
+pub const PATIENCE: u64 = 2_000_000_000;
 /// The tool by which a model reads the file.
 const READ: &str = "read_file";
 /// Bytes of the longest file that is shown. A line of the client protocol holds it and what takes its place, escaped.

@@ -8,12 +8,10 @@ use capos_agent::world::{Ask, Host};
 use capos_agent::{Either, Tool, race};
 use capos_schema::models::ToolCall;
 
-use crate::change::{Change, PendingWrite};
+use crate::change::{Change, PATIENCE, PendingWrite};
 use crate::runner::Runner;
 use crate::surface::Surface;
 
-/// How long a call waits until the file that it changes has been read, in nanoseconds.
-const PATIENCE: u64 = 2_000_000_000;
 /// Changes that are remembered: one for each run that can ask at one time, and some that were shown again.
 const MOST: usize = 8;
 

@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::MAX_TEXT;
+
 /// What a file has to hold before it is changed, so that a person who was shown the change gets exactly that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis<'a> {
@@ -13,7 +15,7 @@ pub enum Basis<'a> {
 
 impl Basis<'_> {
     /// Bytes of a file that are compared. A file whose change was shown is shorter.
-    pub const BYTES: usize = (256 << 10) + 1;
+    pub const BYTES: usize = MAX_TEXT + 1;
 
     /// Whether there may be what was found: the first [`BYTES`](Self::BYTES) of a file, or none.
     #[must_use]

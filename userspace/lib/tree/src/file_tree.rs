@@ -267,7 +267,7 @@ impl FileTree for RefCell<Tree> {
         let mut tree = self.borrow_mut();
         if basis != Basis::Any {
             let found = tree.find(base, path).and_then(|id| tree.read(id, 0, Basis::BYTES));
-            if !basis.admits(there(found)?) {
+            if !basis.admits(found_or_none(found)?) {
                 return Err(TreeError::Changed(String::from(path)));
             }
         }
@@ -306,7 +306,7 @@ impl FileTree for RefCell<Tree> {
 ///
 /// # Errors
 /// It cannot be looked at.
-pub fn there<R>(found: Result<R, TreeError>) -> Result<Option<R>, TreeError> {
+pub fn found_or_none<R>(found: Result<R, TreeError>) -> Result<Option<R>, TreeError> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(TreeError::NotFound(_)) => Ok(None),

@@ -20,7 +20,7 @@ mod trail;
 mod tree;
 
 pub use basis::Basis;
-pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt, there};
+pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt, found_or_none};
 pub use locks::{Holder, Locks};
 pub use path::PathError;
 pub use text::{MAX_TEXT, TextError, TextPiece};

@@ -17,7 +17,7 @@ use capos_client_protocol::result::{Conversations, Created, Done, Saved, Session
 use capos_client_protocol::{RpcError, VERSION, code};
 use capos_rt::{Either, log, select};
 use capos_run_state::SessionState;
-use capos_runner::change::PendingWrite;
+use capos_runner::change::{PATIENCE, PendingWrite};
 use capos_runner::cut_off::{self, Found};
 use capos_runner::history::{self, Evidence};
 use capos_runner::keeper::PURPOSE;
@@ -42,8 +42,6 @@ const LEAVING: u64 = 2 * SECOND;
 const ENDING: u64 = 30 * SECOND;
 /// Between two tries to reach a port that does not answer, in nanoseconds.
 const PAUSE: u64 = SECOND;
-/// How long a file's server may take for a preview, in nanoseconds.
-const LOOK: u64 = 2 * SECOND;
 /// The kind of the record before a client is shown what a call would change.
 const PREVIEWED: &str = "client.previewed";
 /// The wait after a refused login doubles so often; the first one is a second.
@@ -378,7 +376,7 @@ impl Host {
 
     /// What a call would change: it makes that change, or none. No other request is answered meanwhile.
     async fn show(&self, runner: &Runner<Client>, question: &str, write: PendingWrite, call: &Details) -> Answer {
-        match select(write.look(), self.held.clock.sleep(LOOK)).await {
+        match select(write.look(), self.held.clock.sleep(PATIENCE)).await {
             Either::First(shown) => {
                 let change = shown.map_err(unavailable)?;
                 // After the answer it would be the change of another call.

@@ -12,7 +12,7 @@ use capos_agent::world::{Answer, Ask, Secret};
 use capos_agent::{Either, race};
 use capos_plural::count;
 use capos_policy::{category, matches, may_stand, normalise};
-use capos_runner::change::PendingWrite;
+use capos_runner::change::{PATIENCE, PendingWrite};
 use capos_schema::annotations::Pattern;
 use capos_schema::authority::{ConsentReach, Reply, Span};
 use capos_schema::cap::CallError;
@@ -42,8 +42,6 @@ const CLASSES: usize = 3;
 const ROWS: usize = 200;
 /// Rows of what changes in a file.
 const CHANGED: usize = 12;
-/// How long a question waits for what changes at most, in nanoseconds.
-const LOOKING: u64 = 2_000_000_000;
 /// Stands before the arguments. A text that continues in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
 const MARGIN: &str = "  │ ";
 /// What a question needs from its person.
@@ -251,7 +249,7 @@ impl Questions<'_> {
     async fn change(&self, page: &mut Page, ask: &Ask<'_>, columns: usize) {
         let runner = self.runner;
         let looking = async { Some(PendingWrite::of(runner, ask.tool, ask.arguments).await?.look().await) };
-        let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(LOOKING)).await else { return };
+        let Either::Left(Some(Ok(change))) = race(looking, runner.clock.sleep(PATIENCE)).await else { return };
         runner.writes.shown((ask.call_id, ask.arguments), &change);
         match change.rows(CHANGED) {
             Ok(rows) => {

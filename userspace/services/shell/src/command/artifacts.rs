@@ -23,7 +23,7 @@ const PIECE: usize = 32 << 10;
 const USAGE: &str = "usage: /artifacts, /artifacts show NAME, or /artifacts save NAME PATH";
 
 /// The artifact of this name.
-fn wanted_of(found: &[Attachment], wanted: &str) -> Result<Artifact, String> {
+fn find_artifact(found: &[Attachment], wanted: &str) -> Result<Artifact, String> {
     let kept = found.iter().find(|kept| kept.name == wanted);
     kept.and_then(artifact)
         .ok_or_else(|| format!("this conversation has no artifact {:?}; /artifacts lists them", escape(wanted)))
@@ -58,7 +58,7 @@ pub async fn artifacts(session: &mut Session, rest: &[&str]) -> Done {
             Ok(())
         }
         ["show", wanted] => {
-            wanted_of(&found, wanted)?;
+            find_artifact(&found, wanted)?;
             let text = read(&session.runner, &store, (&id, wanted)).await?;
             let screen = &session.runner.screen;
             let text = margined(&text, screen.size().await.0);
@@ -68,7 +68,7 @@ pub async fn artifacts(session: &mut Session, rest: &[&str]) -> Done {
             Ok(())
         }
         ["save", wanted, path] => {
-            let label = wanted_of(&found, wanted)?.label;
+            let label = find_artifact(&found, wanted)?.label;
             let text = read(&session.runner, &store, (&id, wanted)).await?;
             let mut rest = text.as_str();
             let mut is_first = true;

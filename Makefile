@@ -5,14 +5,14 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
-# With LINT=1 `make test` checks lints too: the compiler with lints compiles host code, once for both. Options for it have
+# With LINTS=1 `make test` checks lints too: the compiler with lints compiles host code, once for both. Options for it have
 # this form, and the features are those of `capos lint`.
-ifeq ($(LINT),1)
+ifeq ($(LINTS),1)
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 BUILD += --features capos-audit/measure,capos-home-keys/measure
-else ifneq ($(LINT),)
-$(error LINT=$(LINT) is not LINT=1)
+else ifneq ($(LINTS),)
+$(error LINTS=$(LINTS) is not LINTS=1)
 endif
 
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of
@@ -26,7 +26,7 @@ endif
 
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL LINT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL LINTS,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 # Said before anything is built; `capos` knows the same names.
 ACCELERATORS := tcg kvm hvf whpx nvmm
@@ -54,7 +54,7 @@ help:
 	@echo '  make iso                    build target/capos.iso'
 	@echo '  make trained-models         download three trained models into target/models, 1.5 GB'
 	@echo 'Test'
-	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name, or of that group; LINT=1: lints too'
+	@echo '  make test                   run every test; ends with "N passed, N failed"; ONLY=text: tests with it in their name, or of that group; LINTS=1: lints too'
 	@echo '  make update-test            migrate a disk to a newer version and back, with a power cut in between; OUT=dir'
 	@echo '  make test-std               run upstream test suites of std on capOS; ONLY=text'
 	@echo '  make run-agent              run a scenario: SCENARIO=dir OUT=dir; the smoke scenario by default'

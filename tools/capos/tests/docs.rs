@@ -249,3 +249,13 @@ fn what_does_not_exist_is_found() {
     }
     assert_eq!(known.missing("make test ONLY=qemu/hostile/random-operations"), None);
 }
+
+/// make defines variables of its own, `LINT` among them. The Makefile must not take one of those for a given one.
+#[test]
+fn the_makefile_needs_no_variable() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut make = Command::new("make");
+    make.args(["--dry-run", "help", "deps"]).current_dir(root()).env_clear().env("PATH", path);
+    let shown = make.output().unwrap();
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+}

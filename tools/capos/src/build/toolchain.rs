@@ -24,7 +24,7 @@ pub enum Bare {
     Debian,
 }
 
-/// What cargo calls in place of the compiler for this workspace's crates: the compiler with lints, in `make test LINT=1`.
+/// What cargo calls in place of the compiler for this workspace's crates: the compiler with lints, in `make test LINTS=1`.
 pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
 /// The cargo to call: the one that runs this program, if one does. It calls the compiler itself: the one with lints does

@@ -61,8 +61,8 @@ pub struct Args {
     /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
-    /// Check lints and formatting too. `make test LINT=1` compiles host code with the lints, once for both.
-    #[arg(long, env = "LINT", value_parser = clap::builder::BoolishValueParser::new())]
+    /// Check lints and formatting too. `make test LINTS=1` compiles host code with the lints, once for both.
+    #[arg(long, env = "LINTS", value_parser = clap::builder::BoolishValueParser::new())]
     lint: bool,
 }
 
@@ -105,7 +105,7 @@ impl Tally {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let is_linted = std::env::var_os(toolchain::WRAPPER).is_some();
-    ensure!(!args.lint || is_linted && args.only.is_none(), "lints are checked with all tests: make test LINT=1");
+    ensure!(!args.lint || is_linted && args.only.is_none(), "lints are checked with all tests: make test LINTS=1");
     let mut tally = Tally::default();
     let named = groups::Groups::read(system.root())?;
     let wanted = |name: &str| args.only.as_deref().is_none_or(|part| named.select(part, name));

@@ -32,7 +32,7 @@ pub enum Waited<W> {
 }
 
 impl<W: Clone> WordWaits<W> {
-    /// Nobody waits. `seed` is a secret.
+    /// No thread waits. `seed` is a secret.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(core::array::from_fn(|_| Mutex::new(Queues::new(seed))))

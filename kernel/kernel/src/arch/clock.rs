@@ -11,7 +11,7 @@ static CENTURY: AtomicU8 = AtomicU8::new(0);
 /// In status register B: the registers keep what is written until it is cleared.
 const SET: u8 = 0x80;
 
-/// Sets the clock to so many seconds since 1970. False if it holds no such date.
+/// Sets the clock to this many seconds since 1970. False if it holds no such date.
 pub fn write(seconds: u64) -> bool {
     let status_b = register(0x0b);
     let Some(date) = rtc::registers_of(seconds, status_b) else { return false };

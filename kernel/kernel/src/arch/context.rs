@@ -98,11 +98,11 @@ impl Context {
 ///
 /// # Safety
 /// `context` must stay valid and untouched by others until the processor next enters the kernel
-/// from user mode, which saves the registers there, but for INVOKE, which leaves it as it is. No lock may be held.
+/// from user mode, which saves the registers there, except INVOKE, which leaves it unchanged. No lock may be held.
 #[inline(always)]
 pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context, release: impl FnOnce(&PerCpu)) {
     cpu.set_context(context);
-    // SAFETY: the caller gives a valid context that nobody else uses now.
+    // SAFETY: the caller gives a valid context that nothing else uses now.
     let registers = unsafe { &mut *context };
     if registers.rip >= USER_END || registers.fs_base >= USER_END {
         return;
@@ -140,7 +140,7 @@ pub unsafe fn go_back(context: *mut Context) -> ! {
     unsafe { return_slow(context) }
 }
 
-/// Goes on with `then` on an empty stack, so that what can follow on itself takes no more of it each time.
+/// Continues with `then` on an empty stack, so that what can follow on itself takes no more of it each time.
 pub fn begin_anew(then: extern "C" fn() -> !) -> ! {
     // SAFETY: nothing on the stack is needed any more. `call` leaves the stack aligned as a function expects it.
     unsafe {
@@ -220,7 +220,7 @@ pub fn open(release: impl FnOnce(&PerCpu), then: extern "C" fn() -> !) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
     release(cpu);
-    // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt after the
+    // SAFETY: nothing on the stack is needed any more, so it can be begun again; an interrupt after the
     // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
     // stack aligned as a function expects it.
     unsafe {
@@ -237,7 +237,7 @@ pub fn idle(release: impl FnOnce(&PerCpu)) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
     release(cpu);
-    // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt in
+    // SAFETY: nothing on the stack is needed any more, so it can be begun again; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {
         core::arch::asm!("mov rsp, {}", "xor ebp, ebp", "2:", "sti", "hlt", "cli", "jmp 2b", in(reg) cpu.stack_top(), options(noreturn));

@@ -76,7 +76,7 @@ pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
     __cpuid_count(leaf, sub)
 }
 
-/// Finds out what the processor can do. Errors in words where the kernel cannot run on it.
+/// Finds out what the processor can do. Errors as text where the kernel cannot run on it.
 ///
 /// # Errors
 /// The sentence to print.

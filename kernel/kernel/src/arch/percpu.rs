@@ -28,13 +28,13 @@ pub struct PerCpu {
     pub apic_id: AtomicU32,
     /// Physical address of the top table that it has loaded; 0 before the first change.
     root: AtomicU64,
-    /// Whether it shares the kernel's lock.
+    /// Whether it shares the kernel lock.
     pub presence: Presence,
     /// What another processor asks of it, see [`crate::arch::processors::Request`].
     pub request: AtomicU32,
     /// Another processor has called it to look at its queue, and it has not yet.
     pub called: AtomicBool,
-    /// The thread that was current goes on with a long system call later: interrupts come first.
+    /// The thread that was current continues with a long system call later: interrupts come first.
     pub paused: AtomicBool,
     /// Priority of the thread that runs here; [`IDLE`] where none does.
     pub running: AtomicI8,

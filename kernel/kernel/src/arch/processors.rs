@@ -25,7 +25,7 @@ pub enum Request {
     None,
     /// To forget the translations of a range.
     Forget,
-    /// To leave its address space, and not to go on with its thread before it has had the kernel's lock.
+    /// To leave its address space, and not to go on with its thread before it has had the kernel lock.
     Leave,
 }
 
@@ -88,7 +88,7 @@ pub fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
         let mut again = time::now().saturating_add(PATIENCE);
         while processor.request.load(Ordering::Acquire) != Request::None as u32 {
             if time::now() > again {
-                // One more does no harm.
+                // One more is safe.
                 apic::send(processor.apic_id.load(Ordering::Relaxed), interrupts::REQUEST);
                 again = again.saturating_add(PATIENCE);
             }

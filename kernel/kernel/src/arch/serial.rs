@@ -13,7 +13,7 @@ pub enum Port {
 
 static PRESENT: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
-/// How long to wait for room before bytes are given up: a port that nobody drains must not stop
+/// How long to wait for room before bytes are given up: a port that nothing drains must not stop
 /// the system.
 const PATIENCE: u32 = 1_000_000;
 /// Bytes that fit once the transmitter says that it is empty.

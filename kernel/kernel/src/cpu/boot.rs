@@ -149,7 +149,7 @@ impl Handover {
             .map(|entry| Range::new(entry.base, entry.length))
     }
 
-    /// RAM that nobody uses.
+    /// RAM that nothing uses.
     pub fn usable(&self) -> impl Iterator<Item = Range> + Clone {
         self.ranges(&[EntryType::USABLE])
     }
@@ -221,7 +221,7 @@ fn module(file: &limine::file::File) -> Module {
         &[]
     } else {
         // SAFETY: the loader put the file there, in memory of the kind "executable and modules", which
-        // is in the direct map and which nobody writes or hands out again while the slice is used.
+        // is in the direct map and which nothing writes or hands out again while the slice is used.
         unsafe { core::slice::from_raw_parts(file.addr().cast_const(), size) }
     };
     let frames = (physical.is_multiple_of(PAGE)).then(|| (Frame::from_address(physical), size.div_ceil(PAGE as usize)));

@@ -1,15 +1,16 @@
-//! The kernel's lock: one processor works in the kernel alone, or several go the short way of system calls beside each other.
+//! The kernel lock: one processor holds it exclusively, or several share it on the fast path of system calls.
 //!
-//! A processor that comes in with a system call shares the lock ([`enter`]) as long as nobody has it alone; with all else it
-//! takes it alone ([`take`]). What can be done by those who share it is what [`crate::syscall::fast_path`] says, and the way out where
-//! nothing is to be looked at ([`crate::sched::scheduler`]). Where more is to be done, the processor has to have the lock alone first
-//! ([`exclude`]). It gives the lock up as the last thing before it goes back.
+//! A processor that enters by a system call shares the lock ([`enter`]), unless another holds it exclusively. A processor that enters by
+//! a fault, or by an interrupt that leaves it something to do, acquires it exclusively ([`take`]). Under the shared lock only the fast path
+//! may run ([`crate::syscall::fast_path`], INVOKE and bound calls included), and the exit that looks only at the processor's own state
+//! ([`crate::sched::switching`]). Before anything else the processor upgrades to exclusive ([`exclude`]). It releases the lock as the last step before it returns to user mode or
+//! idles.
 //!
 //! A processor may cache values apart from the objects that they belong to. Code that acquires the lock exclusively first flushes all
 //! of them ([`cached`]), so it never observes one.
 //!
-//! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
-//! ([`shootdown::answer`]). Before the next in the line has closed it, others may have shared it.
+//! Processors that wait for exclusive access are served in the order of arrival. While they wait, they carry out the requests of the
+//! exclusive holder, such as TLB shootdown ([`shootdown::answer`]). Between two exclusive holders, others may share the lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +23,10 @@ use crate::memory::shootdown;
 
 static LOCK: SharedLock = SharedLock::new();
 
-/// How often a processor came to have it alone.
-static ALONE: AtomicU64 = AtomicU64::new(0);
+/// How often a processor came to hold it exclusively.
+static EXCLUSIVE: AtomicU64 = AtomicU64::new(0);
 
-/// This processor, whose data these are, comes in for a system call: beside others that do the same, or alone.
+/// This processor, whose data these are, enters by a system call: it shares the lock, or holds it exclusively.
 #[inline(always)]
 pub fn enter(own: &PerCpu) {
     if !try_enter(own) {
@@ -33,7 +34,7 @@ pub fn enter(own: &PerCpu) {
     }
 }
 
-/// The same where nobody has it alone. False, and this processor is not in, where somebody has.
+/// The same if no processor holds it exclusively. If one does: false, and this processor does not share it.
 #[inline(always)]
 pub fn try_enter(own: &PerCpu) -> bool {
     LOCK.try_share(&own.presence)
@@ -72,14 +73,14 @@ fn wait() {
 /// Waits until this processor has the kernel to itself. It must not share the lock.
 pub fn take() {
     LOCK.take(presences, wait);
-    begin_alone();
+    begin_exclusive();
 }
 
-/// This processor has come to have the lock alone.
+/// This processor has come to hold the lock exclusively.
 #[inline(always)]
-fn begin_alone() {
-    // Nobody else writes to it now.
-    ALONE.store(times_alone().wrapping_add(1), Ordering::Relaxed);
+fn begin_exclusive() {
+    // No other code writes to it now.
+    EXCLUSIVE.store(times_exclusive().wrapping_add(1), Ordering::Relaxed);
     if CACHED.load(Ordering::Relaxed) > 0 {
         flush_all();
     }
@@ -110,10 +111,10 @@ pub fn flushed() {
     CACHED.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// How often a processor came to have the lock alone. As long as it is the same number nothing was unmapped, revoked or ended.
+/// How often a processor came to hold the lock exclusively. As long as it is the same number nothing was unmapped, revoked or ended.
 #[inline(always)]
-pub fn times_alone() -> u64 {
-    ALONE.load(Ordering::Relaxed)
+pub fn times_exclusive() -> u64 {
+    EXCLUSIVE.load(Ordering::Relaxed)
 }
 
 /// Whether this processor shares the lock, which it has.
@@ -127,7 +128,7 @@ pub fn is_shared() -> bool {
 #[cold]
 pub fn exclude() {
     LOCK.exclude(&percpu::current().presence, presences, wait);
-    begin_alone();
+    begin_exclusive();
 }
 
 /// Gives the lock up, as this processor has it, whose data these are.

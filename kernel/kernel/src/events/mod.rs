@@ -23,9 +23,9 @@ use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
 use crate::sched::{self, accounting, switching, timer};
 use crate::syscall;
-use crate::syscall::standing_call::{self, Watch};
+use crate::syscall::bound_call::{self, Watch};
 
-/// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
+/// Leaves the kernel: the current thread continues if it can, another one otherwise. Values that the
 /// caller still has are lost, so it must have none.
 pub fn leave() -> ! {
     scheduler::exclude();
@@ -80,7 +80,7 @@ fn leave_user_half(cpu: &PerCpu) {
     kernel_lock::give(cpu);
 }
 
-/// Goes on after a pause.
+/// Continues after a pause.
 extern "C" fn go_on() -> ! {
     kernel_lock::take();
     leave()
@@ -121,7 +121,7 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
     let next = match current {
         Some(thread) if thread.state() == State::Running => {
             if calls.is_turn_of(&thread)
-                && let Some(context) = standing_call::go(cpu, &thread)
+                && let Some(context) = bound_call::go(cpu, &thread)
             {
                 // SAFETY: as in `hand_over`.
                 unsafe { enter_user(cpu, context) }
@@ -130,7 +130,7 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
             if let Some(next) = &next
                 && calls.have_turns(&thread, next)
             {
-                standing_call::open(cpu, &thread, next);
+                bound_call::open(cpu, &thread, next);
             }
             next
         }

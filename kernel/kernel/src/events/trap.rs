@@ -82,7 +82,7 @@ fn kernel_exception(frame: &Frame) -> ! {
     panic!("{} in the kernel: {}", name(frame.vector as u8), Words(frame, address));
 }
 
-/// The frame of an exception, in words.
+/// The frame of an exception, as text.
 struct Words<'a>(&'a Frame, u64);
 
 impl fmt::Display for Words<'_> {
@@ -136,7 +136,7 @@ fn external(vector: u8) -> ! {
     }
 }
 
-/// Goes on with what was interrupted. The kernel's lock was not taken.
+/// Continues with what was interrupted. The kernel's lock was not taken.
 fn resume() -> ! {
     let context = percpu::current().context();
     // SAFETY: where there is one, it is that which the interrupt was taken from, still current.
@@ -145,7 +145,7 @@ fn resume() -> ! {
             go_back(context)
         }
     }
-    // It idled, or let interrupts in between two parts of long work, which goes on from the event loop.
+    // It idled, or let interrupts in between two parts of long work, which continues from the event loop.
     kernel_lock::take();
     events::on_call()
 }

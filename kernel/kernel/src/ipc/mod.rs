@@ -284,7 +284,7 @@ pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
 /// What a WAIT may wait for.
 enum Awaited {
     Bits(Arc<Notification>),
-    /// That nobody waits for the answer to this call any more.
+    /// That no thread waits for the answer to this call any more.
     End(OperationRef),
     /// The same, and the caller has died.
     Nothing,

@@ -68,7 +68,7 @@ static FREE: AtomicUsize = AtomicUsize::new(0);
 #[cfg(feature = "tests")]
 static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// For tests: grants so many more requests that may be refused, and refuses the one behind them.
+/// For tests: grants this many more requests that may be refused, and refuses the one behind them.
 #[cfg(feature = "tests")]
 pub fn refuse_after(requests: usize) {
     GRANTED.store(requests, Ordering::Relaxed);
@@ -266,7 +266,7 @@ pub fn zero(frame: Frame) {
 /// range has room for the bitmap.
 ///
 /// # Safety
-/// The ranges must be RAM that nobody uses, mapped in the direct map.
+/// The ranges must be RAM that nothing uses, mapped in the direct map.
 pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) -> bool {
     let frames = (end / PAGE) as usize;
     let words = bitmap::words_for(frames);
@@ -277,11 +277,11 @@ pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) 
     let own = Range::new(home.start, bytes);
     let counts = own.start.saturating_add(words.saturating_mul(8) as u64);
     (counts / PAGE..own.end / PAGE).for_each(|page| zero(Frame(page)));
-    // SAFETY: `own` lies in a usable range, so it is RAM that nobody else uses, and it is taken
+    // SAFETY: `own` lies in a usable range, so it is RAM that nothing else uses, and it is taken
     // out of what the pool hands out below. Every bit pattern is a valid u64; `Bitmap::new`
     // clears them.
     let words = unsafe { core::slice::from_raw_parts_mut(hhdm::pointer::<u64>(own.start), words) };
-    // SAFETY: the part of `own` behind the words, which has room for so many; zeros were written there.
+    // SAFETY: the part of `own` behind the words, which has room for this many; zeros were written there.
     let shares = unsafe { core::slice::from_raw_parts(hhdm::pointer::<AtomicU8>(counts), frames) };
     let mut pool = Pool { bitmap: Bitmap::new(words, frames), shares, total: 0 };
     for range in usable.filter_map(handed_out) {
@@ -296,7 +296,7 @@ pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) 
 /// Adds RAM that was in use until now, such as what the loader left behind.
 ///
 /// # Safety
-/// Nobody may use the range any more, and it must be RAM in the direct map below the pool's end.
+/// Nothing may use the range any more, and it must be RAM in the direct map below the pool's end.
 pub unsafe fn add(range: Range) {
     if let (Some(pool), Some(range)) = (POOL.lock().as_mut(), handed_out(range)) {
         give(pool, range);

@@ -77,7 +77,7 @@ static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap {
     secured: None,
 }));
 
-/// For tests: grants so many more requests, and refuses the one behind them.
+/// For tests: grants this many more requests, and refuses the one behind them.
 #[cfg(feature = "tests")]
 pub fn refuse_after(requests: usize) {
     let mut heap = HEAP.0.lock();
@@ -242,7 +242,7 @@ impl Heap {
         })
     }
 
-    /// So many frames more are its own.
+    /// This many frames more are its own.
     fn hold(&mut self, count: usize) {
         self.frames = self.frames.saturating_add(count);
         self.most = self.most.max(self.frames);

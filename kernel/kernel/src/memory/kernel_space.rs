@@ -153,7 +153,7 @@ pub fn map_firmware(physical: u64, length: u64) -> Result<*const u8, SpaceError>
     map_around(physical, length, Flags::NO_EXECUTE).map(|p| p.cast_const())
 }
 
-/// A kernel stack that nobody has used yet. Its memory is given back where nobody keeps it.
+/// A kernel stack that nothing has used yet. Its memory is given back where nothing keeps it.
 #[derive(Debug)]
 pub struct Stack {
     number: u64,
@@ -195,7 +195,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         for address in self.pages() {
             let frame = unmap(address);
-            // Nobody has touched it, so no other processor has a translation.
+            // Nothing has touched it, so no other processor has a translation.
             flush(address);
             frame.into_iter().for_each(frames::free);
         }
@@ -205,7 +205,7 @@ impl Drop for Stack {
     }
 }
 
-/// The end of the room of so many stacks.
+/// The end of the room of this many stacks.
 fn stacks_end(count: u64) -> u64 {
     STACKS.saturating_add(count.saturating_mul(STACK_SPACING))
 }
@@ -222,7 +222,7 @@ fn map_around(physical: u64, length: u64, flags: Flags) -> Result<*mut u8, Space
     Ok(hhdm::pointer(physical))
 }
 
-/// Maps a range; what is mapped already stays as it is.
+/// Maps a range; what is mapped already stays unchanged.
 fn map(address: u64, physical: u64, length: u64, flags: Flags) -> Result<(), SpaceError> {
     let flags = flags | Flags::PRESENT | Flags::GLOBAL;
     let huge = cpu::features().huge_pages;

@@ -59,7 +59,7 @@ pub(super) fn slot(table: &'static Table, address: u64, level: u32) -> &'static 
     table.get(index(address, level)).unwrap_or(first)
 }
 
-/// Where the next part of the user half begins that is so many bytes long, a power of two, and aligned to that. User
+/// Where the next part of the user half begins that is this many bytes long, a power of two, and aligned to that. User
 /// addresses have 47 bits, so nothing overflows.
 fn behind(address: u64, bytes: u64) -> u64 {
     (address | bytes.wrapping_sub(1)).wrapping_add(1)
@@ -71,7 +71,7 @@ enum Lowest {
     Table(&'static Table),
     /// At the entry of a large page.
     Large(&'static AtomicU64),
-    /// At an entry that is absent; so many bytes it stands for.
+    /// At an entry that is absent; this many bytes it stands for.
     Absent(u64),
 }
 

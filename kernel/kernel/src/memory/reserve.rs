@@ -1,10 +1,9 @@
 //! What keeps the kernel alive where memory is full.
 //!
-//! Most of the kernel's allocations end the machine where they find no memory. They never find none: the last
-//! [`FRAMES`] free frames are for the heap alone, in pieces of one frame at most, and an operation that can make
-//! the heap larger begins only while all of them are free. Otherwise it is answered with
-//! [`capos_abi::Status::OutOfMemory`] before it has had any effect. What takes more than a frame in one piece, or
-//! as much as a caller says, asks in a way that can be refused (`try_reserve`, [`super::heap::secure`]).
+//! Most allocations of the kernel panic if there is no memory. To prevent that, the last [`FRAMES`] free frames are
+//! reserved for the heap, in pieces of at most one frame. An operation that can enlarge the heap begins only while all of them
+//! are free. Otherwise it is rejected with [`capos_abi::Status::OutOfMemory`] before any effect. An allocation of more than
+//! one frame, or of a size that the caller chooses, uses a fallible interface (`try_reserve`, [`super::heap::secure`]).
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,9 +12,9 @@ use crate::arch::processors;
 
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
 /// is larger, such as messages. One such operation runs at a time, since the kernel is not preempted and one processor at a
-/// time has its lock alone.
+/// time holds its lock exclusively.
 pub const OPERATION: usize = 64;
-/// What an entry that goes the short way allocates at most, which each processor may at once: a frame each for the capability
+/// What an entry on the fast path allocates at most, which each processor may at once: a frame each for the capability
 /// tables of both sides, the list of receivers, a node of the derivation forest, a deadline and the tree's nodes above it.
 /// What is longer than a frame does not come out of the reserve.
 pub const SHORT: usize = 8;
@@ -29,7 +28,7 @@ pub const FRAMES: usize = OPERATION + ENDS;
 /// [`FRAMES`] once processes run, and nothing before.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// [`KEPT`], and what entries that go the short way on all other processors may take of it.
+/// [`KEPT`], and what entries on the fast path on all other processors may take of it.
 static KEPT_BESIDE_OTHERS: AtomicUsize = AtomicUsize::new(0);
 
 /// How many frames are kept for the heap now.
@@ -37,13 +36,13 @@ pub fn kept() -> usize {
     KEPT.load(Ordering::Relaxed)
 }
 
-/// How many are kept, and what entries that go the short way on all other processors may take of them.
+/// How many are kept, and what entries on the fast path on all other processors may take of them.
 #[inline(always)]
 pub fn kept_beside_others() -> usize {
     KEPT_BESIDE_OTHERS.load(Ordering::Relaxed)
 }
 
-/// Keeps so many from now on; gives how many it were before. All processors have been added.
+/// Keeps this many from now on; gives how many it were before. All processors have been added.
 pub fn keep(frames: usize) -> usize {
     let others = processors::count().saturating_sub(1).saturating_mul(SHORT);
     KEPT_BESIDE_OTHERS.store(frames.saturating_add(others), Ordering::Relaxed);

@@ -255,7 +255,7 @@ impl Account {
         self.holders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One slot less does; after the last one nobody can name it any more.
+    /// One slot less does; after the last one no capability names it any more.
     pub fn leave_slot(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.retire();

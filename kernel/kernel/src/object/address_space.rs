@@ -36,7 +36,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Pays for the bookkeeping of so many regions.
+    /// Pays for the bookkeeping of this many regions.
     fn budget(&mut self, account: &Account, regions: usize) -> Result<(), Status> {
         let wanted = regions.div_ceil(REGIONS_PER_FRAME) as u64;
         if wanted > self.bookkeeping {
@@ -77,7 +77,7 @@ pub struct AddressSpace {
     itself: Weak<AddressSpace>,
 }
 
-/// A page that a mapping shows, and how far it goes on showing what lies behind it.
+/// A page that a mapping shows, and how far it continues showing what lies behind it.
 #[derive(Debug)]
 pub struct Place {
     pub mapping: Arc<Mapping>,
@@ -205,7 +205,7 @@ impl AddressSpace {
         }
         let pages = mapping.length / PAGE;
         let mut shown: u64 = 0;
-        // A frame that others may have is written by nobody: who tries to gets his own.
+        // A frame that others may have is written by no process: who tries to gets his own.
         let write = mapping.access.write && !mapping.backing.may_be_shared();
         self.enter(inner, mapping.start, Access { write, ..mapping.access }, |run| {
             let end = mapping.offset.saturating_add(mapping.length);
@@ -407,7 +407,7 @@ impl AddressSpace {
         self.with_shown(mapping, offset, |table, address| table.allow_write(address));
     }
 
-    /// Takes the right to write from what a mapping shows of a range of its object. Once this returns nobody writes there
+    /// Takes the right to write from what a mapping shows of a range of its object. Once this returns nothing writes there
     /// through it.
     pub fn protect(&self, mapping: &Arc<Mapping>, offset: u64, length: u64) {
         let from = offset.max(mapping.offset);
@@ -483,7 +483,7 @@ impl AddressSpace {
         any
     }
 
-    /// Where a user byte lies in the direct map, if its page is mapped memory that may be read, or written, nobody else has
+    /// Where a user byte lies in the direct map, if its page is mapped memory that may be read, or written, no other processor has
     /// locked the page tables, and the space is not gone. It lies there until something is unmapped.
     #[inline(always)]
     pub(crate) fn reach(&self, address: u64, write: bool) -> Option<*mut u8> {
@@ -577,7 +577,7 @@ impl From<Status> for MapFailure {
 }
 
 impl MapFailure {
-    /// The reason, in words.
+    /// The reason, as text.
     pub fn words(self) -> &'static str {
         match self {
             Self::WritableCode => "memory cannot be mapped writable and executable at once",

@@ -4,7 +4,7 @@
 //! limit of its own uses that of the nearest account above that has one. Where there is none, time is not counted here
 //! at all, which keeps the ordinary switch of threads short.
 //!
-//! A limit stays in its place when its account retires, for those below who use it: nobody gets rid of a limit by
+//! A limit stays in its place when its account retires, for those below who use it: no process gets rid of a limit by
 //! keeping an account of a process that is gone.
 
 use alloc::format;
@@ -19,7 +19,7 @@ use crate::object::account::Account;
 use crate::object::process::{self, Cause, End};
 use crate::object::reaper;
 
-/// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
+/// Whether any account's CPU time was ever limited: where it was not, nothing looks at accounts for it.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Whether any account's CPU time was ever limited.
@@ -31,7 +31,7 @@ pub fn is_any_limited() -> bool {
 /// No limit.
 const NONE: u64 = u64::MAX;
 
-/// What an account knows of CPU time, in nanoseconds. It changes only under the kernel's lock, which is had
+/// What an account knows of CPU time, in nanoseconds. It changes only under the kernel lock, which is had
 /// alone.
 #[derive(Debug)]
 pub struct CpuTime {

@@ -10,7 +10,7 @@ use crate::object::device::dma::DmaRegion;
 use crate::object::operation::OperationRef;
 use crate::object::thread::Thread;
 
-/// Who is told that a time has come.
+/// The receiver that is told that a time has come.
 pub enum Due {
     /// A thread that waits for completions.
     Thread(Arc<Thread>),
@@ -64,7 +64,7 @@ pub fn is_uncovered() -> bool {
     earliest() < COVERED.load(Ordering::Relaxed)
 }
 
-/// The same; who asks sets its own then.
+/// The same; the caller sets its own then.
 pub fn cover() -> bool {
     let uncovered = is_uncovered();
     if uncovered {

@@ -16,7 +16,7 @@ use crate::object::operation::Ticket;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
 
-/// Who holds a node of the forest.
+/// The holder of a node of the forest.
 #[derive(Debug)]
 pub enum Holder {
     /// A slot of a process's capability table.
@@ -25,7 +25,7 @@ pub enum Holder {
     Mapping(Weak<Mapping>),
     /// A call in flight through a capability that is not in its caller's table any more.
     Call(Weak<Thread>, Ticket),
-    /// Paged memory whose pages come from who is called through a capability.
+    /// Paged memory whose pages come from the server that is called through a capability.
     Pager(Weak<MemoryObject>),
     /// The kernel itself.
     Kernel,

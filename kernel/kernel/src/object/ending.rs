@@ -91,7 +91,7 @@ impl Ending {
                     operation.thread.update(operation.ticket, |kind| *kind = Kind::End { call, ending, key });
                     None
                 }
-                // The caller has ended meanwhile, so nobody waits.
+                // The caller has ended meanwhile, so no thread waits.
                 (None, None) => None,
             }
         };

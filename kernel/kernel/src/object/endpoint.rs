@@ -17,7 +17,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 #[derive(Default)]
 pub struct Inner {
     closed: bool,
-    /// Calls that nobody has received yet.
+    /// Calls that no receiver has taken yet.
     pub calls: KeyedList<Caller>,
     /// Buffers that wait for a call: the one that came last is used first, so that it is the same again and again.
     pub receivers: KeyedList<OperationRef>,
@@ -78,7 +78,7 @@ impl<T> Drop for Place<'_, T> {
 pub enum Met<'a> {
     /// A receiver, taken out of the list, and its place there.
     Receiver(OperationRef, Place<'a, OperationRef>),
-    /// Nobody; the call is in the list now.
+    /// No receiver; the call is in the list now.
     Queued,
     /// The endpoint is closed, or there is no memory for the queue.
     Refused(Status),
@@ -100,7 +100,7 @@ impl Endpoint {
         self.inner.lock()
     }
 
-    /// The same, where nobody else has.
+    /// The same, where no other processor has.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
         self.inner.try_lock()
@@ -160,7 +160,7 @@ impl Endpoint {
         self.holders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less can; after the last one nobody ever will, so who waits is told.
+    /// One less can; after the last one none ever will, so who waits is told.
     pub fn let_go(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.inner.lock().closed = true;

@@ -94,7 +94,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// Lets a thread run once the caller has been answered. Where the answer does not reach it, the thread
-    /// never runs: the caller, who is told of a failure, must be able to take back the thread's stack.
+    /// never runs: the caller, which is told of a failure, must be able to take back the thread's stack.
     pub fn start(&mut self, thread: Arc<Thread>) {
         self.starts = Some(thread);
     }

@@ -60,7 +60,7 @@ struct Owned {
     frames: Vec<Frame>,
     /// Of how many times [`frames::BLOCK`] pages, from the first on, the frames are a block.
     blocks: usize,
-    /// Other objects may have some of the frames. Then nobody may write them.
+    /// Other objects may have some of the frames. Then nothing may write them.
     shared: bool,
     /// A device may know the frames, so they stay this object's alone.
     pinned: bool,
@@ -220,7 +220,7 @@ impl MemoryObject {
         }
     }
 
-    /// Whether other objects may have frames of this one, so that nobody may write them.
+    /// Whether other objects may have frames of this one, so that nothing may write them.
     pub fn may_be_shared(&self) -> bool {
         matches!(&self.content, Content::Anonymous(owned) if owned.lock().shared)
     }
@@ -384,7 +384,7 @@ impl MemoryObject {
         self.settled.load(Ordering::Relaxed)
     }
 
-    /// Takes the frames away from an anonymous object that nobody shows any more.
+    /// Takes the frames away from an anonymous object that no mapping shows any more.
     pub fn take_frames(&self) -> Vec<Frame> {
         match &self.content {
             Content::Anonymous(owned) => {

@@ -77,7 +77,7 @@ pub enum Kind {
     Receive { endpoint: Arc<Endpoint>, buffer: Buffer, caps: CapArray, key: Option<ListKey> },
     /// Waits for bits of a notification.
     Wait { notification: Arc<Notification>, key: ListKey },
-    /// Waits until nobody waits for the answer to a received call any more.
+    /// Waits until no thread waits for the answer to a received call any more.
     Watch { call: OperationRef },
     /// Waits for a word of its process's memory to be woken; the key is known once it is queued.
     Word { address: u64, key: Option<QueueKey> },
@@ -193,7 +193,7 @@ impl Operations {
         self.length
     }
 
-    /// One more is in flight than lies here, see [`crate::syscall::standing_call`]: it has a place and a completion.
+    /// One more is in flight than lies here, see [`crate::syscall::bound_call`]: it has a place and a completion.
     #[inline(always)]
     pub fn hold_place(&mut self) {
         self.length = self.length.wrapping_add(1);
@@ -240,7 +240,7 @@ impl Operations {
         Some(Ticket { place: self.free, generation: place.generation })
     }
 
-    /// An operation in flight that nobody else has to be told of when it ends: none waits for its end, and it has no place of
+    /// An operation in flight whose end nothing else has to be told of: none waits for its end, and it has no place of
     /// its own in the derivation forest.
     #[inline(always)]
     pub fn plain(&self, ticket: Ticket) -> Option<&Kind> {

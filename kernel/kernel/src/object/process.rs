@@ -166,7 +166,7 @@ impl Process {
         self.table.lock()
     }
 
-    /// The same, where nobody else has locked them.
+    /// The same, where no other processor has locked them.
     #[inline]
     pub fn try_capability_table(&self) -> Option<MutexGuard<'_, Table<Capability>>> {
         self.table.try_lock()
@@ -308,7 +308,7 @@ impl Process {
     /// Identifiers and contents of its table.
     ///
     /// # Errors
-    /// No memory for so many.
+    /// No memory for this many.
     pub fn capabilities(&self) -> Result<Vec<(CapId, Capability)>, Status> {
         let mut all = Vec::new();
         let table = self.table.lock();
@@ -322,7 +322,7 @@ impl Process {
         self.holders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less does. A process that was never started and that nobody can start any more ends. Slots of its
+    /// One less does. A process that was never started and that no process can start any more ends. Slots of its
     /// own count too: where it was given itself before it was started, it ends with who pays for it.
     pub fn let_go(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -430,7 +430,7 @@ impl Process {
 
 impl Process {
     /// What this process's account pays for ends with it: processes that it has made, and those
-    /// that they have made. Nobody else might know them.
+    /// that they have made. Nothing else might know them.
     fn doom_children(&self) {
         let mut from = 0;
         loop {

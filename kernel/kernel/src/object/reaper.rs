@@ -21,12 +21,12 @@ static ANY_SPENT: AtomicBool = AtomicBool::new(false);
 /// The id of the first process, once there is one.
 static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The room where there are so many processes.
+/// The room where there are this many processes.
 fn room(processes: usize) -> usize {
     processes.next_power_of_two().max(16)
 }
 
-/// Makes room for so many processes.
+/// Makes room for this many processes.
 ///
 /// # Errors
 /// No memory.
@@ -36,7 +36,7 @@ pub fn make_room(processes: usize) -> Result<(), Status> {
     doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)
 }
 
-/// Gives back room: there are so many processes left.
+/// Gives back room: there are this many processes left.
 pub fn shrink_room(processes: usize) {
     shrink(&mut DOOMED.lock(), room(processes));
 }

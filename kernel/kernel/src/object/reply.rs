@@ -1,6 +1,6 @@
 //! Reply: the one-shot capability to answer a received call.
 //!
-//! Who holds it may wait until nobody waits for the answer any more. That wait hangs on the caller's
+//! Its holder may wait until no thread waits for the answer any more. That wait hangs on the caller's
 //! own operation, one at most, so it takes no memory and ends with the call in every case.
 //!
 //! It keeps nothing of a caller that has died: otherwise a server that never answers could keep all that the
@@ -61,7 +61,7 @@ impl Origin {
         self.0.lock().upgrade()
     }
 
-    /// The thread has ended: nobody waits for an answer to its calls.
+    /// The thread has ended: no thread waits for an answer to its calls.
     pub fn end(&self) {
         let thread = core::mem::take(&mut *self.0.lock());
         drop(thread);
@@ -78,7 +78,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Who made the call. `None` where the thread has ended, and so nobody waits.
+    /// Who made the call. `None` where the thread has ended, and so no thread waits.
     pub fn caller(&self) -> Option<Caller> {
         match self {
             Self::Thread(origin, ticket) => {

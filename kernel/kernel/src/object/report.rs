@@ -1,4 +1,4 @@
-//! Deaths in words.
+//! Deaths as text.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
 //! The kernel's side of a thread's rings: raw access to the shared pages, and the kernel's own
-//! indices, which nobody else can change.
+//! indices, which nothing else can change.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -86,7 +86,7 @@ pub struct Thread {
     last: AtomicU32,
     registers: UnsafeCell<Registers>,
     inner: Mutex<Inner>,
-    /// Whether an ENTER goes on when it next runs, so that looking takes no lock.
+    /// Whether an ENTER continues when it next runs, so that looking takes no lock.
     resumes: AtomicBool,
     ring_address: u64,
     ring_bytes: u64,
@@ -94,7 +94,7 @@ pub struct Thread {
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
-// that makes it; its state lets one processor at a time take it up, once it has been put down. All else is `Sync`.
+// that makes it; its state lets one processor at a time switch it in, once it has been switched out. All else is `Sync`.
 unsafe impl Sync for Thread {}
 // SAFETY: nothing in it belongs to a particular processor.
 unsafe impl Send for Thread {}
@@ -172,7 +172,7 @@ impl Thread {
 
     /// Reads or changes the saved registers. Only for the current thread, while it is in the kernel.
     pub fn with_context<R>(&self, act: impl FnOnce(&mut Context) -> R) -> R {
-        // SAFETY: the thread is current on this processor and in the kernel, so nobody else uses
+        // SAFETY: the thread is current on this processor and in the kernel, so nothing else uses
         // its registers; `act` cannot reach them another way.
         act(unsafe { &mut *self.context() })
     }
@@ -186,7 +186,7 @@ impl Thread {
 
     /// The processor that ran it stops doing so: stores the vector registers, which are this thread's.
     pub fn put_down(&self) {
-        // SAFETY: called by the processor that ran the thread, and nobody else runs it before it is said to be on none.
+        // SAFETY: called by the processor that ran the thread, and no other processor runs it before it is said to be on none.
         unsafe { (*self.registers.get()).fpu.save() }
         self.processor.store(0, Ordering::Release);
     }
@@ -266,7 +266,7 @@ impl Thread {
         wake(self);
     }
 
-    /// Notes an ENTER that goes on when the thread next runs.
+    /// Notes an ENTER that continues when the thread next runs.
     pub fn resume_later(&self, enter: Enter) {
         self.inner.lock().resume = Some(enter);
         self.resumes.store(true, Ordering::Relaxed);
@@ -366,7 +366,7 @@ impl Thread {
         self.inner.lock()
     }
 
-    /// The same, where nobody else has locked it.
+    /// The same, where no other processor has locked it.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
         self.inner.try_lock()
@@ -380,8 +380,8 @@ impl Thread {
         }
     }
 
-    /// Whether it goes on, which [`wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
-    /// corrupt, this processor has the kernel's lock alone afterwards.
+    /// Whether it continues, which [`wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
+    /// corrupt, this processor holds the kernel lock exclusively afterwards.
     #[inline(always)]
     pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
         match awake {

@@ -12,7 +12,7 @@ use crate::object::operation::{OperationRef, Outcome};
 pub struct Words(WordWaits<OperationRef>);
 
 impl Words {
-    /// Nobody waits.
+    /// No thread waits.
     pub fn new() -> Self {
         let mut seed = [0; 8];
         entropy::fill(&mut seed);

@@ -1,7 +1,7 @@
 //! Which thread runs: preemptive, by priority and round robin within one, with one queue per processor.
 //!
-//! Processors that share the kernel's lock look at their own state alone, and leave the kernel if nothing else has to be
-//! looked at. Another processor's state or a queue is touched by the exclusive holder of the lock alone: see
+//! Processors that share the kernel lock look at their own state alone, and leave the kernel if nothing else has to be
+//! looked at. Another processor's state or a queue is touched only by the exclusive holder of the lock: see
 //! [`scheduler::exclude`].
 //!
 //! A processor that has nothing to do, or something less urgent than what waits at another, takes the first thread that
@@ -49,7 +49,7 @@ pub struct CpuState {
     slice: (u64, u64),
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
-    /// The thread that ran last, which [`exclude`] has put down: in its name the kernel works here until it is decided what runs
+    /// The thread that ran last, which [`exclude`] has switched out: in its name the kernel works here until it is decided what runs
     /// next.
     laid_down: Option<Arc<Thread>>,
     /// When the processor came to have nothing to do, while it has not, by the time-stamp counter.

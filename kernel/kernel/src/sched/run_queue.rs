@@ -12,7 +12,7 @@ const LEVELS: usize = 4;
 /// Threads that a level has room for in any case.
 const KEPT: usize = 64;
 
-/// Threads that wait in any processor's queue: how many of each level, in so many bits each. There are not as many threads as
+/// Threads that wait in any processor's queue: how many of each level, in this many bits each. There are not as many threads as
 /// these can count.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 const BITS: u32 = u64::BITS / LEVELS as u32;
@@ -143,7 +143,7 @@ impl RunQueue {
         i8::try_from(level).ok().map(|level| LOWEST.wrapping_add(level))
     }
 
-    /// Whether nobody waits with this priority or a higher one.
+    /// Whether no thread waits with this priority or a higher one.
     pub fn is_free_for(&self, priority: i8) -> bool {
         self.highest().is_none_or(|highest| highest < priority)
     }
@@ -209,7 +209,7 @@ impl RunQueue {
         None
     }
 
-    /// Makes room for so many threads, whatever their priorities come to be: adding one of them takes no memory
+    /// Makes room for this many threads, whatever their priorities come to be: adding one of them takes no memory
     /// then. False where there is none.
     pub fn make_room(&mut self, threads: usize) -> bool {
         self.levels.iter_mut().all(|level| {
@@ -239,7 +239,7 @@ impl RunQueue {
         (0..LEVELS).for_each(|at| self.count(at));
     }
 
-    /// Gives back the memory of queues that were long; room for so many threads stays. Where there is no memory
+    /// Gives back the memory of queues that were long; room for this many threads stays. Where there is no memory
     /// to move into, everything stays.
     pub fn shrink(&mut self, threads: usize) {
         for level in &mut self.levels {

@@ -17,7 +17,7 @@ use crate::sched::{CpuState, SLICE, state};
 /// What to do on the way out of the kernel.
 pub enum Choice {
     Run(*mut Context),
-    /// An ENTER goes on first.
+    /// An ENTER continues first.
     Resume(Arc<Thread>),
     /// Nothing yet: a process has to end first.
     Again,
@@ -120,7 +120,7 @@ impl CpuState {
         time::at(began).saturating_add(length)
     }
 
-    /// Puts the thread that was kept beside the current one into the queue: what is beside it from then on was made ready
+    /// Puts the thread that was kept next to the current one into the queue: what is next to it from then on was made ready
     /// since.
     pub(super) fn queue_kept(&mut self) {
         if let Some(kept) = self.handoff.take() {
@@ -128,7 +128,7 @@ impl CpuState {
         }
     }
 
-    /// Whether nobody waits here with this priority or a higher one.
+    /// Whether no thread waits here with this priority or a higher one.
     pub(super) fn is_free_for(&self, priority: i8) -> bool {
         self.queue.is_free_for(priority) && self.handoff.as_ref().is_none_or(|ready| ready.priority() < priority)
     }
@@ -176,7 +176,7 @@ impl CpuState {
             let may_stay = current.handle.may_run_on(self.own);
             if may_stay && !self.is_outranked(current.priority()) {
                 let pointer = current.context();
-                // It keeps its place where nobody waits longer, and no other processor could take it.
+                // It keeps its place where no thread waits longer, and no other processor could take it.
                 if (processors::count() > 1 || self.queue.len() > 0)
                     && let Some(ready) = self.handoff.take()
                 {
@@ -248,10 +248,10 @@ pub(super) fn make_room(threads: usize) -> bool {
     processors::all().all(|processor| state(processor).lock().queue.make_room(threads))
 }
 
-/// Has the kernel's lock alone from here on, where this processor shared it. No other lock may be held. The current thread may
-/// be dead afterwards; where it waits it may be gone, so nobody may have borrowed it.
+/// Holds the kernel lock exclusively from here on, where this processor shared it. No other lock may be held. The current thread may
+/// be dead afterwards; where it waits it may be gone, so nothing may have borrowed it.
 ///
-/// A thread that waits is put down before others come in: once its wait is over they take it up, on another processor.
+/// A thread that waits is switched out before others enter: once its wait is over they switch it in, on another processor.
 #[inline]
 pub fn exclude() {
     if kernel_lock::is_shared() {
@@ -267,7 +267,7 @@ pub(super) fn exclude_others() {
     kernel_lock::exclude();
 }
 
-/// Makes a blocked thread ready. Where this processor shares the kernel's lock, no other lock may be held.
+/// Makes a blocked thread ready. Where this processor shares the kernel lock, no other lock may be held.
 pub fn wake(thread: &Arc<Thread>) {
     exclude();
     if thread.change(State::Blocked, State::Ready) {
@@ -305,7 +305,7 @@ pub fn forget_dead() {
     }
 }
 
-/// Puts the current thread behind those that wait, in the middle of a system call that it goes on with
+/// Puts the current thread behind those that wait, in the middle of a system call that it continues with
 /// when its turn comes.
 pub fn pause() {
     let cpu = percpu::current();

@@ -68,7 +68,7 @@ impl CpuState {
         }
     }
 
-    /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would. It does so only
+    /// Lets a blocked thread run in place of the current one, which waits, as [`CpuState::decide`] would. It does so only
     /// if no thread in a queue goes before it and nothing else has to be looked at.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl CpuState {
         cpu.thread.store(next.handle.id, Ordering::Relaxed);
         next.process.space.activate(cpu);
         self.load_fpu(cpu, &next);
-        // SAFETY: it is held here from now on, and named by nobody once it is taken out: `put_down` sees to that, and who
+        // SAFETY: it is held here from now on, and named by nothing once it is taken out: `put_down` sees to that, and who
         // exchanges it for another names that one.
         unsafe { set_lent(cpu, Some(&next)) };
         self.current = Some(next);
@@ -143,7 +143,7 @@ impl CpuState {
 }
 
 /// Whether a thread can be switched in without looking at anything else. The processor on which it began to wait has then
-/// switched it out, which it does before it releases the kernel's lock.
+/// switched it out, which it does before it releases the kernel lock.
 #[inline(always)]
 pub fn may_begin(next: &Thread) -> bool {
     next.processor().is_none() && !next.has_resume()
@@ -155,8 +155,8 @@ pub(super) fn is_either_limited(current: &Thread, next: &Thread) -> bool {
     cpu_time::is_any_limited() && [current, next].iter().any(|thread| thread.process.account.is_cpu_limited())
 }
 
-/// Has a thread current on this processor while something is done, and puts it down then, if that has not been done before: for
-/// tests. Whether there was one to put down.
+/// Has a thread current on this processor while something is done, and switches it out then, if that has not been done before: for
+/// tests. Whether there was one to switch out.
 #[cfg(feature = "tests")]
 #[inline(never)]
 pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
@@ -168,7 +168,7 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     left.is_some()
 }
 
-/// Whether a thread that waits may run in the place of the current one, once that waits: no thread in a queue goes before it, and
+/// Whether a thread that waits may run in place of the current one, once that waits: no thread in a queue goes before it, and
 /// nothing else has to be looked at. It stays so as long as `next` is locked and waits. The caller holds its lock, since another
 /// processor may let it run otherwise.
 #[inline(always)]
@@ -239,7 +239,7 @@ pub(super) fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
     state(cpu).lock().stay_or_switch::<true>(cpu)
 }
 
-/// Whether there is nothing to do on the way out but for the thread that goes on. Where one is [paused](pause), none is current.
+/// Whether there is nothing to do on the way out except the thread that continues. Where one is [paused](pause), none is current.
 #[inline(always)]
 pub(super) fn is_undisturbed() -> bool {
     !reaper::has_work() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()

@@ -51,7 +51,7 @@ pub extern "C" fn kernel_entry() -> ! {
         let usable = usable >> 20;
         refuse(format_args!("it can use {usable} MiB of memory; it needs a machine with {LEAST_MEMORY} MiB"));
     }
-    // SAFETY: the ranges are what the loader says that nobody uses, and its direct map holds them.
+    // SAFETY: the ranges are what the loader says that nothing uses, and its direct map holds them.
     if !unsafe { frames::initialize(handover.end(), handover.usable()) } {
         refuse(format_args!("its memory is in pieces too small for the frame table"));
     }
@@ -71,7 +71,7 @@ pub extern "C" fn kernel_entry() -> ! {
     }
 }
 
-/// Goes on where the loader's memory is not needed any more, but for its answers.
+/// Continues where the loader's memory is not needed any more, except its answers.
 ///
 /// # Safety
 /// `start` is valid and not used by anybody else.

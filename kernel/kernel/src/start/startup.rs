@@ -1,7 +1,7 @@
 //! Starting further processors.
 //!
 //! A processor that is started begins in real mode at a page below 1 MiB. The code there turns paging and long mode on
-//! with tables of its own, which show that page and the kernel half, and goes on in Rust.
+//! with tables of its own, which show that page and the kernel half, and continues in Rust.
 
 use alloc::boxed::Box;
 use core::arch::global_asm;
@@ -22,7 +22,7 @@ use crate::memory::frames::Frame;
 use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::sched::CpuState;
-use crate::syscall::standing_call::Watch;
+use crate::syscall::bound_call::Watch;
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.
 pub const PAGES: u64 = 4;
@@ -44,7 +44,7 @@ const SEGMENTS: usize = 0xf40;
 const SEGMENTS_POINTER: usize = 0xf60;
 const FAR: usize = 0xf70;
 
-// It lies in constants, since nobody runs it where it lies. All its addresses are offsets into the page that it is copied
+// It lies in constants, since no processor runs it where it lies. All its addresses are offsets into the page that it is copied
 // to, at which its code segment begins.
 global_asm!(
     ".pushsection .rodata.startup, \"a\", @progbits",
@@ -112,7 +112,7 @@ static TOLD_TIME: AtomicU64 = AtomicU64::new(0);
 /// Ticks per second of the APICs' counters.
 static COUNTER_HERTZ: AtomicU64 = AtomicU64::new(0);
 
-/// Where further processors can begin: pages below 1 MiB that nobody uses.
+/// Where further processors can begin: pages below 1 MiB that nothing uses.
 pub fn home(usable: impl Iterator<Item = Range>) -> Option<Frame> {
     usable
         .map(|range| Range { start: range.start.max(PAGE), end: range.end.min(LOW_END) }.inner_pages())
@@ -158,7 +158,7 @@ fn pause(nanoseconds: u64) {
 
 /// Writes a word into the code's page.
 fn write(home: Frame, offset: usize, value: u64) {
-    // SAFETY: the page is RAM below 1 MiB that nobody else uses, in the direct map; the offsets are those of the
+    // SAFETY: the page is RAM below 1 MiB that nothing else uses, in the direct map; the offsets are those of the
     // constants above, aligned to 8.
     unsafe { home.pointer().add(offset).cast::<u64>().write_volatile(value) };
 }
@@ -167,7 +167,7 @@ fn write(home: Frame, offset: usize, value: u64) {
 fn prepare(home: Frame) {
     let (code, end) = (&raw const startup_code, &raw const startup_end);
     let length = (end as usize).saturating_sub(code as usize);
-    // SAFETY: the code is shorter than a page, which is RAM that nobody else uses.
+    // SAFETY: the code is shorter than a page, which is RAM that nothing else uses.
     unsafe { copy_nonoverlapping(code, home.pointer(), length.min(DATA)) };
     let [top, middle, low] = [1, 2, 3].map(|n| home.offset(n));
     let kernel = kernel_space::root();

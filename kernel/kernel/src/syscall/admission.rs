@@ -11,8 +11,8 @@ use crate::object::capability::{Capability, Object};
 use crate::object::memory::cache;
 use crate::object::process::Process;
 
-/// Whether an entry may go the short way: the reserve stays whole, whatever other processors take meanwhile the same way. Where
-/// there is no more than for one of them, it goes the long way, alone.
+/// Whether an entry may take the fast path: the reserve stays whole, whatever other processors take meanwhile the same way. Where
+/// there is no more than for one of them, it takes the slow path, alone.
 #[inline(always)]
 pub fn allows_short() -> bool {
     let free = frames::free_count();

@@ -1,17 +1,16 @@
-//! The short way of calls between two processes: what [`crate::ipc`] does, for the case that nothing has to be waited for,
-//! queued, paged in or refused, and no more than a copy of one capability travels. Everything is looked at under its lock
-//! before anything is changed. Where a condition does not hold, `None` says that nothing has happened, and the entry goes the
-//! long way, which knows every case. Who cannot pay for a capability, or where there is no memory for one, may have been
-//! written the message's bytes before that.
+//! The fast path of calls between two processes. It does what [`crate::ipc`] does, for entries that need not wait, be queued, be
+//! rejected or page anything in, and that send a copy of at most one capability. It checks each object under its lock before
+//! it changes anything. If a condition does not hold, it returns `None`: no object has changed, and the slow path processes the entry.
+//! If the receiver cannot pay for a capability, or there is no memory for one, the message's bytes may already be in its buffer.
 //!
-//! Locks are taken as everywhere, and those that come earlier in the order by trying: where another has one, the call goes the
-//! long way. The two processes are different ones, so nothing is locked twice.
+//! Locks are acquired in the usual order. A lock that is earlier in the order is only tried: if another processor holds it, the call takes
+//! the slow path. Caller and receiver are different processes, so nothing is locked twice.
 //!
-//! Several processors do this at once: the kernel's lock may be shared ([`crate::cpu::kernel_lock`]). So what an entry does here may
-//! concern what it has locked, its own thread, and what is made for any number of processors at once (accounts, the heap, the
-//! derivation forest, deadlines), and nothing else. What is done by who has the kernel's lock alone does not happen meanwhile:
-//! nothing is mapped or unmapped, no page comes in or goes, no process or thread ends, no capability is revoked.
-//! A thread that was told to go on may still be on the processor where it began to wait: [`crate::sched::scheduler`] sees to that.
+//! Several processors may run this code at once, because they share the kernel lock ([`crate::cpu::kernel_lock`]). An entry may
+//! therefore use only what it has locked, its own thread, and structures with locks of their own (accounts, the heap, the
+//! derivation forest, deadlines). Meanwhile no processor holds the kernel lock exclusively, so nothing is mapped or unmapped, no page
+//! is inserted or evicted, no process or thread ends, and no capability is revoked.
+//! A thread that is woken here may still be current on the processor where it began to wait; [`crate::sched::scheduler`] handles that.
 
 use alloc::sync::Arc;
 
@@ -54,9 +53,9 @@ enum Fast<'a> {
 /// How far an entry came.
 #[derive(Debug)]
 pub enum Step {
-    /// It has to go the long way; nothing has happened.
+    /// It has to take the slow path; nothing has happened.
     Long,
-    /// It is done, and so many completions were written for it just now.
+    /// It is done, and this many completions were written for it just now.
     Done(u64),
     /// It is done, and has no completion of its own. What this thread waits for is there: it is to go on.
     Met(Arc<Thread>),
@@ -65,7 +64,7 @@ pub enum Step {
 /// Does what an entry of a thread says, whose operations the caller has locked.
 #[inline(always)]
 pub fn entry(thread: &Arc<Thread>, own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
-    // Where memory is short, the long way decides what may still be done.
+    // Where memory is short, the slow path decides what may still be done.
     if !admission::allows_short() {
         return Step::Long;
     }
@@ -106,7 +105,7 @@ struct Offer<'a> {
     told: Place<'a, 2>,
 }
 
-/// The one capability that a process sends along to one that accepts so many. `None` where it has to go the long way.
+/// The one capability that a process sends along to one that accepts this many. `None` where it has to take the slow path.
 #[inline(never)]
 fn offer<'a>(
     (from, own): (&Process, &'a Table<Capability>),
@@ -144,8 +143,8 @@ fn give(offer: Offer<'_>, to: &Process, table: &mut Table<Capability>) -> Option
     Some(())
 }
 
-/// Brings a message over, of so many bytes behind its header, and with it a copy of a capability. `None` where that has to go the long
-/// way: the receiver may have been written the message's bytes then, and has nothing else.
+/// Brings a message over, of this many bytes behind its header, and with it a copy of a capability. `None` where that has to take the slow
+/// path: the receiver may have been written the message's bytes then, and has nothing else.
 #[inline(never)]
 pub fn send_one(
     ((from, sent), (to, accepted)): ((&Process, CapArray), (&Process, CapArray)),
@@ -164,7 +163,7 @@ pub fn send_one(
 }
 
 /// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
-/// go the long way.
+/// take the slow path.
 #[inline(never)]
 fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
     let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
@@ -220,7 +219,7 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
     if let Some(sent) = sent
         && give(sent, server, &mut table_of_server).is_none()
     {
-        // It was just put there, so nobody has to be told of its end.
+        // It was just put there, so no process has to be told of its end.
         drop(table_of_server.remove(reply));
         server.account.refund(Resource::Capabilities, 1);
         return None;
@@ -239,10 +238,10 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
     })
 }
 
-/// A call that was answered: who made it, and whether it goes on, for [`Thread::settle_wait`].
+/// A call that was answered: who made it, and whether it continues, for [`Thread::settle_wait`].
 type Answered = (Arc<Thread>, Result<Awake, Corrupt>);
 
-/// Answers a call of a thread of another process. `None` where the answer has to go the long way.
+/// Answers a call of a thread of another process. `None` where the answer has to take the slow path.
 #[inline(always)]
 fn give_answer(
     thread: &Arc<Thread>,
@@ -285,7 +284,7 @@ fn give_answer(
     Some((client, awake))
 }
 
-/// RETURN to a thread of another process. `None` where it has to go the long way.
+/// RETURN to a thread of another process. `None` where it has to take the slow path.
 #[inline(never)]
 fn answer<'a>(thread: &Arc<Thread>, own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
     let PlainReturn { reply, results, caps, .. } = PlainReturn::read(words)?;
@@ -294,7 +293,7 @@ fn answer<'a>(thread: &Arc<Thread>, own: MutexGuard<'a, Inner>, words: &EntryWor
     Some(Fast::Ended(own, Outcome::default(), Some(answered)))
 }
 
-/// RECV where no call waits. `None` where it has to go the long way.
+/// RECV where no call waits. `None` where it has to take the slow path.
 #[inline(never)]
 fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<()> {
     let PlainRecv { user_data: tag, endpoint: cap, buffer, caps } = PlainRecv::read(words)?;

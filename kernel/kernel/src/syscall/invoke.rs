@@ -1,8 +1,8 @@
 //! INVOKE: a call in registers of a method that has no parameters and answers with one number.
 //!
-//! The way in and out keeps none of the thread's registers ([`crate::arch::entry`]), so nothing is done here that waits, wakes,
-//! ends or allocates, or that needs the kernel's lock alone: what may be done is what [`crate::syscall::fast_path`] says. Where more
-//! were needed nothing has happened, and the thread is told to make the call by its rings, where every case is known.
+//! The entry code saves none of the thread's registers in its context ([`crate::arch::entry`]). So code here must not wait, wake or end
+//! threads, allocate, or acquire the kernel lock exclusively; the rules of [`crate::syscall::fast_path`] hold. If a call needs more,
+//! INVOKE reports that nothing has happened, and the thread makes the call by its ring, which handles every case.
 
 use alloc::sync::Arc;
 

@@ -49,13 +49,13 @@ pub fn number(
 }
 
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
-/// `None` where it has to go the long way: nothing has happened then.
+/// `None` where it has to take the slow path: nothing has happened then.
 #[inline]
 pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability: &Capability) -> Option<Outcome> {
     if call.params.length != 8 || (call.results.length as usize) < NUMBER {
         return None;
     }
-    // Where it refuses, nothing has changed. The reason may need a page of its own, where the kernel's lock is needed alone.
+    // Where it refuses, nothing has changed. The reason may need a page of its own, for which the kernel lock is needed exclusively.
     let answer = |message: u64| {
         if !EMPTY.contains(&message) {
             return None;

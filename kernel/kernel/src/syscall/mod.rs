@@ -1,11 +1,11 @@
 //! ENTER and EXIT.
 
 pub mod admission;
+pub mod bound_call;
 pub mod fast_path;
 pub mod invoke;
 pub mod kernel_call;
 pub mod methods;
-pub mod standing_call;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -27,8 +27,8 @@ use crate::object::report;
 use crate::object::thread::{State, Taken, Thread};
 use crate::paging::pager::{self, Brought};
 use crate::sched::scheduler;
+use crate::syscall::bound_call::Watch;
 use crate::syscall::fast_path::Step;
-use crate::syscall::standing_call::Watch;
 
 /// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
 /// that is given: [`switching::hand_over`] lets it run.
@@ -85,22 +85,22 @@ fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
     }
 }
 
-/// Entries that went the long way, for tests: what both ways do alike does not show which one it was.
+/// Entries that took the slow path, for tests: where both paths do the same, nothing else tells them apart.
 #[cfg(feature = "tests")]
 pub static LONG_ENTRIES: AtomicU64 = AtomicU64::new(0);
 
-/// Entries that are taken the short way before the clock is looked at: none of them copies more than a page.
+/// Entries that are processed on the fast path before the clock is looked at: none of them copies more than a page.
 const SHORT: u32 = 32;
 
-/// Takes entries the short way as long as they can go it, and waits.
+/// Processes entries on the fast path as long as they can take it, and waits.
 #[inline(always)]
 fn enter(cpu: &PerCpu, thread: &Arc<Thread>, (entries, minimum, deadline): (u32, u32, u64)) -> Option<Arc<Thread>> {
     // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
     let (mut taken, mut answered) = (0_u32, 0_u32);
-    // What is told that it goes on: the last one is handed over to where this thread waits.
+    // What is told that it continues: the last one is handed over to where this thread waits.
     let mut next = None;
     let short = entries.min(SHORT);
-    // Where an entry needed the kernel's lock alone, this thread may have ended since. It has no rings then: nothing is taken out
+    // Where an entry needed the kernel lock exclusively, this thread may have ended since. It has no rings then: nothing is taken out
     // of them any more, and it does not wait.
     loop {
         let mut own = thread.lock();
@@ -152,7 +152,7 @@ fn go_on_behind(thread: &Thread, earlier: &Arc<Thread>) -> bool {
     thread.state() == State::Running
 }
 
-/// Lets who was told to go on do so, and takes what is left of an ENTER the long way, an entry before it that was taken
+/// Lets threads that were woken run, and processes what is left of an ENTER on the slow path, an entry before it that was taken
 /// already.
 #[cold]
 #[inline(never)]
@@ -173,7 +173,7 @@ fn take_long_way(
     None
 }
 
-/// Says how many entries were taken, and waits where that is asked for. `next` goes on: at once where this thread does not
+/// Says how many entries were taken, and waits where that is asked for. `next` continues: at once where this thread does not
 /// wait, otherwise it is given back, to be handed over to.
 #[inline(always)]
 fn finish(
@@ -199,7 +199,7 @@ fn finish(
 /// How long one thread's entries are worked on before others have their turn, nanoseconds.
 const TURN: u64 = 1_000_000;
 
-/// Goes on with an ENTER that waited for a page, or for its turn.
+/// Continues with an ENTER that waited for a page, or for its turn.
 pub fn resume(thread: &Arc<Thread>) {
     if let Some(enter) = thread.take_resume() {
         run(thread, enter);
@@ -221,7 +221,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
             }
         }
         let words = if let Some(waiting) = enter.waiting.take() {
-            // It could not go the short way.
+            // It could not take the fast path.
             waiting
         } else {
             let mut own = thread.lock();

@@ -44,7 +44,7 @@ pub fn chains_of_accounts_end(account: &Arc<Account>) {
     assert_eq!(account.usage(), before);
 }
 
-/// A chain whose accounts nobody can name any more keeps of its limits what is in use. Where the last ones went
+/// A chain whose accounts no capability names any more keeps of its limits what is in use. Where the last ones went
 /// first, the accounts themselves are: each knows only the one that it was carved from.
 pub fn chains_of_accounts_retire(account: &Arc<Account>) {
     let before = account.usage();
@@ -164,7 +164,7 @@ pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
         left.iter_mut().zip(cost).for_each(|(sum, less)| *sum -= less);
         check(left);
     }
-    // One that never ran, and that nobody can start any more.
+    // One that never ran, and that no process can start any more.
     let idle = process(account);
     let kept = memory(&idle.account, 2, 1);
     idle.doom(End { cause: Cause::Killed, code: 0, report: String::new() });

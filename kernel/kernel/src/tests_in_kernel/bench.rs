@@ -238,7 +238,7 @@ impl Drop for Actor {
 /// Blocks of small sizes that the heap can have free in frames that it holds, at most.
 const FREE_BLOCKS: usize = 1 << 14;
 
-/// Frames and blocks that nobody else can have until this is dropped.
+/// Frames and blocks that nothing else can have until this is dropped.
 pub struct Hog {
     frames: Vec<Frame>,
     blocks: Vec<Vec<u8>>,
@@ -272,7 +272,7 @@ impl Hog {
         assert_eq!(frames::free_count(), reserve::kept());
     }
 
-    /// Lets go of so many frames.
+    /// Lets go of this many frames.
     pub fn spare(&mut self, count: usize) {
         self.frames.drain(..count).for_each(frames::free);
     }
@@ -284,7 +284,7 @@ impl Hog {
         }
     }
 
-    /// Takes of the reserve, as the heap can, until so many frames are left.
+    /// Takes of the reserve, as the heap can, until this many frames are left.
     pub fn leave(&mut self, count: usize) {
         while frames::free_count() > count {
             let mut block = Vec::new();

@@ -107,7 +107,7 @@ pub fn calls_meet_receivers(account: &Arc<Account>) {
 }
 
 /// Messages of all lengths arrive the same at all places, in one page or across two, whether the receiver waits, which is
-/// the short way, or the call, which is the long one; nothing is written behind them, and nothing is left of them.
+/// the fast path, or the call, which is the slow path; nothing is written behind them, and nothing is left of them.
 pub fn messages_arrive_whole(account: &Arc<Account>) {
     const FILL: u8 = 0xee;
     /// Where the second of two pages begins; the frame of the first is not the one before it.
@@ -205,7 +205,7 @@ fn answer_and_receive(reply: u64, endpoint: CapId, length: u32) -> Operation {
     Operation::ReturnRecv { reply, endpoint, exception: 0, results, buffer, caps }
 }
 
-/// RETURN_RECV answers and receives with one completion, whether the next call waits already, which is the long way, or comes
+/// RETURN_RECV answers and receives with one completion, whether the next call waits already, which is the slow path, or comes
 /// later. Where one part is refused nothing of the other is done that could not be done again.
 pub fn answers_receive_the_next(account: &Arc<Account>) {
     let mut pair = pair(account);
@@ -260,7 +260,7 @@ pub fn answers_receive_the_next(account: &Arc<Account>) {
     let refused = pair.client.completions();
     assert_eq!((refused.len(), refused[0].status, refused[0].length), (1, 2, 8));
 
-    // Nobody waits for the answer any more: it goes nowhere, and the next call is received.
+    // No thread waits for the answer any more: it goes nowhere, and the next call is received.
     pair.server.run(3, Operation::Cancel { target: 8 });
     let reply = pair.deliver();
     pair.client.run(4, Operation::Cancel { target: 2 });
@@ -274,7 +274,7 @@ pub fn answers_receive_the_next(account: &Arc<Account>) {
 }
 
 /// The kernel keeps translations of pages that it reached. None outlives its page: what is unmapped is not reached by the next
-/// message, what is mapped there anew is, and not to be written where that is not allowed.
+/// message, what is mapped there again is, and not to be written where that is not allowed.
 pub fn known_pages_are_forgotten(account: &Arc<Account>) {
     const PLACE: u64 = 0x40_0000;
     let mut pair = pair(account);
@@ -615,7 +615,7 @@ impl Pair {
         reply
     }
 
-    /// The wait has ended, with this status and nothing beside it.
+    /// The wait has ended, with this status and nothing else.
     fn watch_ended(&mut self, expected: Status) {
         let done = self.server.completions();
         let done: Vec<(u64, i32)> = done.iter().map(|done| (done.user_data, done.status)).collect();
@@ -623,7 +623,7 @@ impl Pair {
     }
 }
 
-/// Who received a call learns that nobody waits for the answer any more: the caller cancelled, lost
+/// Who received a call learns that no thread waits for the answer any more: the caller cancelled, lost
 /// what it called through, or died. Nothing is charged for it, and nothing stays.
 pub fn waits_for_callers_end(account: &Arc<Account>) {
     let mut pair = pair(account);
@@ -675,7 +675,7 @@ pub fn waits_end_with_replies(account: &Arc<Account>) {
         assert_eq!(pair.client.completions()[0].status, caller);
     }
 
-    // An answer that cannot be read changes nothing: the call goes on, and so does the wait.
+    // An answer that cannot be read changes nothing: the call continues, and so does the wait.
     let reply = pair.watch();
     let unmapped = Buffer { address: 0x6000_0000, length: 8 };
     let bad = Operation::Return { reply, exception: 0, results: unmapped, caps: CapArray::default() };
@@ -687,7 +687,7 @@ pub fn waits_end_with_replies(account: &Arc<Account>) {
     assert_eq!((cancelled[0].user_data, cancelled[0].status), (WATCH, status(Status::Cancelled)));
     assert!(pair.server.run(WATCH, Operation::Wait { cap: reply }).is_empty());
 
-    // The reply goes to another process: there, a wait goes on from where it is.
+    // The reply goes to another process: there, a wait continues from where it is.
     let other = self::pair(account);
     let Pair { server: mut third, client: mut owner, endpoint, .. } = other;
     let object = third.process.get(endpoint).unwrap();
@@ -738,7 +738,7 @@ pub fn replies_keep_no_caller(account: &Arc<Account>) {
         assert_eq!(account.usage(), before);
         header(&server).reply
     });
-    // Nobody waits for any of them, and each says so.
+    // No thread waits for any of them, and each says so.
     for end in [answer(replies[0], 8), answer(replies[1], 0), Operation::Release { cap: replies[2] }] {
         assert_eq!(server.once(Operation::Wait { cap: replies[2] }).status, 0);
         assert_eq!(server.once(end).status, 0);

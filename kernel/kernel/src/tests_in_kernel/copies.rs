@@ -166,7 +166,7 @@ pub fn cached_pages_are_copied(account: &Arc<Account>) {
 }
 
 /// A copy is paid for as a whole before anything is shared; what a device may write is never shared; who finds no frame for
-/// a page of its own ends in words.
+/// a page of its own ends as text.
 pub fn copies_are_paid_for(account: &Arc<Account>) {
     let before = frames::free_count() + heap::frames();
     let mut actor = Actor::new(account, "payer");
@@ -214,7 +214,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     own.refund(Resource::Frames, left - 5);
     let Object::Memory(first) = actor.process.get(received[0]).unwrap().object else { return };
 
-    // Only so many can have one frame; who comes later has what was in it.
+    // Only this many can have one frame; who comes later has what was in it.
     let many: Vec<_> = (0..300).map(|_| copied(&first, account, 0, 1).unwrap()).collect();
     let sharing = many.iter().filter(|copy| frame(copy, 0) == frame(&first, 0)).count();
     assert_eq!(sharing, 254, "and the two that had it before");

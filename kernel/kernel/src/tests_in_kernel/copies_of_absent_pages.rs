@@ -31,7 +31,7 @@ const RESULTS: u64 = 0x1000;
 const CAPS: u64 = 0x2000;
 const TAG: u64 = 5;
 
-/// What nobody may have more of afterwards.
+/// What no process may have more of afterwards.
 fn held(account: &Account) -> (usize, [u64; 5], usize) {
     settle();
     (frames::free_count() + heap::frames(), account.usage(), derivation::count())
@@ -227,7 +227,7 @@ pub fn copies_of_absent_pages_end(account: &Arc<Account>) {
         let (kind, reason) = refused(&mut other);
         assert!(kind > 0 && reason.starts_with("page 0 "), "{kind}: {reason}");
     }
-    // It is revoked: at once where it has the request, and for who asks later.
+    // It is revoked: at once where it has the request, and for later requests.
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     let mut other = paging_through(account, 40, Some(node));
@@ -312,7 +312,7 @@ pub fn copies_wait_without_memory(account: &Arc<Account>) {
     }
 }
 
-/// A request that the pager has not taken, and that nobody waits for any more, is no more: nobody pays for its window.
+/// A request that the pager has not taken, and that no thread waits for any more, is no more: no account pays for its window.
 pub fn unwanted_requests_end(account: &Arc<Account>) {
     let before = held(account);
     let mut paging = paging(account, 4096);

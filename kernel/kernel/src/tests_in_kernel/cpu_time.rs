@@ -1,4 +1,4 @@
-//! Tests of limits of CPU time, of the order in which threads wait, and of processes that nobody holds.
+//! Tests of limits of CPU time, of the order in which threads wait, and of processes that no process holds.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -73,7 +73,7 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     given.spend(700);
     assert_eq!(given.cpu_left(), Some(0));
     drop((given, greedy, limited));
-    // Time that nobody has used is its parent's, but not more.
+    // Time that no process has used is its parent's, but not more.
     let first = object(account, 4);
     first.limit_cpu(u64::MAX).unwrap();
     first.cut_cpu(500).unwrap();
@@ -89,7 +89,7 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     settle();
 }
 
-/// A limit that is used up ends those processes that use of it, with its words, and nobody else.
+/// A limit that is used up ends those processes that use of it, with its words, and no others.
 pub fn cpu_time_ends_with_its_limit(account: &Arc<Account>) {
     let before = account.usage();
     let group = account.carve_object([600, 200, 20, 10, 100], 0).unwrap();
@@ -184,7 +184,7 @@ pub fn priorities_hold_at_once(account: &Arc<Account>) {
     assert!(scheduler::take_waiting().is_none());
 }
 
-/// A process that nobody can name any more goes on, and is paid for, until it ends or who pays for it does.
+/// A process that no capability names any more continues, and is paid for, until it ends or who pays for it does.
 pub fn orphans_go_on(account: &Arc<Account>) {
     let before = account.usage();
     let mut maker = Actor::new(account, "maker");

@@ -1,4 +1,4 @@
-//! Tests of what happens where the kernel's heap is full: who asks for more is told, what gives back goes on,
+//! Tests of what happens where the kernel's heap is full: a request for more is rejected, what gives back continues,
 //! and the kernel lives.
 
 use alloc::string::String;

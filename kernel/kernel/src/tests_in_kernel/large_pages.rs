@@ -26,7 +26,7 @@ fn large(space: &AddressSpace) -> usize {
     space.with_table(|table, _| table.large_pages()).unwrap()
 }
 
-/// Whether so many pages from an address on are those of the object from its first on.
+/// Whether this many pages from an address on are those of the object from its first on.
 fn shows(space: &AddressSpace, at: u64, memory: &MemoryObject, pages: u64) -> bool {
     let frame = |page| memory.resident_frame(page).map(Frame::address);
     space

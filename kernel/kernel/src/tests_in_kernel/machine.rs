@@ -97,7 +97,7 @@ fn heap_returns_every_byte() {
     assert_eq!(before, (frames::free_count() + heap::frames(), heap::frames(), heap::used()));
 }
 
-/// The last byte is the complement of all others: nobody else wrote to the block.
+/// The last byte is the complement of all others: nothing else wrote to the block.
 fn check_marks(block: &[u8]) {
     let (last, rest) = block.split_last().unwrap();
     assert!(rest.iter().all(|byte| *byte == !*last));
@@ -240,7 +240,7 @@ fn random_bytes_differ() {
     entropy::fill(&mut first);
     entropy::fill(&mut second);
     assert_ne!(first, second);
-    // 2,048 random bits have between 850 and 1,198 ones but for one time in 10^13.
+    // 2,048 random bits have between 850 and 1,198 ones except one time in 10^13.
     let ones: u32 = first.iter().map(|byte| byte.count_ones()).sum();
     assert!((850..1198).contains(&ones), "{ones} ones");
 }

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod bench;
+mod bound_calls;
 mod calls;
 mod copies;
 mod copies_of_absent_pages;
@@ -18,7 +19,6 @@ mod processes;
 mod refusals;
 mod restart;
 mod revocation;
-mod standing;
 mod start;
 mod threads;
 mod words;
@@ -121,7 +121,7 @@ const OBJECTS: [(&str, Test); 84] = [
     ("waits-for-words-end", words::waits_for_words_end),
     ("thread-pointers-are-set", threads::thread_pointers_are_set),
     // It ends many processes, which fills the log.
-    ("standing-calls-are-calls", standing::standing_calls_are_calls),
+    ("bound-calls-are-calls", bound_calls::bound_calls_are_calls),
     ("nothing-is-left", nothing_is_left),
 ];
 

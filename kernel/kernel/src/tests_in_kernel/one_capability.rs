@@ -1,4 +1,4 @@
-//! One capability in a message: a call and an answer, by the short way and by the long one, give it alike.
+//! One capability in a message: a call and an answer, on the fast path and on the slow path, give the same capability.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,9 +22,9 @@ use crate::syscall::LONG_ENTRIES;
 /// How a message with a capability goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// In a call for which a receiver waits: the short way.
+    /// In a call for which a receiver waits: the fast path.
     Call,
-    /// In a call that waits for its receiver: the long way.
+    /// In a call that waits for its receiver: the slow path.
     QueuedCall,
     /// In an answer.
     Answer,
@@ -70,7 +70,7 @@ impl Way {
         if self.is_call() { &pair.server } else { &pair.client }
     }
 
-    /// Entries of a message that arrives which go the long way: a call that is queued and its receive; the end of a receive
+    /// Entries of a message that arrives which take the slow path: a call that is queued and its receive; the end of a receive
     /// that nothing came for.
     const fn long_entries(self) -> u64 {
         match self {
@@ -80,7 +80,7 @@ impl Way {
         }
     }
 
-    /// Sends what the slot at `array` says to who accepts so many; what the receiver has then, or what the sender is told.
+    /// Sends what the slot at `array` says to who accepts this many; what the receiver has then, or what the sender is told.
     fn send(self, pair: &mut Pair, array: u64, accepted: u8) -> Result<CapSlot, i32> {
         self.send_to(pair, array, (RECEIVED, accepted))
     }
@@ -169,7 +169,7 @@ fn held(pair: &Pair) -> ([u32; 2], [[u64; 5]; 2], usize) {
 }
 
 /// A capability that is sent alone arrives with the rights that it is sent with, derived from its source, whichever way it
-/// goes, and what is refused is refused alike: nobody has anything of it then.
+/// goes, and what is refused is refused alike: no process has any of it then.
 pub fn one_capability_travels(account: &Arc<Account>) {
     for way in WAYS {
         let mut pair = calls::pair(account);
@@ -196,7 +196,7 @@ fn copies_arrive(way: Way, pair: &mut Pair) {
         let source = way.sender(pair).give(object);
         let before = held(pair);
         let mask = Rights(Rights::GRANT.0 | Rights::READ.0);
-        // Both arrays in one page, which is the short way; one of them across two pages.
+        // Both arrays in one page, which is the fast path; one of them across two pages.
         for (array, received) in [(SENT, RECEIVED), (SCRATCH + PAGE - 8, RECEIVED), (SENT, SCRATCH + PAGE - 8)] {
             way.sender(pair).write(array, &CapSlot::send(source.0, mask, TransferMode::Copy).encode());
             let long = LONG_ENTRIES.load(Ordering::Relaxed);

@@ -287,7 +287,7 @@ impl Paging {
     }
 }
 
-/// A touch asks the pager, the answer is mapped, the window is nobody's, the cache answers the next.
+/// A touch asks the pager, the answer is mapped, the window has no user, the cache answers the next.
 pub fn pages_come_in(account: &Arc<Account>) {
     let mut paging = paging(account, 100);
     paging.touch(90);
@@ -307,7 +307,7 @@ pub fn pages_come_in(account: &Arc<Account>) {
     assert_eq!((paging.memory.resident_pages(), paging.number_at(90)), (0, None));
 }
 
-/// A page that the pager refuses kills who touches it, and nobody who touches its neighbours.
+/// A page that the pager refuses kills the process that touches it, and none that touches its neighbours.
 pub fn bad_pages_kill_alone(account: &Arc<Account>) {
     let mut paging = paging(account, 100);
     paging.touch(10);

@@ -1,5 +1,5 @@
 //! Tests in which the machine refuses one frame after another: the first, then the second, and so on, until what is done
-//! needs no more. Each time it is said in words, the kernel goes on, and nothing is missing afterwards.
+//! needs no more. Each time it is said as text, the kernel continues, and nothing is missing afterwards.
 
 use alloc::format;
 use alloc::string::String;
@@ -120,7 +120,7 @@ fn step((code, caps): (i32, Vec<CapId>)) -> Option<CapId> {
 }
 
 /// A session, from `begin` on: objects, a process, a call with a capability, revocation, death. The step that finds no
-/// memory is the last but for what gives back, which is never refused.
+/// memory is the last except what gives back, which is never refused.
 fn session(account: &Arc<Account>, begin: &dyn Fn()) -> Option<()> {
     let mut pair = calls::pair(account);
     let mut actor = Actor::new(account, "maker");

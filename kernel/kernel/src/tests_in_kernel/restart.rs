@@ -1,5 +1,5 @@
 //! Starting the kernel again and again on one machine: from its first instruction on, with its data as the loader put them
-//! there, on the loader's page tables and stack. Nothing else is restored: devices are set up anew by the start itself, and
+//! there, on the loader's page tables and stack. Nothing else is restored: devices are set up again by the start itself, and
 //! all other memory is given out as if it held nothing.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ pub fn kept() -> Option<&'static Kept> {
     unsafe { core::ptr::with_exposed_provenance::<Kept>(KEPT.load(Ordering::Relaxed)).as_ref() }
 }
 
-/// Keeps what starting again needs. Called before the kernel changes any of its data but what it writes anew at each start.
+/// Keeps what starting again needs. Called before the kernel changes any of its data but what it writes again at each start.
 /// False where there is no memory for it below 1 MiB.
 pub fn keep(handover: &Handover) -> bool {
     let bytes = (size_of::<Kept>() + data_bytes()) as u64;
@@ -57,7 +57,7 @@ pub fn keep(handover: &Handover) -> bool {
     unsafe { core::arch::asm!("mov {}, rsp", out(reg) stack, options(nostack, nomem, preserves_flags)) };
     // As a function finds it: 8 bytes above a multiple of 16.
     stack = (stack & !15) - 8;
-    // SAFETY: the range is RAM that nobody uses or is given, in the direct map, large enough for both, and page aligned. The
+    // SAFETY: the range is RAM that nothing uses or is given, in the direct map, large enough for both, and page aligned. The
     // kernel's data are read as words, whoever may change them: no other processor runs.
     unsafe {
         place.write(Kept {

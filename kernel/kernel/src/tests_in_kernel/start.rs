@@ -1,6 +1,6 @@
 //! Tests that start the kernel again and again on one machine, with `test=refusals` on its command line: the first request
-//! for memory is refused, then the second, and so on, until there is all that the first process needs. Each time the start ends in words
-//! that say what it lacks, or goes on with fewer processors and says so.
+//! for memory is refused, then the second, and so on, until there is all that the first process needs. Each time the start ends as text
+//! that say what it lacks, or continues with fewer processors and says so.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::memory::{frames, heap};
 const WORD: &str = "test=refusals";
 /// What the kernel's words for a lack of memory have in common: its own, and those of the language's library.
 const LACKS: [&str; 3] = ["no memory", "out of memory", "memory allocation of"];
-/// What it says where it goes on with fewer processors.
+/// What it says where it continues with fewer processors.
 const WITHOUT: &[u8] = b"is not used: no memory is left";
 /// Requests that a start does not have.
 const MANY: usize = 10_000;
@@ -46,7 +46,7 @@ impl Kept {
         }
     }
 
-    /// Goes on with the next phase.
+    /// Continues with the next phase.
     fn advance(&self) {
         self.words[0].fetch_add(1, Ordering::Relaxed);
         self.words[1..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -69,7 +69,7 @@ impl Kept {
     }
 }
 
-/// The start ended in words.
+/// The start ended as text.
 const ENDED: usize = 0;
 /// It went on without a processor.
 const WENT_ON: usize = 1;
@@ -110,7 +110,7 @@ fn ended(words: fmt::Arguments<'_>) {
     restart::again(kept)
 }
 
-/// The kernel has started, and there is no process yet. Where this is a test, it goes on from the start.
+/// The kernel has started, and there is no process yet. Where this is a test, it continues from the start.
 pub fn run() {
     let Some(kept) = restart::kept() else { return };
     if kept.end_refusal() {

@@ -70,7 +70,7 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     assert_eq!(first.once(Operation::Nop).status, 0);
     assert_eq!(second.enter(1), second.enter(0), "a thread that has ended takes no entries");
 
-    // What was put in the place of its rings stays.
+    // What was put in place of its rings stays.
     let third = first.sibling(2);
     let other = memory(&first.process.account, 1, 9);
     first.process.space.unmap(third.ring, 0x1000).unwrap();
@@ -394,7 +394,7 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
     assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));
 }
 
-/// A thread that waits can be taken up where another processor has put it down, and not before: its registers are being saved
+/// A thread that waits can be switched in where another processor has switched it out, and not before: its registers are being saved
 /// there.
 pub fn threads_are_put_down_first(account: &Arc<Account>) {
     let actor = Actor::new(account, "moving");
@@ -406,7 +406,7 @@ pub fn threads_are_put_down_first(account: &Arc<Account>) {
     assert!(switching::may_begin(&actor.thread));
 }
 
-/// A thread that waits is put down before this processor has the kernel's lock alone, which others may have had before. The
+/// A thread that waits is switched out before this processor holds the kernel lock exclusively, which others may have had before. The
 /// time until another thread is chosen is its own, once.
 pub fn who_waits_is_laid_down(account: &Arc<Account>) {
     let actor = Actor::new(account, "waiting");
@@ -435,7 +435,7 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
     assert_eq!(ticks(), (before, before), "it runs no more");
 }
 
-/// A system call shares the kernel's lock, and has it alone from where it needs that.
+/// A system call shares the kernel lock, and holds it exclusively from where it needs that.
 pub fn system_calls_share_the_lock(_: &Arc<Account>) {
     let own = percpu::current();
     assert!(!kernel_lock::is_shared(), "the tests have the kernel to themselves");
@@ -447,7 +447,7 @@ pub fn system_calls_share_the_lock(_: &Arc<Account>) {
     kernel_lock::enter(own);
     scheduler::exclude();
     assert!(!kernel_lock::is_shared());
-    // Once it is had alone there is nothing to wait for.
+    // Once it is held exclusively there is nothing to wait for.
     scheduler::exclude();
 }
 

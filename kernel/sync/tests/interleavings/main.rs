@@ -66,7 +66,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
         assert!(presence.is_in());
         let before = self.all.get();
         own.count();
-        assert_eq!(self.all.get(), before, "somebody has the lock alone meanwhile");
+        assert_eq!(self.all.get(), before, "somebody holds the lock exclusively meanwhile");
         presence.leave();
         0
     }
@@ -74,7 +74,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
 
 /// Two sharers both need the lock exclusively: each gets it once, after it has stopped sharing.
 #[test]
-fn who_shares_the_kernels_lock_has_it_alone_later() {
+fn sharers_of_the_kernel_lock_upgrade_it() {
     explore(2, || {
         let sharers = std::array::from_fn(|_| (Presence::new(), Counter::new()));
         let shared = Arc::new(Shared::<2> { lock: SharedLock::new(), sharers, all: Counter::new() });
@@ -125,7 +125,7 @@ fn share_by<const SHARERS: usize>(preemptions: usize) {
 }
 
 #[test]
-fn who_has_the_kernels_lock_alone_meets_nobody_who_shares_it() {
+fn the_exclusive_holder_meets_no_sharer() {
     share_by::<1>(4);
     share_by::<2>(1);
 }

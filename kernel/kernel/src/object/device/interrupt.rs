@@ -61,7 +61,7 @@ impl Drop for Interrupt {
     }
 }
 
-/// Signals an interrupt that has come. False where nobody has its capability.
+/// Signals an interrupt that has come. False where no process holds its capability.
 pub fn raise(vector: u8) -> bool {
     let interrupt = VECTORS.lock().get(&vector).and_then(Weak::upgrade);
     match interrupt {

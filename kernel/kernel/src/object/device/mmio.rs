@@ -10,7 +10,7 @@ pub const PHYSICAL_END: u64 = 1 << 52;
 
 static RAM: Once<Vec<Range>> = Once::new();
 
-/// Says where RAM is: nobody maps that as a device.
+/// Says where RAM is: no process maps that as a device.
 pub fn set_ram(ranges: Vec<Range>) {
     RAM.call_once(|| ranges);
 }

@@ -27,7 +27,7 @@ use crate::object::memory::page_request::PageIn;
 /// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
 pub const RESERVE: usize = reserve::FRAMES + 512;
 
-/// The page cache gives way before entries could not go the short way for want of memory.
+/// The page cache gives way before entries could not take the fast path for lack of memory.
 const _: () = assert!(reserve::FRAMES + (processors::MOST - 1) * reserve::SHORT <= RESERVE);
 
 /// Frames that are free besides where a block is kept for pages to come.
@@ -179,7 +179,7 @@ pub fn expect(count: u64) -> bool {
     room() || ((0..count).all(|_| evict_one()) && room())
 }
 
-/// So many of the pages that were asked for do not come.
+/// This many of the pages that were asked for do not come.
 pub fn take_back(count: u64) {
     CLOCK.lock().take_back(count as usize);
 }

@@ -105,7 +105,7 @@ impl PageIn {
         key.is_some_and(|key| pager.endpoint.forget_call(key))
     }
 
-    /// Ends it where nobody waits for it any more and the pager has not taken it: nobody would pay for its window. One that
+    /// Ends it where no thread waits for it any more and the pager has not taken it: no account would pay for its window. One that
     /// the pager has taken holds places in the pager's table until it is answered.
     fn end_unwanted(&self) {
         let is_wanted = {
@@ -133,7 +133,7 @@ impl PageIn {
         Ok(CapSlot { word0: id.0, word1: kernel_dispatch::MEMORY_OBJECT })
     }
 
-    /// Ends it: nobody comes to wait any more, and the window is nobody's.
+    /// Ends it: no thread waits for it any more, and the window has no user.
     fn end(&self) -> Option<Waiting> {
         let waiting = {
             let mut state = self.state.lock();
@@ -233,7 +233,7 @@ impl PageIn {
 }
 
 /// Lets a copy wait for a page of paged memory that is not in. False where it should look again. It asks for `most` pages at
-/// most, for which the copy has paid: nobody pays for a window.
+/// most, for which the copy has paid: no account pays for a window.
 ///
 /// # Errors
 /// The pager is gone; no memory.

@@ -1,6 +1,6 @@
 //! PartialCopy: a copy of memory that is being made.
 //!
-//! A page of paged memory that is not in is asked of its pager, and the call goes on when it has come. What was copied
+//! A page of paged memory that is not in is asked of its pager, and the call continues when it has come. What was copied
 //! stays copied meanwhile, whatever becomes of the cache: so a copy ends, also where it is larger than free memory.
 
 use alloc::sync::{Arc, Weak};
@@ -37,7 +37,7 @@ pub struct PartialCopy {
 #[derive(Debug, Default)]
 struct Taken(Vec<Frame>);
 
-/// In the place of a frame; as one it is never handed out.
+/// In place of a frame; as one it is never handed out.
 const ABSENT: Frame = Frame::FIRST;
 
 impl Drop for Taken {
@@ -104,7 +104,7 @@ impl PartialCopy {
         rest.iter().take_while(|frame| **frame == ABSENT).count() as u64
     }
 
-    /// The copy, of which all is there. From now on nobody writes what both have.
+    /// The copy, of which all is there. From now on nothing writes what both have.
     pub fn finish(mut self, source: &MemoryObject) -> Arc<MemoryObject> {
         let frames = core::mem::take(&mut self.frames.0);
         let bytes = (frames.len() as u64).saturating_mul(PAGE);
@@ -190,7 +190,7 @@ fn copying(operation: &OperationRef) -> Option<Arc<Copying>> {
     }
 }
 
-/// Goes on with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No lock may
+/// Continues with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No lock may
 /// be held.
 pub fn go_on(operation: &OperationRef) {
     let Some(copying) = copying(operation) else { return };

@@ -18,7 +18,7 @@ use crate::object::memory::MemoryObject;
 /// volatile.
 ///
 /// # Safety
-/// So many words at both places must lie aligned in one RAM frame each.
+/// This many words at both places must lie aligned in one RAM frame each.
 #[inline(always)]
 unsafe fn copy_words(source: *const u64, target: *mut u64, words: usize) {
     let mut at = 0_usize;
@@ -298,7 +298,7 @@ pub fn copy_short<const HEADER: usize>(
     let (Some(read), Some(written)) = (read, target.reach(to, true)) else { return false };
     let written = written.cast::<u64>();
     // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since that
-    // needs the kernel's lock alone, which this processor has or shares.
+    // needs the kernel lock exclusively, which this processor has or shares.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
     let behind = written.wrapping_add(HEADER);
     // SAFETY: both parts lie in one page each, as above, and are aligned; where there are none, nothing is copied.
@@ -314,7 +314,7 @@ pub fn copy_short<const HEADER: usize>(
 }
 
 /// A place in user memory that messages come from, or go to, again and again: where it lies in the direct map, as long as nobody has
-/// had the kernel's lock alone.
+/// held the kernel lock exclusively.
 #[derive(Debug)]
 pub struct Spot<const WRITTEN: bool> {
     address: u64,
@@ -323,7 +323,7 @@ pub struct Spot<const WRITTEN: bool> {
     room: u32,
     /// Bytes that a message has at least: without any, it has no address.
     least: u32,
-    /// How often somebody had the kernel's lock alone when it was found.
+    /// How often somebody held the kernel lock exclusively when it was found.
     since: u64,
 }
 
@@ -331,8 +331,8 @@ pub struct Spot<const WRITTEN: bool> {
 unsafe impl<const WRITTEN: bool> Send for Spot<WRITTEN> {}
 
 impl<const WRITTEN: bool> Spot<WRITTEN> {
-    /// The place at an address. `None` where it is not aligned, not there, or the space is locked, and where this processor has the
-    /// kernel's lock alone: it could unmap it without having it anew.
+    /// The place at an address. `None` where it is not aligned, not there, or the space is locked, and where this processor holds the
+    /// kernel lock exclusively: it could unmap the place without acquiring the lock again.
     pub fn find(space: &AddressSpace, address: u64) -> Option<Self> {
         if !kernel_lock::is_shared() {
             return None;
@@ -343,7 +343,7 @@ impl<const WRITTEN: bool> Spot<WRITTEN> {
             _ => (space.reach(address, WRITTEN)?.cast(), room(address), 1),
         };
         // It is a page at most.
-        Some(Self { address, words, room: room as u32, least, since: kernel_lock::times_alone() })
+        Some(Self { address, words, room: room as u32, least, since: kernel_lock::times_exclusive() })
     }
 
     /// Its address.
@@ -353,7 +353,7 @@ impl<const WRITTEN: bool> Spot<WRITTEN> {
     }
 }
 
-/// Copies a message of so many bytes from one place to another, behind a header. False, and nothing is copied, where either has no
+/// Copies a message of this many bytes from one place to another, behind a header. False, and nothing is copied, where either has no
 /// room for it, there are no bytes where there is an address, or what is known of the places may not be so any more.
 #[inline(always)]
 pub fn copy_between<const HEADER: usize>(
@@ -362,7 +362,7 @@ pub fn copy_between<const HEADER: usize>(
     header: &[u64; HEADER],
     length: u32,
 ) -> bool {
-    let now = kernel_lock::times_alone();
+    let now = kernel_lock::times_exclusive();
     // None of these is more than a page, so nothing overflows where the length is not either.
     let behind = length.wrapping_add(const { 8 * HEADER as u32 });
     if length < source.least
@@ -375,7 +375,7 @@ pub fn copy_between<const HEADER: usize>(
     }
     for (place, word) in (0..).zip(header) {
         // SAFETY: both places were found where user memory is mapped, in a page each, aligned, and are used up to its end at most;
-        // nothing was unmapped since, since that needs the kernel's lock alone, which this processor has or shares.
+        // nothing was unmapped since, since that needs the kernel lock exclusively, which this processor has or shares.
         unsafe { target.words.wrapping_add(place).write_volatile(*word) };
     }
     let behind = target.words.wrapping_add(HEADER);
@@ -421,7 +421,7 @@ fn copy_pages(
     Ok(())
 }
 
-/// Copies a frame that nobody writes into one that nobody else uses.
+/// Copies a frame that nothing writes into one that nothing else uses.
 pub fn copy_frame(from: Frame, to: Frame) {
     // SAFETY: both are whole RAM frames in the direct map.
     unsafe { copy_bytes(from.pointer(), to.pointer(), PAGE as usize) };

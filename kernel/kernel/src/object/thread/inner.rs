@@ -29,7 +29,7 @@ pub struct Inner {
     pub(super) wanted: u32,
     /// When it stops waiting for them.
     pub(super) deadline: Option<(u64, u64)>,
-    /// An ENTER that goes on when the thread next runs.
+    /// An ENTER that continues when the thread next runs.
     pub(super) resume: Option<Enter>,
 }
 
@@ -41,7 +41,7 @@ pub struct Taken {
     pub more: bool,
 }
 
-/// Whether a thread goes on; then the deadline of its wait, which is over.
+/// Whether a thread continues; then the deadline of its wait, which is over.
 pub type Awake = Option<Option<(u64, u64)>>;
 
 impl Inner {

@@ -1,24 +1,25 @@
-//! Standing calls: a thread that calls another one of the same processor again and again.
+//! Bound calls: a client and a server that call and answer each other repeatedly on one processor
+//! (decision 17).
 //!
-//! Such a call and its answer change what many objects say, and change it back: operations in flight, the endpoint's receivers,
-//! a Reply and what is paid for it. Once a processor has seen two threads call and answer each other a few times it takes the
-//! call out of these objects and keeps it for itself: the call *stands*. From then on an entry that goes on with it brings the
-//! message over, writes the completion and lets the other thread run, and touches nothing else.
+//! A call and its answer change many objects and change them back: operations in flight, the endpoint's receivers,
+//! a Reply and its charge. If two threads call and answer each other a few times on a processor, that processor removes the
+//! call from these objects and caches it. From then on an entry that continues the call copies the message, writes the
+//! completion and switches to the other thread, and touches nothing else.
 //!
-//! Who has the kernel's lock alone finds nothing of it: before anything else each standing call is put back ([`close_all`]) to
-//! where it would be had it never stood. So revocation, cancelling, limits, ends of processes and reports know nothing of it.
-//! Who shares the lock, on this processor or on another, does not find the receiver at the endpoint, and nothing that can be
-//! answered behind the Reply's identifier: where nothing else serves, the entry goes the long way, alone.
+//! Code that acquires the kernel lock exclusively first flushes all bound calls ([`close_all`]): it writes them back into their
+//! objects. So revocation, cancellation, limits, ends of processes and reports never observe one.
+//! A processor that shares the lock finds neither the receiver at the endpoint nor an answerable Reply. If there is no other
+//! receiver, its entry takes the slow path, under the exclusive lock.
 //!
-//! What is true as long as a call stands:
+//! What is true as long as a call is bound:
 //!
 //! - The operation in flight, the client's call or the server's receive, is counted by its thread, so that its completion finds
 //!   room, and lies here. Each has all others where they always are.
 //! - Nothing was mapped, unmapped or revoked, no capability that the call goes through was given up, no limit was set and nothing
-//!   ended: that is done by who has the lock alone. So what was judged when the call began to stand is still right, and what an entry can say anew
-//!   is judged again: tag, method, lengths, addresses, the Reply, and the capability that is sent along. That the one who is to go
-//!   on waits for this and is on no processor is looked at each time, while it is locked: another processor may have let it go
-//!   on by something else that it has in flight.
+//!   ended: only the exclusive holder of the lock does that. So what was checked when the call was bound still holds. What an
+//!   entry can say differently is checked again: tag, method, lengths, addresses, the Reply, and the capability that is sent along.
+//!   Each time, under its lock, it is checked that the thread that is to continue waits for this and is on no processor: another
+//!   processor may have woken it for something else that it has in flight.
 //! - One slot of the server's table is taken, and paid for, by a Reply to nothing. Replies have later identifiers of that slot,
 //!   none of which is given out twice.
 
@@ -47,11 +48,11 @@ use crate::sched::{self, switching};
 use crate::syscall::admission;
 use crate::syscall::fast_path;
 
-/// So many times two threads have to let each other run, and no third one, before their calls are noted.
+/// This many times two threads have to let each other run, and no third one, before their calls are noted.
 const FEWEST: u32 = 4;
-/// The same where calls of the same two that stood were put back soon.
+/// The same where bound calls of the same two were flushed soon.
 const MOST: u32 = 1 << 12;
-/// So many calls and answers make up for what it costs to have a call stand and to put it back.
+/// This many calls and answers make up for the cost of binding a call and of flushing it.
 const WORTH: u32 = 4;
 
 /// What a processor has seen of calls.
@@ -66,9 +67,9 @@ pub struct Watch {
     /// Entries by which they do are noted.
     notes: AtomicBool,
     noted: Mutex<Noted>,
-    /// Whose next entry may go on with the call that stands here; null where none does.
+    /// Whose next entry may continue the call that is bound here; null where none may.
     turn: AtomicPtr<Thread>,
-    standing: Mutex<Option<StandingCall>>,
+    bound: Mutex<Option<BoundCall>>,
 }
 
 /// Entries by which two threads took turns.
@@ -101,17 +102,17 @@ impl Watch {
             notes: AtomicBool::new(false),
             noted: Mutex::new(Noted { call: None, answer: None }),
             turn: AtomicPtr::new(nobody),
-            standing: Mutex::new(None),
+            bound: Mutex::new(None),
         }
     }
 
-    /// Whether the next entry of this thread may go on with the call that stands here.
+    /// Whether the next entry of this thread may continue the call that is bound here.
     #[inline(always)]
     pub fn is_turn_of(&self, thread: &Arc<Thread>) -> bool {
         core::ptr::eq(self.turn.load(Ordering::Relaxed), Arc::as_ptr(thread))
     }
 
-    /// An entry has met who waited for it, the short way.
+    /// An entry has met the thread that waited for it, on the fast path.
     #[inline(always)]
     pub fn met(&self, words: &EntryWords) {
         if self.notes.load(Ordering::Relaxed) {
@@ -154,7 +155,7 @@ impl Watch {
         turns >= self.patience.load(Ordering::Relaxed)
     }
 
-    /// A call that stood was put back, or could not stand: the next one has to repeat more often where that was not worth it.
+    /// A bound call was flushed, or could not be bound: the next one has to repeat more often where that was not worth it.
     fn learn(&self, uses: u32) {
         let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(MOST);
         self.patience.store(if uses < WORTH { patience } else { FEWEST }, Ordering::Relaxed);
@@ -163,8 +164,8 @@ impl Watch {
     }
 }
 
-/// A call that stands.
-struct StandingCall {
+/// A bound call.
+struct BoundCall {
     client: Arc<Thread>,
     server: Arc<Thread>,
     endpoint: Arc<Endpoint>,
@@ -177,7 +178,7 @@ struct StandingCall {
     /// That entry's last word.
     call_last: u64,
     badge: u64,
-    /// The entry of the answer that also receives, as it was made last, but for its results.
+    /// The entry of the answer that also receives, as it was made last, except its results.
     answer: PlainReturnRecv,
     /// That entry's last word.
     answer_last: u64,
@@ -191,29 +192,29 @@ struct StandingCall {
     slot: CapId,
     /// The last one that was given out for a Reply.
     reply: CapId,
-    /// Calls and answers; were they ever too many to be counted, the count begins anew.
+    /// Calls and answers; were they ever too many to be counted, the count starts over.
     uses: u32,
 }
 
-/// Where this thread's entry goes on with the call that stands here, does what it says; the context of the thread that runs next.
+/// If this thread's entry continues the call that is bound here, does what it says; the context of the thread that runs next.
 /// `None` where it does not: then nothing has happened that anybody sees, but that the server may have been written the message's
 /// bytes.
 #[inline(always)]
 pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
-    let mut standing = Watch::of(cpu).standing.lock();
-    let standing = standing.as_mut()?;
+    let mut bound = Watch::of(cpu).bound.lock();
+    let bound = bound.as_mut()?;
     let entered = thread.with_context(|context| (context.rax, context.rdi, context.rsi, context.rdx));
     if entered != (syscall::ENTER, 1, 1, syscall::NO_DEADLINE) {
         return None;
     }
-    let next = if standing.works { standing.answer(cpu)? } else { standing.call(cpu)? };
-    standing.uses = standing.uses.wrapping_add(1);
-    let turn = if standing.works { &standing.server } else { &standing.client };
+    let next = if bound.works { bound.answer(cpu)? } else { bound.call(cpu)? };
+    bound.uses = bound.uses.wrapping_add(1);
+    let turn = if bound.works { &bound.server } else { &bound.client };
     Watch::of(cpu).turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
     Some(next)
 }
 
-impl StandingCall {
+impl BoundCall {
     /// The client's turn.
     #[inline(always)]
     fn call(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
@@ -255,8 +256,8 @@ impl StandingCall {
             return None;
         }
         (call.user_data, call.method, call.params, call.results) = (tag, method, from, to);
-        // The last that is done with its registers: once it is put down, another processor may take it up. Its state says that it
-        // waits only behind the locks: whoever ends its wait before that finds that it is on this processor, and waits to be alone.
+        // The last that is done with its registers: once it is switched out, another processor may switch it in. Its state says that it
+        // waits only behind the locks: whoever ends its wait before that finds that it is on this processor, and waits for exclusive access.
         self.client.with_context(|context| context.rax = 1);
         own.begin_to_wait();
         theirs.end_wait(Outcome { length: received, caps: call.caps.sent, ..Outcome::default() }, answer.user_data);
@@ -301,7 +302,7 @@ impl StandingCall {
     }
 
     /// Takes a call out of the objects that it concerns: `server` has just answered `client`, and waits. `None` where it cannot
-    /// stand, and nothing has happened.
+    /// be bound, and nothing has happened.
     fn open(client: &Arc<Thread>, server: &Arc<Thread>, call: &EntryWords, answer: &EntryWords) -> Option<Self> {
         let (called, answered) = (PlainCall::read(call)?, PlainReturnRecv::read(answer)?);
         let ([.., call_last], [.., answer_last]) = (*call, *answer);
@@ -334,14 +335,14 @@ impl StandingCall {
         // What it offered just now is the first.
         let ticket = waiting.receivers.front().filter(|first| Arc::ptr_eq(&first.thread, server))?.ticket;
         let (user_data, cap) = theirs.entry_of(ticket)?;
-        // Nothing else than this capability's end ends it, and nobody waits for that.
+        // Nothing else than this capability's end ends it, and no thread waits for that.
         let Kind::Receive { buffer: offered, caps, .. } = theirs.plain(ticket)? else { return None };
         let is_meant = (cap, *offered, *caps)
             == (CapId(answered.endpoint), answered.buffer, CapArray { sent: 0, ..answered.caps });
         if !is_meant || !waiting.calls.is_empty() || !theirs.waits_for_one() {
             return None;
         }
-        // Nobody can answer by it: no operation ever has this ticket again.
+        // No process can answer by it: no operation ever has this ticket again.
         let nothing = || Capability {
             object: Object::Reply(Reply::Thread(Arc::clone(&server.origin), ticket)),
             rights: Rights::GRANT,
@@ -378,7 +379,7 @@ impl StandingCall {
         })
     }
 
-    /// Puts it back to where it would be had it never stood.
+    /// Flushes it: every object is as if it had never been bound.
     fn close(self) {
         let Self { client, server, endpoint, held, works, call, answer, slot, reply, .. } = self;
         let mut table = server.process.capability_table();
@@ -419,7 +420,7 @@ impl StandingCall {
 }
 
 /// Two threads have taken turns often enough, the last time from the first to the second: their entries are noted, or what was noted
-/// stands from now on, where it can.
+/// is bound from now on, where it can be.
 #[cold]
 #[inline(never)]
 pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
@@ -432,30 +433,30 @@ pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
     let Noted { call: Some(call), answer: Some(answer) } = &*watch.noted.lock() else { return };
     // It was an answer.
     let (server, client) = (from, to);
-    let mut standing = watch.standing.lock();
-    let may = standing.is_none() && kernel_lock::is_shared() && admission::allows_short();
-    let opened = if may { StandingCall::open(client, server, call, answer) } else { None };
+    let mut bound = watch.bound.lock();
+    let may = bound.is_none() && kernel_lock::is_shared() && admission::allows_short();
+    let opened = if may { BoundCall::open(client, server, call, answer) } else { None };
     if opened.is_none() {
         return watch.learn(0);
     }
-    *standing = opened;
+    *bound = opened;
     kernel_lock::cached(close_all);
     watch.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
 }
 
-/// Puts every standing call back. This processor has just acquired the kernel lock exclusively; no other lock is held.
+/// Flushes every bound call. This processor has just acquired the kernel lock exclusively; no other lock is held.
 fn close_all() {
     for processor in processors::all() {
         let watch = Watch::of(processor);
-        let Some(standing) = watch.standing.lock().take() else { continue };
+        let Some(bound) = watch.bound.lock().take() else { continue };
         kernel_lock::flushed();
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
-        if standing.works {
+        if bound.works {
             // The answer is the next turn.
-            watch.from.store(Arc::as_ptr(&standing.client).cast_mut(), Ordering::Relaxed);
-            watch.to.store(Arc::as_ptr(&standing.server).cast_mut(), Ordering::Relaxed);
+            watch.from.store(Arc::as_ptr(&bound.client).cast_mut(), Ordering::Relaxed);
+            watch.to.store(Arc::as_ptr(&bound.server).cast_mut(), Ordering::Relaxed);
         }
-        watch.learn(standing.uses);
-        standing.close();
+        watch.learn(bound.uses);
+        bound.close();
     }
 }

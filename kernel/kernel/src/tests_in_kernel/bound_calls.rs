@@ -1,4 +1,4 @@
-//! Calls that stand: whatever comes to pass while one does is as if it did not.
+//! Bound calls: whatever happens while a call is bound is as if it were not.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,9 +21,9 @@ use crate::object::process::{Cause, End};
 use crate::object::thread::State;
 use crate::sched::{scheduler, switching};
 use crate::syscall;
-use crate::syscall::standing_call::{self, Watch};
+use crate::syscall::bound_call::{self, Watch};
 
-/// Rounds before anything happens: the call stands long before they are over.
+/// Rounds before anything happens: the call is bound long before they are over.
 const ROUNDS: u64 = 12;
 /// Tags of the client's entries, and of the server's, in the first round.
 const CALLS: u64 = 1000;
@@ -37,13 +37,13 @@ const ANSWER: u64 = 0x300;
 /// Where both have arrays of capabilities.
 const CAPS: u64 = 0x600;
 
-/// A pair that calls, and whether its calls may stand.
+/// A pair that calls, and whether its calls may be bound.
 struct Talk {
     account: Arc<Account>,
     pair: Pair,
     /// What the client's capability derives from.
     source: CapId,
-    stands: bool,
+    binds: bool,
     /// Capabilities that each call sends along.
     sent: u8,
     round: u64,
@@ -51,13 +51,13 @@ struct Talk {
     receives: u64,
     /// The Reply to the last call, and the one before.
     replies: [u64; 2],
-    /// Entries that went on with a standing call.
-    stood: u64,
+    /// Entries that continued a bound call.
+    bound: u64,
     /// What was seen.
     seen: Vec<String>,
 }
 
-/// Shares the kernel's lock, as a system call does.
+/// Shares the kernel lock, as a system call does.
 fn share() {
     if !kernel_lock::is_shared() {
         let own = percpu::current();
@@ -68,7 +68,7 @@ fn share() {
 
 impl Talk {
     /// One that has gone on for some rounds; where `works`, the server has received a call and not yet answered it.
-    fn new(account: &Arc<Account>, stands: bool, works: bool, sent: u8) -> Self {
+    fn new(account: &Arc<Account>, binds: bool, works: bool, sent: u8) -> Self {
         let mut pair = pair(account);
         let source = pair.cap;
         let Capability { object, node, .. } = pair.client.process.get(source).unwrap();
@@ -76,7 +76,7 @@ impl Talk {
         let account = Arc::clone(account);
         let (replies, seen) = ([0; 2], Vec::new());
         let receives = RECEIVES;
-        let mut talk = Self { account, pair, source, stands, sent, round: 0, receives, replies, stood: 0, seen };
+        let mut talk = Self { account, pair, source, binds, sent, round: 0, receives, replies, bound: 0, seen };
         if sent > 0 {
             let given = Notification::new(talk.pair.client.process.account.hold(Resource::Objects, 1).ok());
             let cap = talk.pair.client.give(Object::Notification(given));
@@ -91,8 +91,8 @@ impl Talk {
         if works {
             talk.call_and_see();
         }
-        // Most of the way it stood, where it could.
-        assert_eq!(talk.stood >= ROUNDS, stands, "{} of {ROUNDS} rounds' entries went on with it", talk.stood);
+        // Most of the time it was bound, where it could be.
+        assert_eq!(talk.bound >= ROUNDS, binds, "{} of {ROUNDS} rounds' entries went on with it", talk.bound);
         talk.seen.clear();
         talk
     }
@@ -127,26 +127,26 @@ impl Talk {
     }
 
     fn client(&mut self, tag: u64, operation: Operation) -> bool {
-        enter(&mut self.pair.client, tag, operation, self.stands)
+        enter(&mut self.pair.client, tag, operation, self.binds)
     }
 
     fn serve(&mut self, tag: u64, operation: Operation) -> bool {
-        enter(&mut self.pair.server, tag, operation, self.stands)
+        enter(&mut self.pair.server, tag, operation, self.binds)
     }
 
     /// The client calls; the message is there.
     fn call_and_see(&mut self) {
         let text = format!("call {:>3}, and words behind it", self.round);
         self.pair.client.write(SCRATCH + PARAMS + 8 * (self.round % 4), text.as_bytes());
-        let stood = self.client(CALLS + self.round, self.call());
-        self.stood += u64::from(stood);
+        let bound = self.client(CALLS + self.round, self.call());
+        self.bound += u64::from(bound);
         let received = self.pair.server.completions();
         let length = 8 + self.round as usize;
         let header = header(&self.pair.server);
         let tag = self.receives;
         let size = (MessageHeader::SIZE + length) as u32;
         let told: Vec<_> = received.iter().map(|told| (told.user_data, told.status, told.length, told.caps)).collect();
-        assert_eq!(told, [(tag, 0, size, self.sent)], "round {}, stood: {stood}", self.round);
+        assert_eq!(told, [(tag, 0, size, self.sent)], "round {}, bound: {bound}", self.round);
         assert_eq!(
             (header.badge, header.interface, header.method, header.caps, header.length, header.results_capacity),
             (5, INTERFACE, self.round as u16, self.sent, length as u32, 64)
@@ -163,18 +163,18 @@ impl Talk {
         self.pair.server.write(SCRATCH + ANSWER + 8 * (self.round % 5), text.as_bytes());
         let answer = self.answer();
         self.receives = RECEIVES + self.round + 1;
-        let stood = self.serve(self.receives, answer);
-        self.stood += u64::from(stood);
+        let bound = self.serve(self.receives, answer);
+        self.bound += u64::from(bound);
         let done = self.pair.client.completions();
         let length = 8 + self.round as u32;
         let told: Vec<_> = done.iter().map(|told| (told.user_data, told.status, told.length)).collect();
-        assert_eq!(told, [(CALLS + self.round, 0, length)], "round {}, stood: {stood}", self.round);
+        assert_eq!(told, [(CALLS + self.round, 0, length)], "round {}, bound: {bound}", self.round);
         let came = self.pair.client.read(SCRATCH + RESULTS + 8 * (self.round % 3), length as usize);
         assert_eq!(came, text.as_bytes()[..length as usize]);
         self.round += 1;
     }
 
-    /// Goes on for some rounds.
+    /// Continues for some rounds.
     fn go_on(&mut self) {
         for _ in 0..3 {
             self.call_and_see();
@@ -232,13 +232,13 @@ const fn accepts() -> CapArray {
 }
 
 /// Makes the system call ENTER with one entry, which waits for one completion; the other thread is there to go on. Where calls may
-/// stand the kernel's lock is shared. Whether the entry went on with a standing call.
-fn enter(actor: &mut Actor, tag: u64, operation: Operation, stands: bool) -> bool {
-    enter_with(actor, &[(tag, operation)], (1, number::NO_DEADLINE), stands)
+/// be bound the kernel lock is shared. Whether the entry continued a bound call.
+fn enter(actor: &mut Actor, tag: u64, operation: Operation, binds: bool) -> bool {
+    enter_with(actor, &[(tag, operation)], (1, number::NO_DEADLINE), binds)
 }
 
-/// The same with several entries, which waits for so many completions until a moment.
-fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, until): (u64, u64), stands: bool) -> bool {
+/// The same with several entries, which waits for this many completions until a moment.
+fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, until): (u64, u64), binds: bool) -> bool {
     for (tag, operation) in entries {
         actor.push(*tag, *operation);
     }
@@ -248,23 +248,23 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
         (context.rax, context.rdi, context.rsi, context.rdx) =
             (number::ENTER, entries.len() as u64, completions, until);
     });
-    if stands {
+    if binds {
         share();
     } else {
         scheduler::exclude();
     }
     let (own, thread) = (percpu::current(), &actor.thread);
-    let mut stood = false;
+    let mut bound = false;
     switching::with_current(thread, || {
-        stood = Watch::of(own).is_turn_of(thread) && standing_call::go(own, thread).is_some();
-        if !stood
+        bound = Watch::of(own).is_turn_of(thread) && bound_call::go(own, thread).is_some();
+        if !bound
             && let Some(next) = syscall::handle(own, thread)
             && Watch::of(own).have_turns(thread, &next)
         {
-            standing_call::open(own, thread, &next);
+            bound_call::open(own, thread, &next);
         }
     });
-    stood
+    bound
 }
 
 /// A notification that the client waits for beside its calls, whose wait is in flight.
@@ -274,11 +274,11 @@ fn waits_beside(talk: &mut Talk) -> Arc<Notification> {
     let notification = Notification::new(client.process.account.hold(Resource::Objects, 1).ok());
     let cap = client.give(Object::Notification(Arc::clone(&notification)));
     let wait = [(90, Operation::Wait { cap: cap.0 })];
-    enter_with(client, &wait, (0, number::NO_DEADLINE), talk.stands);
+    enter_with(client, &wait, (0, number::NO_DEADLINE), talk.binds);
     notification
 }
 
-/// Something that comes to pass.
+/// Something that happens.
 type Event = fn(&mut Talk);
 
 /// While the server works on a call.
@@ -287,7 +287,7 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
         talk.answer_and_see();
         talk.go_on();
     }),
-    ("the lock is had alone", |talk| {
+    ("the lock is held exclusively", |talk| {
         talk.note("alone");
         talk.answer_and_see();
         talk.go_on();
@@ -306,9 +306,9 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
     }),
     ("it answers beside another entry", |talk| {
         let entries = [(91, Operation::Nop), (77, talk.answer())];
-        enter_with(&mut talk.pair.server, &entries, (1, number::NO_DEADLINE), talk.stands);
+        enter_with(&mut talk.pair.server, &entries, (1, number::NO_DEADLINE), talk.binds);
         talk.note("two entries");
-        enter_with(&mut talk.pair.server, &[], (1, number::NO_DEADLINE), talk.stands);
+        enter_with(&mut talk.pair.server, &[], (1, number::NO_DEADLINE), talk.binds);
         talk.note("waited");
     }),
     ("it answers and does not receive", |talk| {
@@ -337,7 +337,7 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
         talk.answer_otherwise("in time", |_| {});
     }),
     ("it answers by the Reply to nothing", |talk| {
-        // The one that holds the slot while the call stands, whichever it was.
+        // The one that holds the slot while the call is bound, whichever it was.
         for before in 1..ROUNDS {
             let id = CapId(talk.replies[0]);
             let earlier = CapId::new(id.index(), id.generation().wrapping_sub(before as u32));
@@ -404,7 +404,7 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
 
 /// While the server waits for a call.
 const WHILE_IT_WAITS: [(&str, Event); 18] = [
-    ("the lock is had alone", |talk| {
+    ("the lock is held exclusively", |talk| {
         talk.note("alone");
         talk.go_on();
     }),
@@ -418,21 +418,21 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
     }),
     ("the client calls beside another entry", |talk| {
         let entries = [(91, Operation::Nop), (78, talk.call())];
-        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.stands);
+        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.binds);
         talk.note("two entries");
         talk.take();
         talk.answer_otherwise("answered", |_| {});
     }),
     ("the client waits for two completions", |talk| {
         let entries = [(78, talk.call())];
-        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.stands);
+        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.binds);
         talk.note("called");
         talk.take();
         talk.answer_otherwise("answered", |_| {});
     }),
     ("the client waits until a moment that is over", |talk| {
         let entries = [(78, talk.call())];
-        enter_with(&mut talk.pair.client, &entries, (1, 1), talk.stands);
+        enter_with(&mut talk.pair.client, &entries, (1, 1), talk.binds);
         talk.note("called");
         talk.take();
         talk.answer_otherwise("answered", |_| {});
@@ -448,7 +448,7 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
         if let Operation::Call { cap: named, caps, .. } = &mut call {
             (*named, *caps) = (cap.0, CapArray::default());
         }
-        enter(&mut other, 79, call, talk.stands);
+        enter(&mut other, 79, call, talk.binds);
         talk.note("another's");
         let reply = header(&talk.pair.server).reply;
         talk.answer_otherwise("answered", |answer| set_reply(answer, reply));
@@ -575,19 +575,19 @@ fn end(actor: &Actor) {
     settle();
 }
 
-/// Whatever comes to pass while a call stands is what comes to pass where it does not.
-pub fn standing_calls_are_calls(account: &Arc<Account>) {
+/// Whatever happens while a call is bound is what happens where it is not.
+pub fn bound_calls_are_calls(account: &Arc<Account>) {
     for sent in [0, 1] {
         for (works, events) in [(true, &WHILE_IT_WORKS[..]), (false, &WHILE_IT_WAITS[..])] {
             for (name, event) in events {
-                let [stood, plain] = [true, false].map(|stands| {
-                    let mut talk = Talk::new(account, stands, works, sent);
+                let [bound, plain] = [true, false].map(|binds| {
+                    let mut talk = Talk::new(account, binds, works, sent);
                     event(&mut talk);
                     talk.note("in the end");
                     scheduler::exclude();
                     talk.seen
                 });
-                assert_eq!(stood, plain, "{name}; capabilities sent: {sent}");
+                assert_eq!(bound, plain, "{name}; capabilities sent: {sent}");
             }
         }
     }

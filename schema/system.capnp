@@ -253,3 +253,15 @@ interface SessionObserver {
   ended @0 (session :Text, home :Directory $A.optional) -> ();
   # `home` is the session's home directory, read-only, if it had one.
 }
+
+struct ManualPassage {
+  page @0 :Text;     # The page's name, for example `setup` or `reference/audit`.
+  heading @1 :Text;  # The page's title and the headings above the passage, the nearest last, with ` > ` between them.
+  text @2 :Text;     # Paragraphs, items, rows of tables and lines of examples, a line each.
+}
+
+interface Manual {
+  search @0 (query :Text, max :UInt8 = 3) -> (passages :List(ManualPassage))
+      $A.tool("search_manual") $A.category(readOnly) $A.abortable;
+  # Finds what the manual of capOS says about some words: 1 to 8 passages, the best first.
+}

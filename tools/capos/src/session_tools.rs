@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use capos_schema::authority::Profile;
-use capos_schema::manifest::Manifest;
+use capos_schema::manifest::{Manifest, SessionProfile};
 use capos_schema::models::ToolDescriptor;
+use capos_schema::system::ManualClient;
 use serde_json::{Map, Value, json};
 
 use crate::build::system::System;
@@ -54,11 +55,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 pub fn to_json(manifest: &Manifest, wanted: impl Fn(Profile) -> bool) -> Result<Value> {
     let mut profiles = Map::new();
     for found in manifest.profiles.iter().filter(|found| wanted(found.profile)) {
-        let tools = capos_manifest::profile_tools(found);
-        let tools: Vec<Value> = tools.iter().map(tool_to_json).collect::<Result<_>>()?;
+        let tools: Vec<Value> = shown(found).iter().map(tool_to_json).collect::<Result<_>>()?;
         profiles.insert(found.profile.name().to_owned(), Value::Array(tools));
     }
     Ok(Value::Object(profiles))
+}
+
+/// The tools that a profile's sessions show a model at first. That of the manual is the person's to offer.
+fn shown(profile: &SessionProfile) -> Vec<ToolDescriptor> {
+    let mut tools = capos_manifest::profile_tools(profile);
+    tools.retain(|tool| tool.interface_id != ManualClient::INTERFACE_ID);
+    tools
 }
 
 fn tool_to_json(tool: &ToolDescriptor) -> Result<Value> {
@@ -77,7 +84,7 @@ fn to_text(manifest: &Manifest, wanted: impl Fn(Profile) -> bool) -> String {
     let mut text = String::new();
     for found in manifest.profiles.iter().filter(|found| wanted(found.profile)) {
         text.push_str(&format!("profile {}\n", found.profile.name()));
-        for tool in capos_manifest::profile_tools(found) {
+        for tool in shown(found) {
             let summary = tool.description.lines().next().unwrap_or_default();
             let (name, category, permission) = (&tool.name, &tool.category, tool.permission.name());
             text.push_str(&format!("  {name} ({category}, {permission}): {summary}\n"));

@@ -12,6 +12,7 @@ use capos_schema::authority::{
 };
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
+use capos_schema::system::ManualClient;
 
 /// Interfaces that manage the machine. Their tools are the person's until the person offers them to the model: few requests
 /// need them, and each tool more makes a small model choose worse.
@@ -19,6 +20,9 @@ pub const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INT
 
 /// The interface by which a model hands out tasks. Its tool is the person's to offer, for the same reason.
 pub const DELEGATION: u64 = ChildRunsClient::INTERFACE_ID;
+
+/// The interface of the manual. Its tool is the person's to offer, since the built-in model was not trained with it.
+pub const MANUAL: u64 = ManualClient::INTERFACE_ID;
 
 /// What a session that may use a model holds to hand out tasks. The runner begins child runs itself and calls no object, so the
 /// entry has the capability of the session's questions, which rejects calls of this interface. No program is granted it.

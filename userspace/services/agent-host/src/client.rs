@@ -14,7 +14,7 @@ use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
 use capos_runner::change::PendingWrite;
-use capos_runner::grants::{DELEGATION, MANAGEMENT};
+use capos_runner::grants::{DELEGATION, MANAGEMENT, MANUAL};
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -143,7 +143,8 @@ impl Surface for Client {
     type Form = NoForm;
 
     /// What manages the machine is done at its console. Clients are not told of child runs.
-    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID, DELEGATION];
+    const WITHHELD: &'static [u64] =
+        &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID, DELEGATION, MANUAL];
 
     fn name(&self) -> String {
         format!("client {}", self.name)

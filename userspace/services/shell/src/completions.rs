@@ -51,6 +51,7 @@ const COMMANDS: &[&str] = &[
     "/forget ",
     "/fork",
     "/help",
+    "/help ",
     "/import ",
     "/inspect conversation",
     "/jobs",

@@ -18,6 +18,7 @@ mod command;
 mod completions;
 mod console;
 mod copying;
+mod help;
 mod interrupts;
 mod link;
 mod login;

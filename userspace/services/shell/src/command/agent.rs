@@ -8,6 +8,7 @@ use crate::command::{
     Commands, Done, Flow, audit, budget, conversations, cut_off, inspect, model, plainly, runs, settings, stop, users,
 };
 use crate::escape::escape;
+use crate::help::help;
 use crate::more::more;
 use crate::session::Session;
 
@@ -20,7 +21,7 @@ pub const AGENT: Commands = Commands {
 };
 
 const HELP: &[(&str, &str)] = &[
-    ("/help", "show this list"),
+    ("/help", "show this list; /help WORDS shows what the manual says about them"),
     ("/tools", "list the model's tools, and the permission that each needs"),
     ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     ("/approvals", "list the questions that you were asked, with your answers"),
@@ -50,12 +51,10 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "continue" | "rest" | "stop" | "passphrase" | "lock" | "exit" | "quit"
-            if !rest.is_empty() =>
-        {
+        "tools" | "continue" | "rest" | "stop" | "passphrase" | "lock" | "exit" | "quit" if !rest.is_empty() => {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
-        "help" | "?" => session.help().await,
+        "help" | "?" => help(session, text).await,
         "tools" => inspect::tools(session).await,
         "more" => more(session, &rest).await,
         "approvals" => audit::approvals(session, &rest).await,

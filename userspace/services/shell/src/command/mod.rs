@@ -37,6 +37,7 @@ use capos_schema::terminal::Style;
 pub use cut_off::tell_cut_off;
 
 use crate::escape::escape;
+use crate::help::help;
 use crate::more::more;
 use crate::run::commands;
 use crate::session::Session;
@@ -80,7 +81,7 @@ pub const SHELL: Commands =
     Commands { surface: "console", help: HELP, run: |session, line| Box::pin(run(session, line)), has_programs: true };
 
 const HELP: &[(&str, &str)] = &[
-    ("/help", "show this list"),
+    ("/help", "show this list; /help WORDS shows what the manual says about them"),
     ("/tools", "list the model's tools, and the permission that each needs"),
     ("/more", "show the full results of the last turn that called tools; /more --json as JSON"),
     (
@@ -184,13 +185,12 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit"
-        | "quit"
+        "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit" | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
         }
-        "help" | "?" => session.help().await,
+        "help" | "?" => help(session, text).await,
         "cap" | "caps" => capabilities::cap(session, &rest).await,
         "inspect" => inspect::inspect(session, &rest).await,
         "more" => more(session, &rest).await,
@@ -258,18 +258,6 @@ pub async fn rows(session: &Session, rows: &[(String, String)]) {
         let pad = " ".repeat(width.saturating_sub(first.chars().count()).saturating_add(2));
         let first = format!("  {first}{pad}");
         session.runner.screen.wrapped(&[(Style::Bold, &first), (Style::Plain, second)]).await;
-    }
-}
-
-impl Session {
-    /// `/help`.
-    pub async fn help(&self) -> Done {
-        let text: Vec<(String, String)> =
-            self.commands.help.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
-        rows(self, &text).await;
-        let screen = &self.runner.screen;
-        screen.line(Style::Dim, "Any other line is sent to the model. Tab completes commands and names.").await;
-        Ok(())
     }
 }
 

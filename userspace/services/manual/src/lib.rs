@@ -1,0 +1,48 @@
+//! The manual of a machine: the pages of `docs/` that help somebody who uses it, and a search in them.
+//!
+//! A page is split at its headings, and a long section into parts: these are the [passages](Passage). A search compares
+//! words and needs no model, so each answer is a text of the manual and the same each time.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod pages;
+mod passage;
+mod search;
+mod words;
+
+use alloc::vec::Vec;
+
+pub use pages::{LEFT_OUT, PAGES, Page};
+pub use passage::Passage;
+
+/// Pages in passages, with the words of each.
+#[derive(Debug)]
+pub struct Manual {
+    passages: Vec<Passage>,
+    index: search::Index,
+}
+
+impl Manual {
+    /// Splits pages into passages.
+    #[must_use]
+    pub fn new(pages: &[Page]) -> Self {
+        let passages: Vec<Passage> = pages.iter().flat_map(passage::of_page).collect();
+        let index = search::Index::new(&passages);
+        Self { passages, index }
+    }
+
+    /// All passages, in the order of the pages.
+    #[must_use]
+    pub fn passages(&self) -> &[Passage] {
+        &self.passages
+    }
+
+    /// The passages that say most about a query, the best first, and at most `max`. If no word of it occurs, there are none.
+    #[must_use]
+    pub fn search(&self, query: &str, max: usize) -> Vec<&Passage> {
+        self.index.search(query, max).filter_map(|passage| self.passages.get(passage)).collect()
+    }
+}

@@ -134,8 +134,10 @@ interface UserSession {
 
   info @0 () -> (info :SessionInfo);
 
-  bundle @1 () -> (grants :List(NamedGrant));
-  # The capabilities of this session, by profile.
+  bundle @1 (from :UInt16 = 0) -> (grants :List(NamedGrant), next :UInt16, total :UInt16);
+  # The capabilities of this session, by profile, beginning with number `from`: a message carries at most 16. `next` is the
+  # number of the first that is not in this part; 0 if there is none. `total` is how many there are: if two parts differ in it,
+  # the list has changed, and is asked for from its beginning. The first part also has the session's audit writer.
 
   permissions @2 (tools :List(ToolPermission)) -> (tools :List(ToolPermission));
   # Fills in the mode and suppression of each tool, from its category, method and name.

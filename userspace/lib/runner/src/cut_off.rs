@@ -64,7 +64,7 @@ fn left(info: &RunInfo, last: u32, principal: &str) -> Left {
 async fn take<S: Surface>(runner: &Runner<S>, conversation: &str, turn: u32) -> Result<Option<Amounts>, String> {
     let begun = runner.within(runner.user.begin_run(conversation, turn, 0, 0, &[])).await;
     let begun = begun.map_err(|why| format!("{why}. Nothing of it was changed"))?;
-    // A run whose budget is used up has none to look at, and says so when it goes on.
+    // A run whose budget is used up has none to look at, and says so when it continues.
     let Some(run) = begun.run else { return Ok(None) };
     let used = runner.within(run.used()).await.ok().map(|found| amounts(&found.used));
     let notices = runner.within(run.end("looked at, to be continued", false)).await.map_err(|why| why.to_string())?;
@@ -182,7 +182,7 @@ mod tests {
         assert!(matches!(left(&info(), 2, "eve"), Left::Useless(..)));
     }
 
-    /// The person is told of, and the run goes on with, no less than the broker has counted.
+    /// The person is told of, and the run continues with, no less than the broker has counted.
     #[test]
     fn what_a_run_used_when_it_was_cut_off_is_the_brokers_to_say() {
         let of = |steps, tokens| Amounts::of(Dimension::Steps, steps).with(Dimension::Tokens, tokens);

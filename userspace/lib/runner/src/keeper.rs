@@ -38,7 +38,7 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// Another conversation, of which so many messages are saved.
+    /// Another conversation, of which this many messages are saved.
     pub fn begin(&self, conversation: &str, saved: usize) {
         *self.id.borrow_mut() = conversation.to_string();
         self.saved.set(saved);
@@ -186,7 +186,7 @@ impl<S: Surface> Runner<S> {
         found.is_ok_and(|info| usize::try_from(info.messages).is_ok_and(|messages| messages > saved))
     }
 
-    /// Goes on in a fork of the messages that are saved: another session has continued the conversation.
+    /// Continues in a fork of the messages that are saved: another session has continued the conversation.
     async fn fork(&self, store: &ConversationStoreClient, id: &str) -> Result<(), String> {
         let fork = hex::encode(self.random());
         let saved = u32::try_from(self.saving.saved()).map_err(|_| "the conversation is too long".to_string())?;

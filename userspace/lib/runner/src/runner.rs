@@ -28,6 +28,9 @@ use crate::surface::Surface;
 use crate::telemetry::ToLog;
 use crate::writes::Writes;
 
+/// How often the list of a session's capabilities may change while it is fetched.
+const CHANGES: u8 = 3;
+
 /// What a program that runs sessions holds without one.
 pub struct Capabilities {
     /// Issues sessions.
@@ -220,7 +223,26 @@ impl<S: Surface> Runner<S> {
 
     /// Fetches the session's capabilities again.
     pub async fn refresh(&self) -> Result<(), CallError> {
-        let mut grants = self.within(self.user.bundle()).await?;
+        let mut grants = Vec::new();
+        let (mut from, mut total, mut changes) = (0, 0, 0);
+        loop {
+            let part = self.within(self.user.bundle(from)).await?;
+            if from > 0 && part.total != total {
+                changes += 1;
+                if changes > CHANGES {
+                    return Err(CallError::failed("the session's capabilities change all the time"));
+                }
+                (from, total) = (0, 0);
+                grants.clear();
+                continue;
+            }
+            total = part.total;
+            grants.extend(part.grants);
+            match part.next {
+                next if next > from => from = next,
+                _ => break,
+            }
+        }
         if self.info.model_allowed {
             grants.extend(delegation(&grants));
         }

@@ -160,7 +160,7 @@ impl<S: Surface> Session<S> {
         self.look_at(end)
     }
 
-    /// Goes on with the last turn.
+    /// Continues with the last turn.
     pub async fn go_on(&mut self) -> TurnEnd {
         let end = self.agent.go_on(&self.snapshot).await;
         self.look_at(end)
@@ -218,7 +218,7 @@ impl<S: Surface> Session<S> {
         self.record("conversation.forked", &id).await;
     }
 
-    /// Continues another conversation, in which no run goes on.
+    /// Continues another conversation, in which no run continues.
     pub fn continue_with(&mut self, kept: Kept) {
         let Kept { conversation, saved, .. } = kept;
         self.runner.saving.begin(&conversation.id, saved);

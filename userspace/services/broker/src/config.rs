@@ -61,7 +61,7 @@ pub struct Config {
     pub telemetry: bool,
     /// Which checks that are no part of a call are recorded.
     pub checks: Checks,
-    /// Whether the users of a data disk log in with its keys. Otherwise the disk stays as it is.
+    /// Whether the users of a data disk log in with its keys. Otherwise the disk stays unchanged.
     pub data_disk: bool,
     /// What opens a step-up.
     pub passphrase: Option<Passphrase>,

@@ -16,6 +16,9 @@ pub mod patience;
 pub mod permit;
 pub mod persisted;
 pub mod request;
+// The session itself holds capabilities.
+#[path = "session/bundle.rs"]
+pub mod session_bundle;
 pub mod settings;
 pub mod tally;
 pub mod users;

@@ -88,7 +88,7 @@ async fn read_plan(medium: &DirectoryClient, path: &str) -> Result<Plan, String>
     Plan::new(setup, key)
 }
 
-/// Has the store work in memory, and leave the data disk as it is.
+/// Has the store work in memory, and leave the data disk unchanged.
 async fn leave(vault: &VaultClient, clock: &Clock) {
     loop {
         match vault.status().await {

@@ -13,15 +13,17 @@ use capos_broker::lease::LeaseObject;
 use capos_broker::memory_budget::Share;
 use capos_broker::model;
 use capos_broker::permit::Permit;
+use capos_broker::session_bundle;
 use capos_keyspace::Durability;
 use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
     ApprovalClientClient, BackupsClient, ChildRunsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient,
     NamedGrant, Profile, Reply, Risk, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
-    UserSessionBeginPartResults, UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionDecideResults,
-    UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults,
-    UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
+    UserSessionBeginPartResults, UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionBundleResults,
+    UserSessionDecideResults, UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults,
+    UserSessionRenewPolicyResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
+    UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -356,9 +358,11 @@ impl UserSessionServer for Session {
         Ok(SessionInfo { policy: policy_info(&self.policy.borrow()), ..self.info.clone() })
     }
 
-    async fn bundle(&self, _cx: &CallContext) -> Result<Vec<NamedGrant>, CallError> {
+    async fn bundle(&self, _cx: &CallContext, from: u16) -> Result<UserSessionBundleResults, CallError> {
         self.alive()?;
-        self.add_conversations().await?;
+        if from == 0 {
+            self.add_conversations().await?;
+        }
         let mut grants: Vec<NamedGrant> = self
             .parts
             .borrow()
@@ -376,13 +380,17 @@ impl UserSessionServer for Session {
             grants.extend([made("users", users), made("settings", settings), made("backups", backups)]);
         }
         grants.extend(self.setup.clone().map(|setup| made("setup", setup)));
+        let (mut grants, next, total) = session_bundle::from(grants, from);
+        if from > 0 {
+            return Ok(UserSessionBundleResults { grants, next, total });
+        }
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session continues and runs no tool.
         match self.broker.blocks.audit.writer(&self.info.id).await {
             Ok(writer) => grants.push(made("audit_writer", writer)),
             Err(why) => log::warning!("session {} has no audit writer: {why}", self.info.id),
         }
-        Ok(grants)
+        Ok(UserSessionBundleResults { grants, next, total })
     }
 
     async fn permissions(

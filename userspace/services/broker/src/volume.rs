@@ -292,7 +292,7 @@ impl<K: Keyspace> DataVolume<K> {
         Ok(())
     }
 
-    /// Leaves a blank disk as it is.
+    /// Leaves a blank disk unchanged.
     ///
     /// # Errors
     /// The vault does not answer.

@@ -169,7 +169,7 @@ impl Campaign {
     }
 
     /// The services that run, except the campaign itself and the store. Without a data disk the store's end takes with it what
-    /// others keep there, so they begin anew too; `store`, `storage-audit` and `random-kills` kill it over a disk.
+    /// others keep there, so they start over too; `store`, `storage-audit` and `random-kills` kill it over a disk.
     async fn running(&self) -> Result<Vec<String>, Error> {
         let services = self.services().await?;
         let others = [self.own.as_str(), "store"];

@@ -250,7 +250,7 @@ impl Uses {
             0 => self.record().await.map(drop),
             1 => {
                 let found = self.records.query(&Query { kind: "log.start".into(), ..Query::default() }).await?;
-                // The chain goes on over the ends of its keeper, each of which has a beginning after it.
+                // The chain continues over the ends of its keeper, each of which has a beginning after it.
                 ensure(!found.records.is_empty(), || "no record of a beginning".to_string())
             }
             _ => {
@@ -297,7 +297,7 @@ impl Uses {
     async fn session(&self, decides: bool) -> Result<(), CallError> {
         let initial = self.broker.profiles().await?.initial;
         let session = self.broker.login(initial, "campaign", "").await?;
-        let held = session.bundle().await?;
+        let held = session.bundle(0).await?.grants;
         ensure(!held.is_empty(), || "a session that holds nothing".into())?;
         if decides {
             let tool = ToolPermission {

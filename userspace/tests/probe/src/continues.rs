@@ -9,7 +9,7 @@ use crate::{Report, ensure};
 
 pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     let session = env.cap::<AuthorityBrokerClient>("broker")?.login(Profile::Operator, "operator", "").await?;
-    let held = session.bundle().await?;
+    let held = session.bundle(0).await?.grants;
     let store = held.into_iter().find(|held| held.interface == ConversationStoreClient::INTERFACE_ID);
     let store = ConversationStoreClient::from_cap(store.context("it has no conversations")?.capability.into_cap());
     let listed = store.list("", 1).await?.conversations;

@@ -322,7 +322,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
     let one = sessions.pop().ok_or_else(|| Error::new("none"))?;
     // Grants of a session without a holder end with it, once the broker has checked.
     let gone = sessions.pop().ok_or_else(|| Error::new("none"))?;
-    let (kept, kept_model) = (gone.bundle().await?, gone.model(&model.id).await?.model);
+    let (kept, kept_model) = (gone.bundle(0).await?.grants, gone.model(&model.id).await?.model);
     drop((gone, sessions));
     broker.login(Profile::Guest, "looks", "").await?.end().await?;
     let told = kept_model.info().await;

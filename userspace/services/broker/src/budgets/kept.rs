@@ -118,7 +118,7 @@ fn read_run(value: &[u8]) -> Option<Paused> {
 }
 
 impl Budgets {
-    /// The run that goes on, by its name, as it would be continued.
+    /// The run that continues, by its name, as it would be continued.
     fn active(&self, name: &str) -> Option<Paused> {
         let of_name = |run: &super::Run| run.name == name;
         let (id, session) = self.sessions.iter().find(|(_, session)| session.run.as_ref().is_some_and(of_name))?;

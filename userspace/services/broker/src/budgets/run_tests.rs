@@ -19,7 +19,7 @@ fn used(budgets: &mut Budgets, id: &str, dimension: Dimension) -> u64 {
     budgets.run_use(id, at(0)).unwrap().used.get(dimension)
 }
 
-/// A run that goes on has what it used: after a pause, in a later session, and after a crash with a call in progress, which counts.
+/// A run that continues has what it used: after a pause, in a later session, and after a crash with a call in progress, which counts.
 #[test]
 fn f11_no_pause_restart_or_crash_resets_the_budget_of_a_run() {
     let machine = Machine::new();
@@ -84,7 +84,7 @@ fn a_run_goes_on_in_one_session_at_a_time() {
     assert_eq!(budgets.begin_run("s2", &run("c-1"), at(0)), Err(text::ELSEWHERE.to_string()));
     assert_eq!(budgets.run_of("s2"), before, "a rejected beginning ends no run");
     budgets.begin_run("s3", &run("c-1"), at(0)).unwrap();
-    // It goes on once it is paused there, or the session there is lost.
+    // It continues once it is paused there, or the session there is lost.
     budgets.end_run("s1", false, at(0)).unwrap();
     budgets.begin_run("s2", &run("c-1"), at(0)).unwrap();
     assert!(budgets.begin_run("s1", &run("c-1"), at(0)).is_err());
@@ -93,7 +93,7 @@ fn a_run_goes_on_in_one_session_at_a_time() {
     budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
 }
 
-/// Who ends a session ends its runs; and so many runs are kept, whatever happens.
+/// Who ends a session ends its runs; and this many runs are kept, whatever happens.
 #[test]
 fn runs_that_can_be_continued_are_bounded_and_end_with_their_session() {
     let machine = Machine::new();

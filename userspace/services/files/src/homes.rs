@@ -96,14 +96,29 @@ impl Homes {
     }
 
     /// Waits until the volume is open, and opens every home that is not locked, for those who hold one from an earlier instance of
-    /// this service. A home that cannot be opened is left out.
+    /// this service. A home that cannot be opened is left out; if the disk does not tell which there are, all are.
     ///
     /// # Errors
     /// The store fails.
     pub async fn open_all(&self) -> Result<(), Error> {
         let lasting = self.space.opened().await.context("waiting for the store")?;
+        if !lasting {
+            drop(capos_rt::spawn(end_with(self.space.clone())));
+        }
         let _turn = self.turn.lock().await;
-        let numbers = self.of.numbers().await.map_err(|fault| told(&fault))?;
+        let mut numbers = self.of.numbers().await;
+        if let Err(Fault::Lost(_)) = numbers {
+            numbers = self.of.numbers().await;
+        }
+        let numbers = match numbers {
+            // Another process would meet the same, and after a few starts there would be none. Each login asks again, and is
+            // told why it has no home.
+            Err(fault @ (Fault::Damaged(_) | Fault::Medium(_))) => {
+                log::error!("no home can be opened: {fault}");
+                return Ok(());
+            }
+            numbers => numbers.map_err(|fault| told(&fault))?,
+        };
         let used = |principal: &str| !principal.starts_with(APART) || principal == MODELS;
         for (principal, number) in numbers.iter().filter(|(principal, _)| used(principal)) {
             // Its user may be logging in.
@@ -118,9 +133,6 @@ impl Homes {
                 }
                 Err(error) => log::error!("the home of {principal:?} cannot be opened: {error}"),
             }
-        }
-        if !lasting {
-            drop(capos_rt::spawn(end_with(self.space.clone())));
         }
         log::info!(
             "{}{}",

@@ -19,7 +19,8 @@ pub async fn status(session: &Session) -> Done {
     if let Ok(status) = session.runner.grants.find::<SystemStatusClient>("see the state of the system") {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
-            "up {} s, {}, {} of {} MiB free, {}",
+            "capOS {}, up {} s, {}, {} of {} MiB free, {}",
+            env!("CARGO_PKG_VERSION"),
             now.uptime_seconds,
             count(now.processors, "processor"),
             now.free_bytes / (1 << 20),

@@ -28,7 +28,7 @@ pub enum DiskStep {
     Cut(u64),
     /// Its content is kept under a name, for [`Self::Restore`].
     Save(String),
-    /// So many blocks from the first on are what they were when it was kept under this name.
+    /// This many blocks from the first on are what they were when it was kept under this name.
     Restore(String, u64, u64),
     /// A blank disk of the same size is in its place.
     Blank,

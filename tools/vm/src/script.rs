@@ -38,7 +38,7 @@ pub enum Step {
     Eject,
     /// Change how a disk behaves, or, while no machine runs, what it holds: name, change.
     Disk(String, DiskStep),
-    /// Start the machine so many times and cut its power each time at a random request to a disk: name, number, seed.
+    /// Start the machine this many times and cut its power each time at a random request to a disk: name, number, seed.
     /// What its log says to be acknowledged must be there each time.
     Kills(String, u64, u64),
     /// Kill the machine, as if its power had failed. The script continues with [`Step::Boot`].

@@ -41,7 +41,7 @@ pub struct Machine {
     pub files: BTreeMap<String, String>,
     /// Saved conversations.
     pub saved: BTreeMap<String, Vec<Message>>,
-    /// Answers `Shutdown` and login only after so many tries.
+    /// Answers `Shutdown` and login only after this many tries.
     pub restarting: u32,
     /// Requests that arrived, by method.
     pub seen: Vec<String>,

@@ -186,7 +186,7 @@ impl<W: World> Agent<W> {
         self.next_conditions = conditions;
     }
 
-    /// The next run may have so many segments: after each but the last it continues by itself.
+    /// The next run may have this many segments: after each but the last it continues by itself.
     pub fn in_segments(&mut self, segments: u32) {
         self.segments = segments.max(1);
     }
@@ -267,7 +267,7 @@ impl<W: World> Agent<W> {
         !self.conversation.is_answered() || self.course.run_state().is_paused() || self.is_cut_off()
     }
 
-    /// Goes on with the last turn, which was cut off: by its session's end, the person or a limit. A run that is paused
+    /// Continues with the last turn, which was cut off: by its session's end, the person or a limit. A run that is paused
     /// continues.
     pub async fn go_on(&mut self, snapshot: &Snapshot) -> TurnEnd {
         if !self.can_go_on() {

@@ -175,7 +175,7 @@ impl Course {
         self.ending.get() || self.outer.as_ref().is_some_and(|outer| outer.get())
     }
 
-    /// A run begins, or continues after so many steps.
+    /// A run begins, or continues after this many steps.
     pub(crate) fn begin_run(&self, conversation: &str, turn: u32, steps: u32) {
         let mut ids = self.ids.borrow_mut();
         ids.run = run_id(conversation, turn).into();

@@ -178,11 +178,11 @@ impl<W: World> Agent<W> {
         }
     }
 
-    /// The run of this turn goes on, or begins.
+    /// The run of this turn continues, or begins.
     pub(crate) fn set_going(&mut self, turn: u32, is_new: bool) {
         let max = self.session().limits.max_iterations;
         if !is_new && let Some(going) = self.going.as_mut().filter(|going| going.turn == turn) {
-            // Who goes on with a run at its limit permits more.
+            // Who continues with a run at its limit permits more.
             if going.is_at_limit() {
                 going.most = going.calls().saturating_add(max);
             }

@@ -16,7 +16,7 @@ pub enum TurnEnd {
     Stopped,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
-    /// The same, and nobody answered whether it goes on: the run is paused.
+    /// The same, and nobody answered whether it continues: the run is paused.
     Unanswered(u32),
     /// The model has nothing more to do, and so many calls of the run still run: the run is paused.
     Scheduled(usize),

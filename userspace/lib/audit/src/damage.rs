@@ -1,7 +1,7 @@
 //! What a chain says of records that its disk has lost, and how it is started over behind them.
 //!
 //! A block of the tables that is not what was written there last makes some of their entries unreadable. If the chain cannot be
-//! continued there, its part of the store is set aside, as it is. The chain goes on in an empty part, from the last head that is
+//! continued there, its part of the store is set aside, as it is. The chain continues in an empty part, from the last head that is
 //! known, with a record that says so.
 
 use alloc::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub fn clock(nanoseconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
 }
 
-/// A time in nanoseconds since 1970 as a person reads it whose clock is so many minutes ahead of UTC: `2026-11-21 09:05:00 UTC`,
+/// A time in nanoseconds since 1970 as a person reads it whose clock is this many minutes ahead of UTC: `2026-11-21 09:05:00 UTC`,
 /// or `2026-11-21 10:05:00 +01:00`.
 #[must_use]
 pub fn local(nanoseconds: u64, minutes: i16) -> String {
@@ -92,7 +92,7 @@ pub fn at(text: &str, minutes: i16) -> Result<u64, String> {
 }
 
 /// The time that a person means, in nanoseconds since 1970. It is a date; a date and a time of day as
-/// `2026-11-21T09:05`, which are at an offset of so many minutes from UTC unless one follows; or a time before `now`, as `90m`, `2h`, `7d` or `1
+/// `2026-11-21T09:05`, which are at an offset of this many minutes from UTC unless one follows; or a time before `now`, as `90m`, `2h`, `7d` or `1
 /// week`.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::tables::{self, FORMAT, HEAD_KEY, META, Meta, OPEN, RESERVE, TAKEN, VE
 /// Bytes of an entry that keeps room for the ends of effects. With its head it fills a page of the store, whose size is a
 /// power of two.
 const CHUNK: usize = 124 << 10;
-/// So many of them are there always.
+/// This many of them are there always.
 const STANDING: u32 = 2;
 /// Bytes of a namespace that the records do not get: the standing room, one entry that rounds it up, and small tables.
 const APART: usize = 512 << 10;
@@ -30,7 +30,7 @@ pub(crate) struct State {
     /// Entries that keep room.
     pub chunks: u32,
     pub lasting: bool,
-    /// It goes on in memory.
+    /// It continues in memory.
     pub aside: bool,
     /// The tables hold no chain yet.
     pub fresh: bool,

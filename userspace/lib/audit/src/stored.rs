@@ -59,14 +59,14 @@ pub struct Stored<K> {
 /// What bounds a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// So many bytes, for one user.
+    /// This many bytes, for one user.
     Alone(usize),
-    /// Sessions share it ([`Chain::shared`](crate::Chain::shared)). In memory that does not last it has so many bytes;
+    /// Sessions share it ([`Chain::shared`](crate::Chain::shared)). In memory that does not last it has this many bytes;
     /// on a disk what its namespace may take.
     Shared(usize),
 }
 
-/// A chain that goes on in memory.
+/// A chain that continues in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Aside {
     /// Why.
@@ -93,7 +93,7 @@ pub(crate) struct Past {
 enum Begins {
     Nothing,
     Boot,
-    /// What goes on in memory.
+    /// What continues in memory.
     Memory,
     /// What stays of the chain, after an archive that ends with this record.
     After(Head),
@@ -203,7 +203,7 @@ impl<K: Keyspace + Clone> Stored<K> {
         Ok(opened)
     }
 
-    /// Sets the tables aside, whose damage is known by this; the chain goes on in empty ones. False if that is not possible.
+    /// Sets the tables aside, whose damage is known by this; the chain continues in empty ones. False if that is not possible.
     async fn start_over(&mut self, why: &str) -> Result<bool, Fault> {
         if self.aside.is_some() {
             return Ok(false);
@@ -351,7 +351,7 @@ impl<K: Keyspace + Clone> Stored<K> {
         Ok(head)
     }
 
-    /// Goes on in memory.
+    /// Continues in memory.
     fn set_aside(&mut self, why: String, rules: &Rules) {
         self.space.hold();
         let (head, used) = (rules.head, rules.used);
@@ -450,7 +450,7 @@ impl<K: Keyspace + Clone> Stored<K> {
             }
             Begins::Damage => {
                 let sentence = self.damage.as_deref().unwrap_or_default();
-                // What the part before knows of effects goes on here.
+                // What the part before knows of effects continues here.
                 for (sequence, open) in state.rules.open.iter().filter(|_| state.fresh) {
                     changes.put(OPEN, &tables::sequence_key(*sequence), &tables::open_bytes(open));
                 }

@@ -216,7 +216,7 @@ impl Checker {
         sequence > at && self.allowed.contains(&Lost { first: at, last: sequence.saturating_sub(1) })
     }
 
-    /// Goes on behind lost records. Of them only the hash of the last one is known. Returns the sequence of the record.
+    /// Continues behind lost records. Of them only the hash of the last one is known. Returns the sequence of the record.
     fn skip(&mut self, record: &[Member<'_>], at: u64, sequence: u64) -> Result<u64, String> {
         let last = sequence.saturating_sub(1);
         let digits = value(record, "previous").and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));

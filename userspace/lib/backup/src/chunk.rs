@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use crate::Record;
 
-/// A chunk does not end before it has so many bytes.
+/// A chunk does not end before it has this many bytes.
 const LEAST: usize = 64 << 10;
-/// A chunk ends where it has so many bytes. The last record may be longer than what was left.
+/// A chunk ends where it has this many bytes. The last record may be longer than what was left.
 const MOST: usize = 512 << 10;
-/// One record in so many may be the last of a chunk that has the least.
+/// One record in as many may be the last of a chunk that has the least.
 const ONE_IN: u8 = 16;
 /// Bytes of a chunk at most: a record more, with a value of 1 MiB.
 pub(crate) const LIMIT: usize = 2 << 20;

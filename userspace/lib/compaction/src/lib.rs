@@ -3,7 +3,7 @@
 //! A conversation is shortened in [`Steps`]: first its oldest turns, then the oldest calls of the present turn with their
 //! results. These stay in any case: the system's messages, what the person said last, and the latest calls with their
 //! results. So a long chain of calls does not end its turn, and the model always sees what it was asked. A [`marker`] stands
-//! in the place of what was left out.
+//! in place of what was left out.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,7 +30,7 @@ pub enum Speaker {
     Tool,
 }
 
-/// The text in the place of this many messages.
+/// The text in place of this many messages.
 #[must_use]
 pub fn marker(count: usize) -> String {
     format!("[Earlier conversation truncated — {count} messages removed]")
@@ -122,7 +122,7 @@ impl Steps {
         Ok(Some(rounded.unwrap_or(enough).max(enough)))
     }
 
-    /// The messages that are sent after so many steps, of the same ones as the steps. `text` is where a message takes its marker.
+    /// The messages that are sent after this many steps, of the same ones as the steps. `text` is where a message takes its marker.
     pub fn shorten<M>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -141,7 +141,7 @@ impl Steps {
         messages.collect()
     }
 
-    /// Which messages are sent after so many steps.
+    /// Which messages are sent after this many steps.
     pub fn kept(&self, steps: usize) -> impl Iterator<Item = Kept> + '_ {
         let mut removed = 0_usize;
         // Turns follow each other, and so do the calls of the last one: what goes is at most two ranges.

@@ -262,7 +262,7 @@ impl<K: Keyspace> Conversations<K> {
         self.commit(&batch).await
     }
 
-    /// Has a conversation deleted so many seconds after its last change; 0: it stays.
+    /// Has a conversation deleted this many seconds after its last change; 0: it stays.
     ///
     /// # Errors
     /// [`Error`]

@@ -1,4 +1,4 @@
-//! Runs: what is kept of a turn while it goes on, and what stays of it.
+//! Runs: what is kept of a turn while it continues, and what stays of it.
 //!
 //! A point of a run is written in one transaction with the message that it comes with. The tables know which run is open, and
 //! nothing else of what its runner writes.
@@ -155,7 +155,7 @@ impl<K: Keyspace> Conversations<K> {
     ) -> Result<(), Error> {
         check(point)?;
         let found = match self.run_row(owner, id, Some(point.turn)).await {
-            // What cannot be read is replaced as a whole, and stays as it is otherwise.
+            // What cannot be read is replaced as a whole, and stays unchanged otherwise.
             Err(Error::Damaged(_)) if !point.head.is_empty() => None,
             found => found?,
         };
@@ -330,7 +330,7 @@ impl<K: Keyspace> Conversations<K> {
         Ok(runs)
     }
 
-    /// Sets a run aside: it cannot be continued, and what is kept of it stays as it is.
+    /// Sets a run aside: it cannot be continued, and what is kept of it stays unchanged.
     ///
     /// # Errors
     /// [`Error`]

@@ -150,7 +150,7 @@ fn a_file_that_is_too_large_or_changes_is_rejected() {
     assert_eq!(shrunk, Err(CopyError::Changed));
 }
 
-/// A file that returns at most so many bytes at once, and none from an offset on.
+/// A file that returns at most this many bytes at once, and none from an offset on.
 struct Gives {
     file: File,
     most: usize,

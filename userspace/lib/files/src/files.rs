@@ -374,7 +374,7 @@ impl<K: Keyspace> Files<K> {
         }
     }
 
-    /// Commits a batch with the state, and a count that has so many bytes more than it needs.
+    /// Commits a batch with the state, and a count that has this many bytes more than it needs.
     async fn try_commit(
         &self,
         batch: &mut Batch,

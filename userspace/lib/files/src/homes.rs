@@ -33,7 +33,7 @@ pub struct Homes<K> {
 }
 
 impl<K: Keyspace + Clone> Homes<K> {
-    /// The homes of this keyspace, with at most so many numbers.
+    /// The homes of this keyspace, with at most this many numbers.
     pub fn new(space: K, most: u16) -> Self {
         Self { space, most, numbers: RefCell::default() }
     }

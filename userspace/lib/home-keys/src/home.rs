@@ -13,7 +13,7 @@ use crate::seal::{open, seal};
 pub const ID: usize = 16;
 /// Bytes that a sealed name is longer.
 pub const NAME_OVERHEAD: usize = 16;
-/// Bytes of the number before a name. It stays as it is, so that names of one number are beside each other.
+/// Bytes of the number before a name. It stays unchanged, so that names of one number are beside each other.
 pub const NUMBER: usize = 8;
 
 /// The key of a home.
@@ -78,7 +78,7 @@ impl HomeKey {
     }
 
     /// A key whose name is sealed: what follows the number. The same name of the same number and table always has the same
-    /// sealed form. A key without a name stays as it is.
+    /// sealed form. A key without a name stays unchanged.
     #[must_use]
     pub fn seal_name(&self, table: &[&[u8]], key: &[u8]) -> Vec<u8> {
         let Some((number, name)) = key.split_first_chunk::<NUMBER>().filter(|(_, name)| !name.is_empty()) else {

@@ -59,7 +59,7 @@ pub enum Event {
     /// Calls of a tool are constrained less than its schema asks: their arguments may violate the schema, and have to
     /// be checked.
     Loose(Loose),
-    /// The conversation is too long: the model does not see so many of its messages.
+    /// The conversation is too long: the model does not see this many of its messages.
     Removed(usize),
     /// A piece of the answer.
     Delta(Delta),

@@ -232,7 +232,7 @@ fn f03_the_oldest_messages_of_a_long_conversation_are_left_out() {
     let long = answer(&model, Request { messages: messages.clone(), ..request("") });
     let prompt = long.finish.clone().unwrap().usage.prompt;
     assert!(prompt <= 200 - 24 && prompt > 40, "{prompt}");
-    // The same as if a marker stood in the place of the oldest.
+    // The same as if a marker stood in place of the oldest.
     let without = |messages: &[Message], place: usize, count: usize| {
         let mut kept = messages.to_vec();
         kept.drain(place..place + count);

@@ -12,7 +12,7 @@ use crate::handbook::{Call, Entry, Handbook};
 pub struct HandbookError {
     /// From 1.
     pub line: u64,
-    /// In words.
+    /// As text.
     pub what: String,
 }
 

@@ -28,7 +28,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// A buffer for at most so many records and bytes.
+    /// A buffer for at most this many records and bytes.
     #[must_use]
     pub fn new(most: usize, most_bytes: usize) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::FIRST;
 pub enum GraphError {
     /// More services and programs than are accepted.
     TooMany {
-        /// So many.
+        /// This many.
         found: usize,
         /// And no more than these are accepted.
         limit: usize,

@@ -337,7 +337,7 @@ fn a_locked_volume_asks_its_only_user_at_once() {
     tried.run(&[(At(Locked), OF_ADA, "3 failed attempts since the last login")]);
 }
 
-/// The machine goes on without it, as with one whose headers are damaged.
+/// The machine continues without it, as with one whose headers are damaged.
 #[test]
 fn a_volume_that_its_key_cannot_open_is_told_and_asks_for_nothing() {
     for key in [
@@ -586,7 +586,7 @@ fn any_event() -> impl Strategy<Value = In> {
 }
 
 proptest! {
-    /// Whatever comes, in whatever order, the dialog goes on, and shows no passphrase.
+    /// Whatever comes, in whatever order, the dialog continues, and shows no passphrase.
     #[test]
     fn every_order_of_events_has_an_answer(events in proptest::collection::vec(any_event(), 0..40)) {
         let mut dialog = Dialog::default();

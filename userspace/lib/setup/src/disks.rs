@@ -1,4 +1,4 @@
-//! What a disk holds, in words.
+//! What a disk holds, as text.
 
 use alloc::format;
 use alloc::string::String;

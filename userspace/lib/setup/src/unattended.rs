@@ -75,7 +75,7 @@ impl Unattended {
         let file: File = toml::from_str(text).map_err(|bad| {
             let at = line(text, bad.span().map_or(0, |span| span.start));
             match bad.message() {
-                // It goes on with the value.
+                // It continues with the value.
                 wrong if wrong.starts_with("invalid type") && wrong.ends_with("a boolean") => {
                     format!("line {at}: write true or false here")
                 }

@@ -90,7 +90,7 @@ impl Desk {
         has_room
     }
 
-    /// The next bytes to the client, at most so many.
+    /// The next bytes to the client, at most this many.
     pub fn out(&mut self, most: usize) -> Vec<u8> {
         let length = self.out.len().min(most);
         let piece = self.out.drain(..length).collect();

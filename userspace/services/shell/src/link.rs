@@ -93,7 +93,7 @@ impl Link {
 }
 
 impl Link {
-    /// Waits until nothing was typed for so many milliseconds. A terminal that does not answer counts as one that is used.
+    /// Waits until nothing was typed for this many milliseconds. A terminal that does not answer counts as one that is used.
     pub async fn idle(&self, milliseconds: u64) {
         loop {
             let idle = self.once(|terminal| async move { terminal.idle().await }).await.unwrap_or(0);

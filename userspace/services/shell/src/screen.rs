@@ -138,7 +138,7 @@ impl Screen {
         }
     }
 
-    /// As [`Self::read`]; ends when nothing was typed for so many seconds, and gives nothing then. What was typed is dropped.
+    /// As [`Self::read`]; ends when nothing was typed for this many seconds, and gives nothing then. What was typed is dropped.
     pub async fn read_until_idle(
         &self,
         prompt: &str,

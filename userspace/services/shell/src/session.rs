@@ -360,7 +360,7 @@ impl Session {
         }
     }
 
-    /// Goes on with the last turn, which was cut off.
+    /// Continues with the last turn, which was cut off.
     pub async fn go_on(&mut self) {
         self.turn(None).await;
     }

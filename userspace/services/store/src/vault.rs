@@ -378,7 +378,7 @@ impl<D: DataDisk> Vault<D> {
         Err(format!("no volume can be made now: {}", self.details))
     }
 
-    /// Leaves the blank disk as it is; everything is in memory until it is set up, or until the next start.
+    /// Leaves the blank disk unchanged; everything is in memory until it is set up, or until the next start.
     ///
     /// # Errors
     /// No blank or locked disk waits, or the store in memory cannot be made.

@@ -334,7 +334,7 @@ fn a_disk_that_fails_is_read_and_every_client_is_told() {
     };
     let (failed, why) = fault(spaces.commit("second", &put(b"more"), true, 0));
     assert!(failed == StoreFault::Medium && why.contains("writing disk block"), "{why}");
-    // Reading goes on, with what was durable. Writing is tried each time.
+    // Reading continues, with what was durable. Writing is tried each time.
     assert!(spaces.news().unwrap().contains("copy what you need") && spaces.news().is_none());
     let (failed, why) = fault(spaces.commit("second", &put(b"more"), true, 0));
     assert!(failed == StoreFault::ReadOnly && why.contains("replace this one"), "{why}");
@@ -400,7 +400,7 @@ fn damage_is_told_apart_from_a_wrong_key() {
     assert!(why.contains("the data volume on the disk cannot be used"), "{why}");
     assert_eq!(vault.state(), VolumeState::Damaged);
     assert!(vault.spaces().is_none());
-    // The machine goes on in memory, and says what is damaged.
+    // The machine continues in memory, and says what is damaged.
     vault.go_without(|| MemoryBlocks::new(512)).unwrap();
     let info = vault.spaces().unwrap().info("client").unwrap();
     assert!(!info.lasting && !has(&mut vault, b"a"));

@@ -72,7 +72,7 @@ fn alternate(path: &str) -> Outcome {
     Ok(())
 }
 
-/// Makes a folder with so many files.
+/// Makes a folder with this many files.
 fn many(folder: &str, count: &str) -> Outcome {
     fs::create_dir(folder)?;
     for number in 0..count.parse::<u32>()? {

@@ -46,7 +46,7 @@ fn batch(number: u64) -> Batch {
 /// What the first batches leave.
 fn expected(count: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut table = BTreeMap::new();
-    // Every key is written again within so many batches.
+    // Every key is written again within this many batches.
     for number in count.saturating_sub(KEYS).saturating_add(1)..=count {
         for write in 0..WRITES {
             match value(number, write) {

@@ -56,7 +56,7 @@ impl Fate {
         }
     }
 
-    /// What the model is told in the place of the result. It quotes no one.
+    /// What the model is told in place of the result. It quotes no one.
     #[must_use]
     pub fn text(&self) -> String {
         match self {

@@ -553,7 +553,7 @@ mod tests {
         }
     }
 
-    /// F02: a conversation that ended in the middle of a turn goes on: with this session's handles, and a result for each call.
+    /// F02: a conversation that ended in the middle of a turn continues: with this session's handles, and a result for each call.
     #[test]
     fn f02_what_is_resumed_has_new_handles_and_a_result_for_each_call() {
         let call = |id: &str, name: &str| ToolCall {

@@ -106,7 +106,7 @@ fn f11_a_run_that_runs_in_another_session_stays_as_it_is() {
     assert!(why.contains("still runs in another session"), "{why}");
     world.run(agent.close_run());
     assert_eq!((world.0.points.borrow().len(), world.0.requests.borrow().len(), world.effects().len()), before);
-    // It goes on once that one has left it.
+    // It continues once that one has left it.
     world.0.run.borrow_mut().elsewhere = false;
     assert!(agent.can_go_on());
     assert_ne!(world.run(agent.go_on(&snapshot())), TurnEnd::Stopped);
@@ -184,7 +184,7 @@ fn i12_segments_are_bounded_and_recorded() {
     assert!(open && point.progress.state == RunState::Cancelled && point.progress.segments.0 > 1, "{point:?}");
 }
 
-/// Requirement F11: a run that was cut off between its last answer and its end is looked at again, and is done or goes on.
+/// Requirement F11: a run that was cut off between its last answer and its end is looked at again, and is done or continues.
 #[test]
 fn f11_a_run_that_was_cut_off_after_its_last_answer_is_completed() {
     let world = World::new(vec![vec![Piece::Text("done")]]);

@@ -1,4 +1,4 @@
-//! Requirements F10 and F11: a run of 20 steps is killed at each write and each effect, once or twice, and goes on from its
+//! Requirements F10 and F11: a run of 20 steps is killed at each write and each effect, once or twice, and continues from its
 //! checkpoint. No effect is lost or doubled, what is not known is told so, and its budget is never less than what it has used.
 //!
 //! `KILL_ALL=1` kills it at every boundary of many seeds; otherwise only some are taken.
@@ -171,7 +171,7 @@ fn f11_a_run_that_is_killed_anywhere_continues_from_its_checkpoint() {
         assert!(whole.kills == 0 && whole.boundaries > 500, "{} boundaries", whole.boundaries);
         let stride = if all { 1 } else { 11 };
         for at in (1 + seed..=whole.boundaries).step_by(stride) {
-            // Every third run is killed a second time, where it goes on.
+            // Every third run is killed a second time, where it continues.
             let second = (at % 3 == 0).then_some(1 + (at * 7919 + seed) % 400);
             let found = live(seed, &[Some(at), second].into_iter().flatten().collect::<Vec<_>>());
             kills += found.kills;

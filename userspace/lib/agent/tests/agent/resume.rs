@@ -1,4 +1,4 @@
-//! Requirement F11: a turn that is cut off at any moment goes on in another session. Nothing is done twice, and what may have
+//! Requirement F11: a turn that is cut off at any moment continues in another session. Nothing is done twice, and what may have
 //! been done is told as not known.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn limits() -> SessionLimits {
     SessionLimits { max_iterations: 100, ..SessionLimits::default() }
 }
 
-/// Cuts a turn off after so many steps of the program, and goes on with it; whether it had not ended by itself.
+/// Cuts a turn off after so many steps of the program, and continues with it; whether it had not ended by itself.
 fn cut(seed: u64, after: usize) -> bool {
     let world = World::new(script(seed, 0));
     world.0.answers.borrow_mut().extend([Answer::Yes; 100]);
@@ -139,7 +139,7 @@ fn f11_each_fate_has_its_words() {
     assert_eq!(Fate::of([denied, ok], false), Fate::Ran("ok".into()));
 }
 
-/// A turn that the person interrupted, or that came to a limit, goes on in the same session; one that was answered does not.
+/// A turn that the person interrupted, or that came to a limit, continues in the same session; one that was answered does not.
 #[test]
 fn f11_an_interrupted_turn_goes_on_in_its_session() {
     let world = World::new(script(0, 0));

@@ -66,7 +66,7 @@ fn i01_five_runs_end_or_pause_in_five_states() {
         (end, agent.course().last(), agent.course().run_state()),
         (TurnEnd::Answered, RunState::Completed, RunState::Idle)
     );
-    // Paused for approval: nobody says whether it goes on past its limit. It goes on when somebody does.
+    // Paused for approval: nobody says whether it continues past its limit. It continues when somebody does.
     let world = World::new(endless(3).into_iter().chain([vec![Piece::Text("done")]]).collect());
     world.0.thinks.set(400_000 * MS);
     let (end, mut agent) = run(&world);

@@ -206,7 +206,7 @@ impl World {
         self.run_for(future, usize::MAX).expect("it ends")
     }
 
-    /// The same for so many steps at most: nothing comes of a future that has not ended then.
+    /// The same for this many steps at most: nothing comes of a future that has not ended then.
     pub fn run_for<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
         let mut future = Box::pin(future);
         let flag = Arc::new(Flag(AtomicBool::new(false)));

@@ -20,7 +20,7 @@ use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Vo
 
 use crate::support::{Space, done, space};
 
-/// A file on a volume that loses what was not synced, and fails after so many operations.
+/// A file on a volume that loses what was not synced, and fails after this many operations.
 #[derive(Clone, Debug, Default)]
 struct Stick(Rc<RefCell<Inner>>);
 

@@ -24,7 +24,7 @@ const KEY: Secret<'static> = Secret::KeyFile(&[7; 32]);
 const DISK: u64 = 3000;
 /// Crashes in a run of all tests.
 const CRASHES: u64 = 600;
-/// A disk on which a log lives through so many crashes is then full.
+/// A disk on which a log lives through this many crashes is then full.
 const OF_ONE_DISK: u64 = 25;
 
 const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };

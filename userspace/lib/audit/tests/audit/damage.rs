@@ -1,4 +1,4 @@
-//! A block of the chain's tables that is not what was written there last: the chain goes on, and says what is lost.
+//! A block of the chain's tables that is not what was written there last: the chain continues, and says what is lost.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests may fail the test")]
 
@@ -244,7 +244,7 @@ fn no_number_of_an_acknowledged_record_is_used_again() {
     assert!(over > 3, "{over}");
 }
 
-/// The first record says which part is set aside, why, and from where the chain goes on.
+/// The first record says which part is set aside, why, and from where the chain continues.
 #[test]
 fn the_first_record_names_the_damage_and_the_last_head() {
     let (image, _, head) = filled();

@@ -35,7 +35,7 @@ impl<I: Iterator<Item = Record>> Source for List<I> {
     }
 }
 
-/// A store of two namespaces with so many entries.
+/// A store of two namespaces with this many entries.
 fn store(entries: u32) -> Vec<Record> {
     let mut records = Vec::new();
     for name in ["audit", "home"] {

@@ -12,7 +12,7 @@ fn add(store: &World, owner: Owner, id: &str, index: u32, text: &str) -> Result<
     parts(index, text, MAX_PART).iter().map(|part| done(store.append(owner, id, part, "", None, 1))).last().unwrap()
 }
 
-/// A message of so many bytes.
+/// A message of this many bytes.
 fn message(bytes: usize) -> String {
     json(&"x".repeat(bytes - json("").len()))
 }

@@ -27,7 +27,7 @@ fn space(name: &str) -> Space {
     LocalKeyspace::new(store, name, 1 << 20).unwrap()
 }
 
-/// A keyspace that takes so many commits, and answers small pages.
+/// A keyspace that takes this many commits, and answers small pages.
 #[derive(Clone)]
 struct Stubborn {
     space: Space,
@@ -80,7 +80,7 @@ fn all(space: &impl Keyspace, range: Range<'_>) -> Vec<Entry> {
 enum Step {
     Commit(Vec<(u8, u8, u8)>),
     Hold,
-    /// The keyspace below takes so many commits.
+    /// The keyspace below takes this many commits.
     Release(u32),
 }
 

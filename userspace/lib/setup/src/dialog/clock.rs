@@ -50,7 +50,7 @@ impl Dialog {
         Says::none().then(Next::Call(Call::SetClock(time.to_owned())))
     }
 
-    /// Goes on with what the machine is.
+    /// Continues with what the machine is.
     pub(super) fn clock_done(&mut self, says: Says) -> Step {
         self.clock_asked = true;
         self.state = State::Look { greet: true };

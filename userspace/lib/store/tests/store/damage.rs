@@ -62,7 +62,7 @@ fn part(image: &MemoryBlocks, block: u64) -> &'static str {
 /// What the database knows of its pages: those that are free, and those that become free.
 const FREE: &str = "the state of the database's allocator";
 
-/// Whichever block is damaged: if the store opens, a client whose entries it has set aside goes on, and the rest stays as it is.
+/// Whichever block is damaged: if the store opens, a client whose entries it has set aside continues, and the rest stays unchanged.
 #[test]
 fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
     let image = filled();

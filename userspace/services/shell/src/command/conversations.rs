@@ -136,7 +136,7 @@ pub async fn list(session: &mut Session, rest: &[&str]) -> Done {
     Ok(())
 }
 
-/// Renews a policy that has expired; a run that waited for that goes on.
+/// Renews a policy that has expired; a run that waited for that continues.
 async fn renew(session: &mut Session) -> Done {
     let waits = session.course.run_state() == RunState::PausedForEvent;
     let changes = session.renew().await?;

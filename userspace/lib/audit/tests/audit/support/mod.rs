@@ -24,7 +24,7 @@ pub fn done<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A namespace in memory that may take so many bytes.
+/// A namespace in memory that may take this many bytes.
 pub fn space(limit: u64) -> Space {
     let store = Store::open(MemoryBlocks::new(1 << 14)).unwrap();
     LocalKeyspace::new(Rc::new(RefCell::new(store)), "audit", limit).unwrap()

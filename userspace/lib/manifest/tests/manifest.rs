@@ -211,7 +211,7 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
     assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");
-    assert_eq!(anonymous.matches("holds").count(), 1, "{anonymous}");
+    assert_eq!(anonymous.matches("holds").count(), 2, "{anonymous}");
     assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");
 }
 
@@ -225,10 +225,10 @@ fn the_shipped_profiles_hold_what_they_are_meant_to() {
     };
     assert_eq!(
         held(Profile::Operator),
-        ["status", "logs", "home", "services", "launcher", "power", "audit", "disks", "models", "transfer"]
+        ["status", "logs", "home", "services", "launcher", "power", "audit", "disks", "models", "transfer", "manual"]
     );
-    assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
-    assert_eq!(held(Profile::Anonymous), ["status"]);
+    assert_eq!(held(Profile::Guest), ["status", "logs", "home!", "manual"]);
+    assert_eq!(held(Profile::Anonymous), ["status", "manual"]);
     let [auto, consent, step_up, forbidden] =
         [PermissionMode::Auto, PermissionMode::Consent, PermissionMode::StepUp, PermissionMode::Forbidden];
     let matrix = [
@@ -549,6 +549,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"seq\"", "power.Power", ""),
         ("[profile.guest]", "audit.AuditReader", ""),
         ("[profile.anonymous]", "log.LogReader", ""),
+        ("name = \"manual\"", "kernel.timer", ""),
     ];
     let properties: Vec<&str> = SHIPPED.lines().filter_map(|line| line.strip_prefix("says = \"")).collect();
     assert_eq!(properties.len(), given.len());

@@ -10,8 +10,8 @@ use crate::passage::Passage;
 use crate::words::{asked, words};
 
 /// How many words of the text one word of the nearest heading counts as, and one of those above it.
-const HEADING: u64 = 4;
-const ABOVE: u64 = 2;
+const HEADING: u16 = 4;
+const ABOVE: u16 = 2;
 /// In hundredths: how soon a word that recurs counts no more, and how much a long passage is held against it.
 const SATURATION: u64 = 120;
 const LENGTH: u64 = 50;
@@ -23,7 +23,7 @@ const GUIDE: u64 = 130;
 #[derive(Debug, Default)]
 pub struct Index {
     /// Of each word, the passages that have it and how often, in their order.
-    found: BTreeMap<String, Vec<(usize, u64)>>,
+    found: BTreeMap<String, Vec<(u16, u16)>>,
     /// How many words each passage has, and whether it is of a guide.
     passages: Vec<(u64, bool)>,
 }
@@ -31,7 +31,7 @@ pub struct Index {
 impl Index {
     pub fn new(passages: &[Passage]) -> Self {
         let mut index = Self::default();
-        for (number, passage) in passages.iter().enumerate() {
+        for (number, passage) in (0_u16..).zip(passages) {
             let (above, nearest) = passage.heading.rsplit_once(" > ").unwrap_or(("", &passage.heading));
             index.count(number, nearest, HEADING);
             index.count(number, above, ABOVE);
@@ -42,7 +42,7 @@ impl Index {
     }
 
     /// Counts the words of a text; how many there are.
-    fn count(&mut self, passage: usize, text: &str, worth: u64) -> u64 {
+    fn count(&mut self, passage: u16, text: &str, worth: u16) -> u64 {
         let mut all = 0_u64;
         for word in words(text) {
             all = all.saturating_add(1);
@@ -61,21 +61,21 @@ impl Index {
         let total: u64 = self.passages.iter().map(|(words, _)| words).sum();
         let mean = total.checked_div(all).unwrap_or_default().max(1);
         // Of each passage: its score so far, and how rare the words are together that it has.
-        let mut scores: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let mut scores: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
         let mut rarities = 0_u64;
         for asked in asked(query) {
             // Of a passage that has both words, both count.
-            let mut times: BTreeMap<usize, u64> = BTreeMap::new();
+            let mut times: BTreeMap<u16, u64> = BTreeMap::new();
             for (word, worth) in [(Some(&asked.word), 100), (asked.same.as_ref(), SAME)] {
                 for (passage, count) in word.and_then(|word| self.found.get(word)).into_iter().flatten() {
                     let times = times.entry(*passage).or_default();
-                    *times = times.saturating_add(count.saturating_mul(worth));
+                    *times = times.saturating_add(u64::from(*count).saturating_mul(worth));
                 }
             }
             let rarity = rarity(all, times.len() as u64);
             rarities = rarities.saturating_add(rarity);
             for (passage, times) in times {
-                let words = self.passages.get(passage).map_or(0, |(words, _)| *words);
+                let words = self.passages.get(usize::from(passage)).map_or(0, |(words, _)| *words);
                 let length = LENGTH.saturating_mul(words).checked_div(mean).unwrap_or_default();
                 let length = (100 - LENGTH).saturating_add(length);
                 let over = times.saturating_add(SATURATION.saturating_mul(length).saturating_div(100));
@@ -86,14 +86,14 @@ impl Index {
             }
         }
         // A passage with all words is better than one with a part of them that recurs.
-        let rank = |(passage, (score, together)): (usize, (u64, u64))| {
+        let rank = |(passage, (score, together)): (u16, (u64, u64))| {
             let whole = score.saturating_mul(together).checked_div(rarities.max(1)).unwrap_or_default();
-            let is_guide = self.passages.get(passage).is_some_and(|(_, is_guide)| *is_guide);
+            let is_guide = self.passages.get(usize::from(passage)).is_some_and(|(_, is_guide)| *is_guide);
             (Reverse(whole.saturating_mul(if is_guide { GUIDE } else { 100 })), passage)
         };
         let mut ranked: Vec<_> = scores.into_iter().map(rank).collect();
         ranked.sort_unstable();
-        ranked.into_iter().take(max).map(|(_, passage)| passage)
+        ranked.into_iter().take(max).map(|(_, passage)| passage.into())
     }
 }
 

@@ -69,8 +69,8 @@ enum State {
     },
     /// After CSI and a second bracket, as the Linux console writes F1 to F5: one more character.
     Bracket,
-    /// In a control string, this many characters long.
-    Text(u32),
+    /// In a control string, this many characters behind its beginning or the last pause.
+    Text(u8),
     /// In a mouse's report, with this many bytes to come.
     Mouse(u8),
     /// A pause came after the Escape of a sequence, or after its `[`. What has come since are the characters of a paste's
@@ -91,8 +91,9 @@ const KEYS: usize = 6;
 
 /// The longest sequence that is read as one, in characters.
 const SEQUENCE_LIMIT: u8 = 32;
-/// The longest control string that is dropped, in characters. A pause ends one before ([`KeyDecoder::pause`]).
-const STRING_LIMIT: u32 = 64 * 1024;
+/// Characters between two pauses from which on a control string is a terminal's, which may stall in it. A person who has typed
+/// its beginning by mistake types fewer.
+const STRING_OF_TERMINAL: u8 = 8;
 
 const ESCAPE: char = '\u{1b}';
 const INTERRUPT: char = '\u{3}';
@@ -135,8 +136,8 @@ impl KeyDecoder {
     }
 
     /// The line has been quiet for a while; returns the keys that had waited for what could follow. What a person can have
-    /// begun ends here: Escape, even with a bracket. So does a control string. A link can also stall in a paste or in one of
-    /// its brackets, and continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
+    /// begun ends here: Escape, even with a bracket, and a control string of a few characters. A link can also stall in a longer
+    /// string, of which what comes up to the next pause is dropped, and in a paste or in one of its brackets, and continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
     /// of a bracket, the bracket's rest is still known when it comes without another pause.
     pub fn pause(&mut self) -> impl Iterator<Item = Key> + use<> {
         let stalled = |from| State::Stalled { bracket: BRACKETS[0], from, to: from };
@@ -146,6 +147,7 @@ impl KeyDecoder {
             State::Sequence { numbers, .. } if numbers != [0, 0] => {}
             State::Escape => self.state = stalled(0),
             SEQUENCE => self.state = stalled(1),
+            State::Text(length) if length >= STRING_OF_TERMINAL => self.state = State::Text(0),
             _ => {
                 self.state = State::Ground;
                 self.utf8 = Utf8::default();
@@ -288,10 +290,10 @@ impl KeyDecoder {
         None
     }
 
-    fn text(&mut self, character: char, length: u32) {
+    /// A character of a control string, which is dropped however long it is.
+    fn text(&mut self, character: char, length: u8) {
         self.state = match character {
             '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
-            _ if length >= STRING_LIMIT => State::Ground,
             _ => State::Text(length.saturating_add(1)),
         };
     }
@@ -501,10 +503,20 @@ mod tests {
     }
 
     #[test]
-    fn a_string_without_an_end_is_dropped_up_to_a_bound_or_a_pause() {
+    fn a_string_is_dropped_to_its_end_and_a_typed_beginning_to_a_pause() {
         for start in [&b"\x1b]"[..], b"\x1bP", b"\x1b_", b"\x1b^", b"\x1bX", b"\x9d"] {
-            let swallowed = usize::try_from(STRING_LIMIT).unwrap() + 1;
-            assert_eq!(keys(&[start, &vec![b'a'; swallowed], b"x"].concat()), [Key::Char('x')]);
+            assert_eq!(keys(&[start, &vec![b'\r'; 200_000], b"\x07x"].concat()), [Key::Char('x')]);
+            assert_eq!(keys(&[start, b"abc\r\x03x"].concat()), [Key::Control('c'), Key::Char('x')]);
+            // A terminal that stalls in it: what comes then is dropped, too.
+            let mut decoder = KeyDecoder::default();
+            assert_eq!(start.iter().chain(b"52;c;QUFB").flat_map(|&byte| decoder.push(byte)).count(), 0);
+            assert_eq!(decoder.pause().count(), 0);
+            assert_eq!(b"y\r\x07".iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
+            assert_eq!(decoder.push(b'x').collect::<Vec<_>>(), [Key::Char('x')]);
+            // If nothing more comes, a person's keys count after the next pause.
+            assert_eq!(start.iter().chain(b"52;c;QUFB").flat_map(|&byte| decoder.push(byte)).count(), 0);
+            assert_eq!(decoder.pause().chain(decoder.push(b'y')).chain(decoder.pause()).count(), 0);
+            assert_eq!(decoder.push(b'x').collect::<Vec<_>>(), [Key::Char('x')]);
             let mut decoder = KeyDecoder::default();
             assert_eq!(start.iter().chain(b"abc").flat_map(|&byte| decoder.push(byte)).count(), 0);
             assert_eq!(decoder.pause().count(), 0);

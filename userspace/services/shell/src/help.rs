@@ -30,11 +30,7 @@ pub async fn help(session: &Session, words: &str) -> Done {
     }
     let commands = about(session.commands.help, wanted);
     rows(session, &commands).await;
-    let manual: ManualClient = match session.runner.grants.find("search the manual") {
-        Ok(manual) => manual,
-        Err(why) if commands.is_empty() => return Err(why),
-        Err(_) => return Ok(()),
-    };
+    let manual: ManualClient = session.runner.grants.find("search the manual")?;
     let found = session.runner.audited(manual.search(wanted, SHOWN)).await?;
     if commands.is_empty() && found.is_empty() {
         let wanted = in_quotes(wanted, REPEATED);

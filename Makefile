@@ -91,6 +91,7 @@ help:
 	@echo '  CPUS=number                 of the virtual machine; by default those of the host, at most 4'
 	@echo '  DATA=file|none              data disk of make run; by default target/data.img, created on first use'
 	@echo '  DATA_SIZE=8G                size of a new data disk, 1M to 8T'
+	@echo '  CONSOLE=capos-agent         console of an image: a part of the commands, for requests alone'
 	@echo '  STICK=file                  attach this file to make run as a stick, created with a FAT volume on first use'
 	@echo '  CLIENT=socket               port of make run for an editor, see docs/clients.md'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'

@@ -40,8 +40,8 @@ pub struct Args {
     /// How the image is attached.
     #[arg(long, value_enum, default_value = "virtio")]
     medium: Medium,
-    /// Memory in MiB [default: 512 plus the size of the models that are named].
-    #[arg(long, value_name = "MIB", env = "MEMORY")]
+    /// Memory in MiB, at least 256 [default: 512 plus the size of the models that are named].
+    #[arg(long, value_name = "MIB", env = "MEMORY", value_parser = clap::value_parser!(u32).range(256..))]
     memory: Option<u32>,
     /// Number of processors [default: as many as the host has, at most four].
     #[arg(long, value_name = "NUMBER", env = "CPUS", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -125,7 +125,10 @@ pub(crate) fn processors() -> u32 {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    // Said before anything is built.
+    // Said before anything is built, and before a disk is created.
+    if let Some(image) = &args.image {
+        ensure!(image.is_file(), "{}: there is no such image; `make iso` makes one", image.display());
+    }
     let target = System::find().ok().map(|system| system.target());
     let (data, about_data) = data_disk(args, target.as_deref())?;
     let stick = args.stick.as_deref().map(data::stick).transpose()?;

@@ -49,6 +49,14 @@ fn told(fault: &Fault) -> CallError {
     }
 }
 
+/// What the store answers. If it has ended meanwhile it continues in another process, and is called once more.
+async fn again<T>(call: impl AsyncFn() -> Result<T, Fault>) -> Result<T, Fault> {
+    match call().await {
+        Err(Fault::Lost(_)) => call().await,
+        answer => answer,
+    }
+}
+
 /// Ends this process with that of a store in memory, with which all homes end: the next one begins with none.
 async fn end_with(space: NamespaceClient) {
     let Err(error) = space.watch().await else { return };
@@ -88,11 +96,7 @@ impl Homes {
     }
 
     async fn info(&self) -> Result<capos_keyspace::Info, Fault> {
-        match Keyspace::info(&self.space).await {
-            // It continues in another process.
-            Err(Fault::Lost(_)) => Keyspace::info(&self.space).await,
-            answer => answer,
-        }
+        again(async || Keyspace::info(&self.space).await).await
     }
 
     /// Waits until the volume is open, and opens every home that is not locked, for those who hold one from an earlier instance of
@@ -106,11 +110,7 @@ impl Homes {
             drop(capos_rt::spawn(end_with(self.space.clone())));
         }
         let _turn = self.turn.lock().await;
-        let mut numbers = self.of.numbers().await;
-        if let Err(Fault::Lost(_)) = numbers {
-            numbers = self.of.numbers().await;
-        }
-        let numbers = match numbers {
+        let numbers = match again(async || self.of.numbers().await).await {
             // Another process would meet the same, and after a few starts there would be none. Each login asks again, and is
             // told why it has no home.
             Err(fault @ (Fault::Damaged(_) | Fault::Medium(_))) => {
@@ -212,10 +212,7 @@ impl Homes {
     }
 
     async fn kept_quota(&self, principal: &str) -> Result<Option<String>, CallError> {
-        let mut found = Keyspace::get(&self.space, QUOTAS, principal.as_bytes()).await;
-        if let Err(Fault::Lost(_)) = found {
-            found = Keyspace::get(&self.space, QUOTAS, principal.as_bytes()).await;
-        }
+        let found = again(async || Keyspace::get(&self.space, QUOTAS, principal.as_bytes()).await).await;
         Ok(found.map_err(|fault| told(&fault))?.map(|text| String::from_utf8_lossy(&text).into_owned()))
     }
 
@@ -235,12 +232,9 @@ impl Homes {
         Ok(())
     }
 
-    /// Commits what can be repeated. A store that has ended continues in another process.
+    /// Commits what can be repeated.
     async fn commit(&self, batch: &Batch) -> Result<(), CallError> {
-        let mut done = Keyspace::commit(&self.space, batch, Durability::Now).await;
-        if let Err(Fault::Lost(_)) = done {
-            done = Keyspace::commit(&self.space, batch, Durability::Now).await;
-        }
+        let done = again(async || Keyspace::commit(&self.space, batch, Durability::Now).await).await;
         done.map_err(|fault| told(&fault))
     }
 

@@ -18,8 +18,9 @@
 //! - Nothing was mapped, unmapped or revoked, no capability that the call goes through was given up, no limit was set and nothing
 //!   ended: only the exclusive holder of the lock does that. So what was checked when the call was bound still holds. What an
 //!   entry can say differently is checked again: tag, method, lengths, addresses, the Reply, and the capability that is sent along.
-//!   Each time, under its lock, it is checked that the thread that is to continue waits for this and is on no processor: another
-//!   processor may have woken it for something else that it has in flight.
+//!   The thread
+//!   that is to continue must wait for this and be on no processor. That is checked each time under its lock, because another processor
+//!   may have woken it for something else that it has in flight.
 //! - One slot of the server's table is taken, and paid for, by a Reply to nothing. Replies have later identifiers of that slot,
 //!   none of which is given out twice.
 

@@ -136,8 +136,9 @@ impl KeyDecoder {
     }
 
     /// The line has been quiet for a while; returns the keys that had waited for what could follow. What a person can have
-    /// begun ends here: Escape, even with a bracket, and a control string of a few characters. A link can also stall in a longer
-    /// string, of which what comes up to the next pause is dropped, and in a paste or in one of its brackets, and continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
+    /// begun ends here: Escape, even with a bracket, and a control string of a few characters. A link can also stall
+    /// in a longer string: what then comes of it up to the next pause is dropped. Or it stalls in a paste or in one of its brackets, and
+    /// continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
     /// of a bracket, the bracket's rest is still known when it comes without another pause.
     pub fn pause(&mut self) -> impl Iterator<Item = Key> + use<> {
         let stalled = |from| State::Stalled { bracket: BRACKETS[0], from, to: from };

@@ -9,7 +9,7 @@ use crate::pages::Page;
 /// Bytes of a passage after which the next paragraph begins a new one.
 const LONG: usize = 1_200;
 /// Between a heading and the one above it.
-const BELOW: &str = " > ";
+pub const BELOW: &str = " > ";
 
 /// A part of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]

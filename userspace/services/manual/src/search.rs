@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::passage::Passage;
+use crate::passage::{BELOW, Passage};
 use crate::words::{asked, words};
 
 /// How many words of the text one word of the nearest heading counts as, and one of those above it.
@@ -32,7 +32,7 @@ impl Index {
     pub fn new(passages: &[Passage]) -> Self {
         let mut index = Self::default();
         for (number, passage) in (0_u16..).zip(passages) {
-            let (above, nearest) = passage.heading.rsplit_once(" > ").unwrap_or(("", &passage.heading));
+            let (above, nearest) = passage.heading.rsplit_once(BELOW).unwrap_or(("", &passage.heading));
             index.count(number, nearest, HEADING);
             index.count(number, above, ABOVE);
             let words = index.count(number, &passage.text, 1);

@@ -16,7 +16,8 @@ use crate::session::Session;
 /// Passages that are shown, and rows of each at most.
 const SHOWN: u8 = 3;
 const ROWS: usize = 40;
-/// Letters of the words that an error repeats.
+/// Letters of a passage's heading, and of the words that an error repeats, at most.
+const HEADING: usize = 240;
 const REPEATED: usize = 60;
 
 /// `/help`, and `/help WORDS`.
@@ -63,12 +64,11 @@ fn owned<'a>(commands: impl Iterator<Item = &'a (&'a str, &'a str)>) -> Vec<(Str
 /// A passage's heading, with the name of its page, and its text behind a margin.
 fn shown(passage: &ManualPassage, columns: usize) -> (String, String) {
     let heading = format!("▸ page {}: {}", passage.page, passage.heading);
-    let heading: String =
-        heading.chars().filter(|letter| !letter.is_control()).take(REPEATED.saturating_mul(4)).collect();
+    let heading: String = heading.chars().filter(|letter| !letter.is_control()).take(HEADING).collect();
     let text = margined(&passage.text, columns);
     let mut kept: String = text.split_inclusive('\n').take(ROWS).collect();
     if kept.len() < text.len() {
-        kept.push_str("  │ …\n");
+        kept.push_str(&margined("…", columns));
     }
     (format!("{}\n", wrap("", &heading, columns)), kept)
 }

@@ -81,6 +81,8 @@ pub struct Proposal {
     pub flaw: Option<(Outcome, Why)>,
     /// What its arguments were in full, where `call` has only their beginning.
     pub whole: Option<Whole>,
+    /// How many calls of the answer follow it of which nothing is kept.
+    pub dropped: u64,
 }
 
 /// What came of checking a call.

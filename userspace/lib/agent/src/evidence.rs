@@ -156,12 +156,15 @@ impl Allowance {
 #[derive(Default)]
 pub struct Unexamined {
     ids: RefCell<Vec<String>>,
+    /// How many of them were not kept.
+    dropped: Cell<u64>,
     hash: RefCell<Sha256>,
 }
 
 impl Unexamined {
-    /// One more of them.
-    pub fn add(&self, call: &ToolCall) {
+    /// One more of them, and `dropped` ones of which nothing is kept.
+    pub fn add(&self, call: &ToolCall, dropped: u64) {
+        self.dropped.set(self.dropped.get().saturating_add(dropped));
         let mut hash = self.hash.borrow_mut();
         // Lengths keep the texts apart, whatever they hold.
         for text in [&call.id, &call.name, &call.handle, &call.arguments] {
@@ -177,18 +180,18 @@ impl Unexamined {
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
-        self.ids.borrow().len()
+    pub fn count(&self) -> u64 {
+        self.dropped.get().saturating_add(self.ids.borrow().len() as u64)
     }
 
-    /// Their record: how many there are, the first and the last of them, and a hash of all.
+    /// Their record: how many there are, the first and the last of those that are kept, and a hash of these.
     pub fn event(&self, session: &Session, conversation: &str, turn: u32) -> Option<GeneralEvent> {
         let ids = self.ids.borrow();
         let (first, last) = (ids.first()?, ids.last()?);
         let fields = Vec::from([
             field("conversation", conversation),
             field("turn", turn.to_string()),
-            field("calls", ids.len().to_string()),
+            field("calls", self.count().to_string()),
             field("first", first.as_str()),
             field("last", last.as_str()),
             field("hash", hex(&self.hash.borrow().clone().finalize())),
@@ -252,13 +255,13 @@ mod tests {
         let call = |id: &str| ToolCall { id: id.into(), name: "read".into(), ..ToolCall::default() };
         let event = |ids: &[&str]| {
             let unexamined = Unexamined::default();
-            ids.iter().for_each(|id| unexamined.add(&call(id)));
+            ids.iter().for_each(|id| unexamined.add(&call(id), 2));
             unexamined.event(&session, "c", 7)
         };
         assert_eq!(event(&[]), None);
         let found = event(&["a", "b", "c"]).unwrap();
         let value = |name: &str| found.fields.iter().find(|field| field.name == name).unwrap().value.as_str();
-        assert_eq!([value("calls"), value("first"), value("last"), value("turn")], ["3", "a", "c", "7"]);
+        assert_eq!([value("calls"), value("first"), value("last"), value("turn")], ["9", "a", "c", "7"]);
         assert_ne!(found, event(&["a", "x", "c"]).unwrap());
     }
 }

@@ -53,7 +53,7 @@ pub async fn execute<W: World>(
     let mut later: Vec<(usize, &Proposal, Later<W>)> = Vec::new();
     for proposal in proposals {
         if calls.is_too_many() {
-            calls.lanes.push_done(context.skip(&proposal.call, calls.refused));
+            calls.lanes.push_done(context.skip(proposal, calls.refused));
             continue;
         }
         if calls.interrupted {
@@ -89,7 +89,7 @@ pub async fn execute<W: World>(
     }
     for (place, proposal, later) in later {
         if calls.is_too_many() {
-            calls.lanes.settle(place, context.skip(&proposal.call, calls.refused));
+            calls.lanes.settle(place, context.skip(proposal, calls.refused));
             continue;
         }
         if calls.interrupted {

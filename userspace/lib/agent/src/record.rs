@@ -14,7 +14,7 @@ use capos_schema::models::{Outcome, ToolCall, ToolDescriptor, ToolResult};
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
-use crate::call::{Context, close};
+use crate::call::{Context, Proposal, close};
 use crate::curtain::Line;
 use crate::evidence::general_size;
 use crate::race::{Either, race};
@@ -109,10 +109,10 @@ impl<W: World> Context<W> {
     }
 
     /// The answer to a call that is not examined, because too many before it were refused.
-    pub fn skip(&self, call: &ToolCall, refused: usize) -> ToolResult {
-        self.unexamined.add(call);
+    pub fn skip(&self, proposal: &Proposal, refused: usize) -> ToolResult {
+        self.unexamined.add(&proposal.call, proposal.dropped);
         let why = format!("not checked: {refused} calls of this answer were rejected before it");
-        answered(&call.id, Outcome::RefusedByPolicy, Why::own(why))
+        answered(&proposal.call.id, Outcome::RefusedByPolicy, Why::own(why))
     }
 
     /// Records and shows the calls that were not looked at, if there are any: together, whatever their number.

@@ -66,6 +66,11 @@ pub fn interface(name: &str) -> Option<u64> {
     capos_schema::INTERFACES.iter().find(|interface| interface.name == name).map(|interface| interface.id)
 }
 
+/// That an interface is none of the schemas with which this was built.
+pub fn no_interface(name: &str) -> String {
+    format!("the schema has no interface `{name}`; after a change of a schema `make tools` builds this tool with it")
+}
+
 /// Checks a document and makes the manifest of it.
 ///
 /// # Errors
@@ -202,9 +207,8 @@ impl Checker<'_> {
         }
         let mut provides = Vec::new();
         for name in &process.provides {
-            let interface = interface(name).ok_or_else(|| {
-                self.error(format!("{here}.provides"), format!("the schema has no interface `{name}`"))
-            })?;
+            let interface =
+                interface(name).ok_or_else(|| self.error(format!("{here}.provides"), no_interface(name)))?;
             if provides.iter().any(|provided: &Provided| provided.name == *name) {
                 return Err(self.error(format!("{here}.provides"), format!("`{name}` is listed twice")));
             }

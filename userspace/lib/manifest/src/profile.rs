@@ -8,12 +8,13 @@ use capos_schema::authority::Profile;
 use capos_schema::manifest::{CategoryMode, Service, SessionGrant, SessionProfile};
 use capos_schema::models::PermissionMode;
 
-use crate::check::{Checker, Result, interface};
+use crate::check::{Checker, Result, interface, no_interface};
 use crate::source::{DIRECTORY, HOMES, ISSUER, NEVER_IN_SESSIONS};
 use crate::text::{self, Grant, Process};
 
-/// Names that every session holds, so that no grant may take them.
-const RESERVED: &[&str] = &["approvals", "audit_writer", "child_runs"];
+/// Names of what the broker itself gives a session, so that no grant may take them.
+const RESERVED: &[&str] =
+    &["approvals", "audit_writer", "backups", "child_runs", "conversations", "settings", "setup", "users"];
 
 /// The capabilities that the issuer of sessions holds to pass on: the place that asks for it first, by
 /// `SERVICE.INTERFACE`.
@@ -79,14 +80,16 @@ impl Checker<'_> {
             return Err(self.error(format!("{there}.from"), format!("`{}` is not SERVICE.INTERFACE", grant.from)));
         };
         if provider == "kernel" || NEVER_IN_SESSIONS.contains(&name) {
-            let reason = format!("no session holds `{}`: it would get around the broker or the audit log", grant.from);
+            let reason = format!(
+                "no session is granted `{}`: its holder could bypass the broker or the audit log, or the broker gives it itself",
+                grant.from
+            );
             return Err(self.error(format!("{there}.from"), reason));
         }
         self.provided(there, provider, name)?;
         self.no_others(there, grant, None)?;
         let read_only = self.read_only(there, grant, name)?;
-        let interface = interface(name)
-            .ok_or_else(|| self.error(format!("{there}.from"), format!("the schema has no interface `{name}`")))?;
+        let interface = interface(name).ok_or_else(|| self.error(format!("{there}.from"), no_interface(name)))?;
         Ok(SessionGrant {
             name: grant.name.clone(),
             held: grant.from.clone(),

@@ -47,25 +47,34 @@ pub const INIT: &[&str] = &[
     "StateKeeper",
 ];
 
-/// Interfaces that no session may hold, since a holder could bypass the broker or the audit log.
+/// Interfaces that no manifest may grant to a session: a holder could bypass the broker or the audit log, or the broker itself
+/// gives a session its own.
 pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditLog",
     "AuditWriter",
     "AuthorityBroker",
+    "Backups",
     "BlockDevice",
+    "ClientPort",
+    "ConversationAdmin",
     "DiskAccess",
     "DiskController",
     "FaultInjector",
     HOMES,
+    "MachineSetup",
     "ModelAdmin",
     "ModelCatalog",
     "ModelFolder",
+    "Namespace",
     "PciFunction",
     "ProcessSpawner",
+    "SessionObserver",
     "SessionProfiles",
+    "Settings",
     "StateKeeper",
     "Terminal",
     "TransferDisks",
+    "Users",
     "Vault",
 ];
 

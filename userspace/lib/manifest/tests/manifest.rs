@@ -67,7 +67,11 @@ fn refusals_name_place_and_reason() {
         ("disk.Directory\"\n", "disk\"\n", "m.toml: medium: `disk` is not SERVICE.INTERFACE"),
         ("\"boot:disk\"", "\"/bin/disk\"", "medium: `disk` is not a service of the boot package"),
         ("\"boot:disk\"", "\"disk\"", "service[0] `disk`.program: `disk` is neither boot:NAME nor a path"),
-        ("[\"Directory\"]", "[\"Directry\"]", "the schema has no interface `Directry`"),
+        (
+            "[\"Directory\"]",
+            "[\"Directry\"]",
+            "the schema has no interface `Directry`; after a change of a schema `make tools`",
+        ),
         ("name = \"shell\"", "name = \"log\"", "service[2].name: `log` is taken"),
         ("name = \"shell\"", "name = \"She ll\"", "service[1].name: `She ll` is not a name"),
         ("log.Logger", "logs.Logger", "service[0] `disk`.grants[0] `logger`.from: there is no service `logs`"),
@@ -194,7 +198,7 @@ fn a_home_is_a_principals() {
         "{words}"
     );
     let given = homes("").replacen("from = \"files.Directory\" }", "from = \"files.Homes\" }", 2);
-    assert!(refused(&given).contains("no session holds `files.Homes`"));
+    assert!(refused(&given).contains("no session is granted `files.Homes`"));
 }
 
 #[test]
@@ -299,8 +303,11 @@ fn mistakes_in_profiles_name_place_and_reason() {
             "{ name = \"l\", from = \"log.LogReader\", read_only = true }",
             "`l`.read_only: `LogReader` has no read-only form",
         ),
-        (home, "{ name = \"t\", from = \"kernel.timer\" }", "no session holds `kernel.timer`"),
-        (home, "{ name = \"f\", from = \"init.FaultInjector\" }", "no session holds `init.FaultInjector`"),
+        (home, "{ name = \"t\", from = \"kernel.timer\" }", "no session is granted `kernel.timer`"),
+        (home, "{ name = \"f\", from = \"init.FaultInjector\" }", "no session is granted `init.FaultInjector`"),
+        (home, "{ name = \"s\", from = \"store.Namespace\" }", "no session is granted `store.Namespace`"),
+        (home, "{ name = \"s\", from = \"log.MachineSetup\" }", "no session is granted `log.MachineSetup`"),
+        (home, "{ name = \"setup\", from = \"disk.Directory\" }", "each grant of a session needs a name of its own"),
         (
             home,
             "{ name = \"approvals\", from = \"disk.Directory\" }",

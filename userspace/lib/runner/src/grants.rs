@@ -2,10 +2,12 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
+use capos_rt::Clock;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
     ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, SettingsClient, UsersClient,
@@ -34,6 +36,9 @@ pub fn delegation(grants: &[NamedGrant]) -> Option<NamedGrant> {
 /// The grants of one session.
 pub struct Grants {
     profile: Profile,
+    clock: Clock,
+    /// When the session's policy expires, in nanoseconds since boot. The broker revokes most grants then.
+    expires: Rc<Cell<u64>>,
     held: RefCell<Vec<NamedGrant>>,
     /// Names of those that the person has put away.
     pub dropped: RefCell<BTreeSet<String>>,
@@ -45,11 +50,12 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// None yet, for a session of this profile; the tools of the `withheld` interfaces are not offered to a model.
-    pub fn new(profile: Profile, withheld: &[u64]) -> Self {
+    /// None yet, for a session of this profile, whose policy `expires`; the tools of the `withheld` interfaces are not offered
+    /// to a model.
+    pub fn new(profile: Profile, withheld: &[u64], (clock, expires): (Clock, Rc<Cell<u64>>)) -> Self {
         let withheld = RefCell::new(withheld.iter().copied().collect());
         let (held, dropped, lent, writer) = Default::default();
-        Self { profile, held, dropped, withheld, lent, writer }
+        Self { profile, clock, expires, held, dropped, withheld, lent, writer }
     }
 
     /// Takes the session's capabilities as the broker has issued them now.
@@ -120,7 +126,7 @@ impl Grants {
         let found = grants.iter().find(|grant| grant.interface == C::INTERFACE_ID);
         found.map(|grant| grant.capability.clone().cast()).ok_or_else(|| {
             let put_away: Vec<String> = self.dropped.borrow().iter().cloned().collect();
-            may_not(self.profile, what, &put_away)
+            may_not(self.profile, what, self.clock.now() >= self.expires.get(), &put_away)
         })
     }
 
@@ -140,8 +146,12 @@ impl Grants {
 }
 
 /// That a session lacks what it takes to do something, and where that may be.
-fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
-    let why = format!("this {} session cannot {what}: it holds no capability for that", profile.name());
+fn may_not(profile: Profile, what: &str, expired: bool, put_away: &[String]) -> String {
+    let session = profile.name();
+    if expired {
+        return format!("this {session} session cannot {what}: its policy has expired; /resume renews it");
+    }
+    let why = format!("this {session} session cannot {what}: it holds no capability for that");
     match may_take_back(put_away) {
         Some(how) => format!("{why}; {how}"),
         None => why,
@@ -160,8 +170,10 @@ mod tests {
     #[test]
     fn what_a_session_lacks_is_told_in_plain_words() {
         let plain = "this guest session cannot read the audit log: it holds no capability for that";
-        assert_eq!(may_not(Profile::Guest, "read the audit log", &[]), plain);
-        let put_away = may_not(Profile::Guest, "read the audit log", &["audit".into()]);
+        assert_eq!(may_not(Profile::Guest, "read the audit log", false, &[]), plain);
+        let put_away = may_not(Profile::Guest, "read the audit log", false, &["audit".into()]);
         assert_eq!(put_away, format!("{plain}; dropped: audit; /cap take NAME restores one"));
+        let expired = may_not(Profile::Guest, "read the audit log", true, &["audit".into()]);
+        assert_eq!(expired, "this guest session cannot read the audit log: its policy has expired; /resume renews it");
     }
 }

@@ -13,8 +13,9 @@ use capos_agent::world::{Host, Parent, Show};
 use capos_agent::{ChildRun, Course, Either, Signal, hash, race};
 use capos_rt::{Clock, log};
 use capos_run_state::Sink;
+use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, SessionPartClient, UserSessionClient};
-use capos_schema::cap::{CallError, LocalBoxFuture};
+use capos_schema::cap::{CallError, Client, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::Style;
@@ -119,14 +120,15 @@ impl<S> Deref for Base<S> {
 impl<S: Surface> Runner<S> {
     /// For a session that the broker has issued and that begins now.
     pub fn new(held: &Capabilities, surface: S, user: UserSessionClient, info: SessionInfo) -> Rc<Self> {
+        let expires = Rc::new(Cell::new(info.policy.expires));
         let base = Rc::new(Base {
             surface,
             clock: held.clock.clone(),
             entropy: held.entropy.clone(),
             table: held.table.clone(),
             started: held.clock.now(),
-            grants: Grants::new(info.profile, S::WITHHELD),
-            policy_expires: Rc::new(Cell::new(info.policy.expires)),
+            grants: Grants::new(info.profile, S::WITHHELD, (held.clock.clone(), expires.clone())),
+            policy_expires: expires,
             policy_version: RefCell::new(info.policy.version.clone()),
             user,
             broker: held.broker.clone(),
@@ -243,6 +245,8 @@ impl<S: Surface> Runner<S> {
                 _ => break,
             }
         }
+        // The first part has it. In the list it stands behind what the person can use.
+        grants.sort_by_key(|grant| grant.interface == AuditWriterClient::INTERFACE_ID);
         if self.info.model_allowed {
             grants.extend(delegation(&grants));
         }

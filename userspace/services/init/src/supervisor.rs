@@ -101,12 +101,10 @@ impl System {
             let (end, may_help) = self.live(&service).await;
             service.set_last_exit(end.clone());
             if service.wish.get() == Wish::Stop {
-                log::info!("service `{}` was stopped", service.name());
                 self.rest(&service, ServiceState::Stopped, "was stopped").await;
                 continue;
             }
             if service.expected.take() {
-                log::info!("service `{}` is started again, as was asked", service.name());
                 continue;
             }
             if !may_help {
@@ -158,7 +156,8 @@ impl System {
     }
 }
 
-/// What the system serves to sessions that may manage services.
+/// What the system serves to sessions that may manage services. The log has one line for each request that is accepted, as
+/// the audit log has one record, whatever state the service is in.
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
@@ -199,6 +198,7 @@ impl ServiceSupervisorServer for Supervisor {
 
     async fn restart(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
         let service = self.find_untrusted(&name)?;
+        log::info!("service `{name}` is started again, as was asked");
         service.forgive();
         let before = service.starts();
         // A start in progress is as good as a new one: there is nothing to end.
@@ -229,6 +229,7 @@ impl ServiceSupervisorServer for Supervisor {
 
     async fn stop(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let service = self.find_untrusted(&name)?;
+        log::info!("service `{name}` is stopped, as was asked");
         service.wish.set(Wish::Stop);
         end(&service, "stopped on request").await;
         let rests = || matches!(service.state(), ServiceState::Stopped | ServiceState::Failed | ServiceState::Unneeded);

@@ -59,11 +59,17 @@ pub fn proposals(conversation: &Conversation, response: &Response, turn: u32, bo
     for (draft, number) in response.calls.iter().zip(1_usize..) {
         let doubled = !draft.id.is_empty() && !seen.insert(&draft.id);
         let wanted = if draft.id.is_empty() { format!("call-{turn}-{number}") } else { draft.id.clone() };
-        let flaw = if number == response.calls.len() && response.surplus > 0 {
-            let most = bounds.calls.saturating_sub(1);
-            let why = format!("this answer proposes more than {most} calls; this one and those after it are not run");
+        let is_last = number == response.calls.len();
+        let dropped = if is_last { response.surplus } else { 0 };
+        let flaw = if number > bounds.calls {
+            let why = match dropped {
+                0 => format!("an answer may propose {} calls; this one is not run", bounds.calls),
+                _ => {
+                    format!("an answer may propose {} calls; this one and {dropped} after it are not run", bounds.calls)
+                }
+            };
             Some((Outcome::RefusedByPolicy, Why::own(why)))
-        } else if number == response.calls.len() && is_cut_off(response) {
+        } else if is_last && is_cut_off(response) {
             let why = "the answer was cut off before the call's arguments; ask for less at once".into();
             Some((Outcome::InvalidArguments, why))
         } else {
@@ -75,7 +81,7 @@ pub fn proposals(conversation: &Conversation, response: &Response, turn: u32, bo
             arguments: draft.arguments.clone(),
             handle: draft.handle.clone(),
         };
-        proposals.push(Proposal { call, flaw, whole: draft.whole() });
+        proposals.push(Proposal { call, flaw, whole: draft.whole(), dropped });
     }
     proposals
 }
@@ -113,6 +119,26 @@ mod tests {
         let different: BTreeSet<&String> = ids.iter().collect();
         assert_eq!(different.len(), ids.len());
         ids
+    }
+
+    #[test]
+    fn all_calls_within_the_bound_are_proposed_and_one_stands_for_the_others() {
+        let conversation = Conversation::new("c".into());
+        let bounds = Bounds { calls: 3, ..Bounds::default() };
+        for (calls, surplus, flaws, dropped, why) in [
+            (3, 0, 0, 0, ""),
+            (4, 0, 1, 0, "an answer may propose 3 calls; this one is not run"),
+            (4, 7, 1, 7, "an answer may propose 3 calls; this one and 7 after it are not run"),
+        ] {
+            let mut response = response((0..calls).map(|number| format!("c{number}")));
+            response.calls.iter_mut().for_each(|call| call.arguments = "{}".into());
+            response.surplus = surplus;
+            let found = proposals(&conversation, &response, 7, &bounds);
+            let refused: Vec<_> = found.iter().filter_map(|proposal| proposal.flaw.clone()).collect();
+            assert_eq!((found.len(), refused.len()), (calls, flaws));
+            assert_eq!(found.iter().map(|proposal| proposal.dropped).sum::<u64>(), dropped);
+            assert!(refused.iter().all(|(_, reason)| reason.to_string() == why), "{why}");
+        }
     }
 
     #[test]

@@ -51,10 +51,12 @@ pub struct Response {
     bounds: Bounds,
     /// The text so far.
     pub text: String,
-    /// The calls so far, in the order in which they began.
+    /// The calls so far, in the order in which they began. One over the bound is kept: it is rejected in the place of all over it.
     pub calls: Vec<Draft>,
-    /// Pieces of calls over the bound.
+    /// How many calls follow that one, of which nothing is kept. A call counts if its index is above those before it.
     pub surplus: u64,
+    /// The highest index of a call over the bound.
+    highest: Option<u32>,
     /// What the worker says it used.
     pub usage: TokenUsage,
     /// How it ended, where it said so.
@@ -95,13 +97,16 @@ impl Response {
     fn call(&mut self, delta: &ToolCallDelta) {
         let at = self.calls.iter().position(|call| call.index == delta.index);
         let at = at.unwrap_or_else(|| {
-            if self.calls.len() < self.bounds.calls {
+            if self.calls.len() <= self.bounds.calls {
                 self.calls.push(Draft { index: delta.index, ..Draft::default() });
             }
             self.calls.len().saturating_sub(1)
         });
         let Some(call) = self.calls.get_mut(at).filter(|call| call.index == delta.index) else {
-            self.surplus = self.surplus.saturating_add(1);
+            if self.highest < Some(delta.index) {
+                self.highest = Some(delta.index);
+                self.surplus = self.surplus.saturating_add(1);
+            }
             return;
         };
         let mut dropped = 0;
@@ -150,8 +155,9 @@ mod tests {
         let mut response = Response::new(bounds);
         for index in 0..1000 {
             response.push(delta(index, "ééé", "12345")).unwrap();
+            response.push(delta(index, "", "")).unwrap();
         }
-        assert_eq!((response.calls.len(), response.surplus), (2, 998));
+        assert_eq!((response.calls.len(), response.surplus), (3, 997));
         assert_eq!((response.calls[0].name.as_str(), response.calls[0].arguments.as_str()), ("é", "1234"));
         assert_eq!(response.calls[0].dropped, 5);
         let hash = Sha256::digest(b"12345").into();

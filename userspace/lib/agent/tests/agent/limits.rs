@@ -2,6 +2,7 @@
 
 use capos_agent::TurnEnd;
 use capos_agent::world::Answer;
+use capos_schema::audit::Phase;
 use capos_schema::authority::{Decision, SessionLimits};
 use capos_schema::models::{FinishReason, Outcome};
 
@@ -245,20 +246,40 @@ fn all_records_that_a_model_causes_come_out_of_its_allowance() {
 /// Many calls of one answer that are refused cost a bounded number of records, and one says how many more there were.
 #[test]
 fn refused_calls_of_one_answer_are_counted_and_not_each_recorded() {
-    let nonsense = || (0..64).map(|n| raw("no such tool", format!("{n}"))).collect::<Vec<_>>();
+    let nonsense = || (0..70).map(|n| raw("no such tool", format!("{n}"))).collect::<Vec<_>>();
     let world = World::new(vec![nonsense(), vec![Piece::Text("ok")]]);
     assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
     assert_eq!(world.0.events.borrow().len(), 24);
     let messages = world.0.messages.borrow();
     let together = messages.iter().filter(|event| event.kind == "calls.refused").collect::<Vec<_>>();
     let value = |name: &str| together[0].fields.iter().find(|field| field.name == name).unwrap().value.as_str();
-    assert_eq!((together.len(), value("calls"), value("first"), value("last")), (1, "40", "call-1-25", "call-1-64"));
+    assert_eq!((together.len(), value("calls"), value("first"), value("last")), (1, "46", "call-1-25", "call-1-65"));
     // Each call has its answer in the conversation, and those that were not looked at no record of it.
     let requests = world.0.requests.borrow();
     let answers = requests[1].messages.iter().filter(|message| !message.tool_call_id.is_empty()).count();
-    assert_eq!(answers, 64);
+    assert_eq!(answers, 65);
     assert_eq!(messages.iter().filter(|event| event.kind == "message").count(), 1 + 1 + 24 + 1);
-    assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice 40 further calls of this answer")));
+    assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice 46 further calls of this answer")));
+}
+
+/// An answer has room for 64 calls. All of them run, and the model and the log are told how many more there were.
+#[test]
+fn calls_over_the_bound_of_an_answer_are_rejected_and_counted() {
+    for (proposed, why) in [
+        (64, ""),
+        (65, "an answer may propose 64 calls; this one is not run"),
+        (70, "an answer may propose 64 calls; this one and 5 after it are not run"),
+    ] {
+        let calls = (0..proposed).map(|n| raw("read", format!("{{\"n\":{n}}}"))).collect();
+        let world = World::new(vec![calls, vec![Piece::Text("ok")]]);
+        assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+        assert_eq!(world.effects().len(), 64, "of {proposed}");
+        let events = world.0.events.borrow();
+        let refused: Vec<&str> =
+            events.iter().filter(|event| event.phase == Phase::Refused).map(|event| event.error.as_str()).collect();
+        assert!(refused.iter().all(|error| *error == why), "{refused:?}");
+        assert_eq!(refused.len(), usize::from(proposed > 64));
+    }
 }
 
 /// A session's turns have a bound together, whatever conversation they are of. What the person does afterwards is still

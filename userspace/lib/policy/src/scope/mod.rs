@@ -258,7 +258,8 @@ impl Bounds {
             if tool.runs_programs() {
                 for given in arguments.list(WITH)? {
                     let path = path_of(given).ok_or_else(|| format!("{WITH} {given:?} names no directory"))?;
-                    rules.check(path, lookups).map_err(|why| format!("{WITH} {given:?}: {why}"))?;
+                    // The program sees all of the directory.
+                    rules.check_tree(path, lookups).map_err(|why| format!("{WITH} {given:?}: {why}"))?;
                 }
             }
         }

@@ -17,6 +17,8 @@ pub enum PathError {
     Control,
     /// A rule blocks its place.
     Blocked,
+    /// A rule blocks a place below it, and everything below it is asked for.
+    BlockedBelow,
     /// No rule allows it.
     NotAllowed,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for PathError {
             Self::AboveRoot => "the path leads above the root",
             Self::Control => "the path holds a control character",
             Self::Blocked => "the path is blocked",
+            Self::BlockedBelow => "a path below it is blocked; name a folder without a blocked one",
             Self::NotAllowed => "the path is outside what is allowed",
         })
     }
@@ -72,12 +75,13 @@ impl PathRules {
     pub fn compile(&self) -> PathIndex {
         let mut index = PathIndex { places: HashMap::new(), marks: Vec::from([Mark::default()]) };
         for rule in &self.block {
-            let place = normalise(rule).map_or(0, |rule| index.add(&rule));
+            let rule = normalise(rule).unwrap_or_default();
+            let place = index.add(&rule, |mark| mark.block_below = true);
             index.mark(place, |mark| mark.block = true);
         }
         for rule in &self.allow {
             if let Ok(rule) = normalise(rule) {
-                let place = index.add(&rule);
+                let place = index.add(&rule, |_| {});
                 index.mark(place, |mark| mark.allow = true);
             }
         }
@@ -91,6 +95,14 @@ impl PathRules {
     pub fn check(&self, path: &str) -> Result<(), PathError> {
         self.compile().check(path, &mut 0)
     }
+
+    /// Whether a path and everything below it are allowed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_tree(&self, path: &str) -> Result<(), PathError> {
+        self.compile().check_tree(path, &mut 0)
+    }
 }
 
 /// What the rules say of one place.
@@ -98,6 +110,8 @@ impl PathRules {
 struct Mark {
     allow: bool,
     block: bool,
+    /// A place below it is blocked.
+    block_below: bool,
 }
 
 /// Path rules as a tree by components. A check takes at most one look-up for each component of the path, however many
@@ -117,9 +131,11 @@ impl PathIndex {
         }
     }
 
-    fn add(&mut self, rule: &[&str]) -> usize {
+    /// The place of a rule; changes what is said of each place above it.
+    fn add(&mut self, rule: &[&str], above: impl Fn(&mut Mark)) -> usize {
         let mut place = 0;
         for component in rule {
+            self.mark(place, &above);
             let next = self.marks.len();
             place = *self.places.entry((place, String::from(*component))).or_insert(next);
             if place == next {
@@ -134,6 +150,19 @@ impl PathIndex {
     /// # Errors
     /// Why not.
     pub fn check(&self, path: &str, lookups: &mut u64) -> Result<(), PathError> {
+        self.mark_of(path, lookups).map(drop)
+    }
+
+    /// Whether a path and everything below it are allowed. `lookups` counts those that it took.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_tree(&self, path: &str, lookups: &mut u64) -> Result<(), PathError> {
+        if self.mark_of(path, lookups)?.block_below { Err(PathError::BlockedBelow) } else { Ok(()) }
+    }
+
+    /// What is said of an allowed path itself.
+    fn mark_of(&self, path: &str, lookups: &mut u64) -> Result<Mark, PathError> {
         let mut seen = Mark::default();
         let mut place = Some(0);
         let path = normalise(path)?;
@@ -143,12 +172,15 @@ impl PathIndex {
                 return Err(PathError::Blocked);
             }
             seen.allow |= mark.allow;
-            let Some(component) = components.next() else { break };
+            let Some(component) = components.next() else {
+                seen.block_below = mark.block_below;
+                break;
+            };
             *lookups = lookups.saturating_add(1);
             let at = place.unwrap_or_default();
             place = self.places.get(&Step(at, component)).copied();
         }
-        if seen.allow { Ok(()) } else { Err(PathError::NotAllowed) }
+        if seen.allow { Ok(seen) } else { Err(PathError::NotAllowed) }
     }
 }
 

@@ -283,14 +283,16 @@ fn a_directory_of_a_program_is_in_scope() {
     let run =
         |with: &str| session.gate(&ask("run_program", &format!("{{\"program\":\"cat\",\"with\":{with}}}")), &now());
     for within in
-        ["[]", r#"["x=/home/notes:ro"]"#, r#"["x=/home/notes/a:rw","y=/home/notes/:ro"]"#, r#"["x=/home/a:ro:rw"]"#]
+        ["[]", r#"["x=/home/notes/b:ro"]"#, r#"["x=/home/notes/a:rw","y=/home/notes/b/:ro"]"#, r#"["x=/home/a:ro:rw"]"#]
     {
         assert_eq!(run(within), Gate::AskPerson, "{within}");
     }
     for (outside, words) in [
         (r#"["x=/home/notes/secret:ro"]"#, "with \"x=/home/notes/secret:ro\": the path is blocked"),
         (r#"["x=/home/notes/./secret/a:rw"]"#, "the path is blocked"),
-        (r#"["y=/home/notes:ro","x=/home//notes//secret:ro"]"#, "the path is blocked"),
+        (r#"["y=/home/notes/b:ro","x=/home//notes//secret:ro"]"#, "the path is blocked"),
+        (r#"["x=/home/notes:ro"]"#, "with \"x=/home/notes:ro\": a path below it is blocked"),
+        (r#"["x=/home/notes/b/..:ro"]"#, "a path below it is blocked"),
         (r#"["x=/home:ro"]"#, "outside what is allowed"),
         (r#"["x=/home/etc:ro"]"#, "outside what is allowed"),
         (r#"["x=/home/notes"]"#, "names no directory"),
@@ -468,6 +470,14 @@ fn slow(rules: &PathRules, path: &str) -> Result<(), PathError> {
     if rules.allow.iter().any(|rule| covers(rule, false)) { Ok(()) } else { Err(PathError::NotAllowed) }
 }
 
+/// The same of a path with everything below it.
+fn slow_tree(rules: &PathRules, path: &str) -> Result<(), PathError> {
+    slow(rules, path)?;
+    let path = normalise(path)?;
+    let is_below = |rule: &String| normalise(rule).is_ok_and(|rule| rule.starts_with(&path));
+    if rules.block.iter().any(is_below) { Err(PathError::BlockedBelow) } else { Ok(()) }
+}
+
 proptest! {
     #[test]
     fn an_index_of_paths_says_what_its_rules_say(
@@ -479,6 +489,7 @@ proptest! {
         let found = rules.check(&path);
         // Both are refusals; a block that is found first may hide that the rest of the rules would not allow it.
         prop_assert_eq!(found, slow(&rules, &path));
+        prop_assert_eq!(rules.check_tree(&path), slow_tree(&rules, &path));
     }
 
     /// Whatever the arguments and the rules are: what one rule blocks, no other rule permits.

@@ -102,9 +102,17 @@ help:
 deps:
 	@tools/deps.sh
 
+# What only tests need besides.
+.PHONY: test-deps
+test-deps: deps
+	@tools/deps.sh --tests
+
+# cargo waits for another build in this folder, and with --quiet says nothing.
 tools: deps
+	@if command -v flock >/dev/null && test -e target/debug/.cargo-lock && ! flock --nonblock target/debug/.cargo-lock true; then \
+	    echo 'Waiting for another build in this folder to end.'; fi
 	@if test -x $(CAPOS); then $(BUILD) --quiet; else \
-	    echo 'Building the host tools. This and the first build of the system take ten to twenty minutes, once.'; \
+	    echo 'Building the host tools (1 of 4). The first build of the whole system takes ten to twenty minutes, once.'; \
 	    $(BUILD); fi
 
 iso: tools
@@ -119,7 +127,7 @@ run-uefi: tools
 run-agent: tools
 	@$(CAPOS) run-agent
 
-test: tools
+test: test-deps tools
 	@$(CAPOS) test $(ONLY)
 
 update-test: tools

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the build needs from Debian, asking nothing; elsewhere says exactly what to install.
+# Installs what the build needs from Debian, asking nothing; elsewhere says exactly what to install. With --tests installs what
+# only tests need.
 set -eu
 
 packages="binutils capnproto gcc grub-common grub-efi-amd64-bin grub-pc-bin libc6-dev lld make mtools ovmf
@@ -29,6 +30,11 @@ acp_client() {
         mkdir -p "$built" && rm -rf "$built/bin" && cp "$wanted" "$built/requirements.txt"
     fi
 }
+
+if [ "${1:-}" = --tests ]; then
+    acp_client
+    exit 0
+fi
 
 # True when the active compiler, or Debian's, can build the kernel.
 builds_kernel() {
@@ -75,7 +81,6 @@ if ! have apt-get; then
         } >&2
         exit 1
     fi
-    acp_client
     exit 0
 fi
 
@@ -88,10 +93,7 @@ missing=
 for package in $packages; do
     echo "$installed" | grep -qx "$package installed" || missing="$missing $package"
 done
-if [ -z "$missing" ]; then
-    acp_client
-    exit 0
-fi
+[ -n "$missing" ] || exit 0
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
@@ -109,4 +111,3 @@ export DEBIAN_FRONTEND=noninteractive
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $missing >/dev/null
-acp_client

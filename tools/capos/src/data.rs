@@ -90,6 +90,7 @@ impl DataDisk {
     /// The file cannot be a disk, or another run uses it.
     pub fn open(file: &Path, size: Option<Size>) -> Result<Self> {
         let file = std::path::absolute(file).with_context(|| file.display().to_string())?;
+        has_folder(&file)?;
         let created = !file.exists();
         let opened = if created {
             create_blank(&file, size.unwrap_or_default())?
@@ -125,6 +126,18 @@ impl DataDisk {
     }
 }
 
+/// A mistyped path is no reason to make folders: only that of everything built is made.
+fn has_folder(file: &Path) -> Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    ensure!(
+        folder.is_dir(),
+        "the disk {}: there is no folder {}; make it first, or give another path",
+        file.display(),
+        folder.display()
+    );
+    Ok(())
+}
+
 /// The volume on a new stick: its label, and its size in sectors (256 MiB).
 const STICK: (&str, &str) = ("STICK", "524288");
 
@@ -133,11 +146,10 @@ const STICK: (&str, &str) = ("STICK", "524288");
 /// # Errors
 /// The file cannot be made or cannot be a disk, or another run uses it.
 pub fn stick(file: &Path) -> Result<DataDisk> {
+    let file = &std::path::absolute(file).with_context(|| file.display().to_string())?;
     let made = !file.exists();
     if made {
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        }
+        has_folder(file)?;
         let (label, sectors) = STICK;
         let mut format = Command::new("mformat");
         format.args(["-C", "-T", sectors, "-F", "-v", label, "-i"]).arg(file).arg("::");
@@ -188,6 +200,10 @@ mod tests {
     fn a_disk_is_made_once_and_used_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/data.img");
+        let error = format!("{:#}", DataDisk::open(&file, None).unwrap_err());
+        assert!(error.contains("there is no folder") && !folder.path().join("deep").exists(), "{error}");
+        assert!(stick(&file).is_err() && !folder.path().join("deep").exists());
+        std::fs::create_dir(folder.path().join("deep")).unwrap();
         let disk = DataDisk::open(&file, Some(Size(4 << 20))).unwrap();
         assert!(disk.created && disk.bytes == 4 << 20);
         let error = format!("{:#}", DataDisk::open(&file, None).unwrap_err());

@@ -75,7 +75,10 @@ pub struct Args {
 fn data_disk(args: &Args, target: Option<&Path>) -> Result<(Option<DataDisk>, String)> {
     let file = match (&args.data, target) {
         (Some(Choice::File(file)), _) => Some(file.clone()),
-        (None, Some(target)) => Some(target.join("data.img")),
+        (None, Some(target)) => {
+            std::fs::create_dir_all(target).with_context(|| format!("making {}", target.display()))?;
+            Some(target.join("data.img"))
+        }
         (Some(Choice::None), _) | (None, None) => None,
     };
     let Some(file) = file else {
@@ -101,8 +104,19 @@ pub(crate) fn attached(file: &Path) -> Disk {
     Disk { file: file.to_owned(), served: None, bus: Bus::Virtio, drive: "discard=unmap".into(), device: String::new() }
 }
 
+/// The longest path of a socket that Linux binds, in bytes.
+const SOCKET_PATH: usize = 107;
+
 /// The socket of a client, which QEMU makes in place of one that an earlier machine has left.
 pub(crate) fn socket(path: &Path) -> Result<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    ensure!(folder.is_dir(), "CLIENT={}: there is no folder {}; make it first", path.display(), folder.display());
+    let length = path.as_os_str().len();
+    ensure!(
+        length <= SOCKET_PATH,
+        "CLIENT={}: a socket's path has at most {SOCKET_PATH} bytes, and this one {length}",
+        path.display()
+    );
     match std::fs::symlink_metadata(path) {
         Ok(found) => {
             ensure!(
@@ -129,6 +143,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(image) = &args.image {
         ensure!(image.is_file(), "{}: there is no such image; `make iso` makes one", image.display());
     }
+    let client = args.client.as_deref().map(socket).transpose()?;
     let target = System::find().ok().map(|system| system.target());
     let (data, about_data) = data_disk(args, target.as_deref())?;
     let stick = args.stick.as_deref().map(data::stick).transpose()?;
@@ -160,7 +175,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         cpus,
         medium: args.medium,
         disks: data.iter().chain(&stick).map(|disk| attached(&disk.file)).collect(),
-        client: args.client.as_deref().map(socket).transpose()?,
+        client,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(target, LOG)?;
@@ -179,6 +194,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_cannot_be_made_is_rejected_by_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |path: &Path| format!("{:#}", socket(path).unwrap_err());
+        assert!(error(&folder.path().join("none/c.sock")).contains("there is no folder"));
+        assert!(error(&folder.path().join("c".repeat(120))).contains("at most 107 bytes"));
+        std::fs::write(folder.path().join("file"), "x").unwrap();
+        assert!(error(&folder.path().join("file")).contains("is no socket"));
+        assert_eq!(socket(Path::new("capos-none.sock")).unwrap(), Path::new("capos-none.sock"));
+    }
 
     #[test]
     fn every_run_has_the_same_log() {

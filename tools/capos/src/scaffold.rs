@@ -119,6 +119,7 @@ fn write(part: Part, name: &Name) -> Result<ExitCode> {
     print!("{}", part.told);
     println!("\nto build and run it:\n    make run-agent SCENARIO={SCENARIOS}/{}", name.0);
     println!("to run it as a test:\n    make test ONLY=qemu/{}", name.0);
+    println!("to try it at the prompt:\n    make run");
     Ok(ExitCode::SUCCESS)
 }
 

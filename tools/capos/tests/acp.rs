@@ -15,14 +15,14 @@ use std::thread;
 use serde_json::{Value, json};
 use simulated::{Machine, PASSPHRASE};
 
-/// The Python with the client, which `make deps` installs.
+/// The Python with the client, which `make test` installs.
 fn python() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/acp-client/bin/python");
     if path.is_file() {
         return Some(path);
     }
     // Output of macros is shown for failed tests only. The line must not follow a test's name.
-    let line = "\nnot run: capos acp with a published ACP client: `make deps` could not install it\n";
+    let line = "\nnot run: capos acp with a published ACP client: `make test` could not install it\n";
     std::io::stdout().write_all(line.as_bytes()).unwrap();
     None
 }

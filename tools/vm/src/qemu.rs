@@ -36,9 +36,9 @@ pub enum Firmware {
 pub enum Medium {
     /// As a virtio disk.
     Virtio,
-    /// As a disc in an optical drive: at a SATA controller on [`Board::Q35`], at an IDE one on [`Board::Pc`].
+    /// As a disc in an optical drive: at a SATA controller on the board `q35`, at an IDE one on `pc`.
     Cdrom,
-    /// As a SATA disk. [`Board::Q35`] has a controller for it.
+    /// As a SATA disk, on the board `q35`: the other has no controller for it.
     Sata,
 }
 

@@ -132,6 +132,14 @@ impl System {
     pub fn build(&self, tests: bool) -> Result<Parts> {
         crate::setup::check(&self.root.join("iso_root"))?;
         let _alone = files::lock(&self.target())?;
+        // Cargo's own lines do not say how much is still to come.
+        let is_first = !self.target().join("stripped").exists();
+        let stage = |number: u8, what: &str| {
+            if is_first {
+                println!("Building {what} ({number} of 4).");
+            }
+        };
+        stage(2, "the kernel");
         let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
         let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
@@ -144,7 +152,9 @@ impl System {
             names.dedup();
             names
         };
+        stage(3, "the services");
         let user = toolchain::build_programs(&self.root, &names(false))?;
+        stage(4, "the programs on std");
         c_library::build(&self.root)?;
         let std = c_library::build_programs(&self.root, &names(true))?;
         let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;

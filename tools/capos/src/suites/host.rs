@@ -1,6 +1,6 @@
 //! The tests that run on the host, by `cargo test`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal as _};
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
@@ -56,11 +56,11 @@ pub fn build(
     let built = tally.phase("building host tests", |_| {
         groups.iter().try_fold(true, |built, options| -> Result<bool> {
             let mut command = toolchain::host_cargo();
-            command
-                .args(["test", "--no-run", "--quiet"])
-                .args(options)
-                .current_dir(system.root())
-                .stdout(Stdio::null());
+            command.args(["test", "--no-run"]).args(options).current_dir(system.root()).stdout(Stdio::null());
+            // At a terminal cargo shows how far it is; in a log it would only add a line for each crate.
+            if !std::io::stderr().is_terminal() {
+                command.arg("--quiet");
+            }
             Ok(command.status().context("starting cargo test")?.success() && built)
         })
     })?;
@@ -74,7 +74,7 @@ pub fn build(
 /// Runs the host tests of these groups.
 pub fn run(system: &System, groups: &[Vec<String>], tally: &mut Tally) -> Result<()> {
     let before = (tally.passed, tally.failed);
-    tally.phase("running them", |tally| groups.iter().try_for_each(|options| run_group(system, options, tally)))?;
+    tally.phase("running host tests", |tally| groups.iter().try_for_each(|options| run_group(system, options, tally)))?;
     println!("host tests: {} passed, {} failed", tally.passed - before.0, tally.failed - before.1);
     Ok(())
 }

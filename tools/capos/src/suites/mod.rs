@@ -86,8 +86,9 @@ impl Tally {
         self.passed += 1;
     }
 
-    /// Does one phase of all tests and records its duration.
+    /// Does one phase of all tests, says that it begins, and records its duration.
     fn phase<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
+        println!("now     {name}");
         let began = Instant::now();
         let result = work(self);
         self.phases.push((name, began.elapsed()));

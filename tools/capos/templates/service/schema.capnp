@@ -6,7 +6,7 @@ using A = import "annotations.capnp";
 interface @Type@ {
   # Notes, kept until the service ends.
 
-  add @0 (text :Text) -> (count :UInt32 $A.heading("@name@"))
+  add @0 (text :Text) -> (count :UInt32 $A.heading("notes"))
       $A.tool("add_@tool@") $A.category(mutating);
   # Keeps a note and says how many there are.
 

@@ -45,6 +45,9 @@ const AFTERWARDS: u64 = 20_000_000;
 /// go to sleep: no other thread runs before that, so the service would never come back.
 const LOOK: u64 = 100_000;
 
+/// How often the log is asked for a session that the shell opens: for a few seconds.
+const ASKED: u32 = 20_000;
+
 /// The middle of part number `part` of `parts`.
 fn middle(length: u64, part: u64, parts: u64) -> u64 {
     let halves = part.saturating_mul(2).saturating_add(1);
@@ -348,10 +351,22 @@ impl Campaign {
         self.clock.sleep_until(start.saturating_add(middle(course.length, point, POINTS))).await;
         self.faults.kill(service).await?;
         self.back(service, &before, KILLS).await?;
-        if service == "shell" && !self.uses.session_opened_since(record).await? {
+        if service == "shell" && !self.patience.wait(self.session_opened(record)).await?? {
             return Err(Error::new("the shell has opened no session after it was killed"));
         }
         Ok(())
+    }
+
+    /// Whether a session is opened after this record. While the shell waits for a disk the machine rests too, so the log is asked
+    /// more than once.
+    async fn session_opened(&self, record: u64) -> Result<bool, Error> {
+        for _ in 0..ASKED {
+            if self.uses.session_opened_since(record).await? {
+                return Ok(true);
+            }
+            yield_now().await;
+        }
+        Ok(false)
     }
 
     /// Waits until a service that was killed has a process again.

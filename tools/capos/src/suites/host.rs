@@ -74,7 +74,8 @@ pub fn build(
 /// Runs the host tests of these groups.
 pub fn run(system: &System, groups: &[Vec<String>], tally: &mut Tally) -> Result<()> {
     let before = (tally.passed, tally.failed);
-    tally.phase("running host tests", |tally| groups.iter().try_for_each(|options| run_group(system, options, tally)))?;
+    tally
+        .phase("running host tests", |tally| groups.iter().try_for_each(|options| run_group(system, options, tally)))?;
     println!("host tests: {} passed, {} failed", tally.passed - before.0, tally.failed - before.1);
     Ok(())
 }

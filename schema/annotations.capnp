@@ -63,6 +63,14 @@ enum Unit {
   unixMilliseconds @6;  # The same in milliseconds.
 }
 
+annotation tree @0xb1a7c0de5c4e3a1a (param) :Void;
+# Of a parameter that is such a path: the call reads or moves everything below it, too. A rule that blocks a place below
+# rejects it.
+
+annotation onRequest @0xb1a7c0de5c4e3a1b (method) :Void;
+# Of a tool: models are offered it only after the person has offered it to them. Few requests need it, and with each further
+# tool a small model chooses worse.
+
 annotation unit @0xb1a7c0de5c4e3a14 (field, param) :Unit;
 # What a number counts.
 

@@ -119,6 +119,7 @@ struct SessionInfo {
   telemetry @9 :Bool;        # The events of its runs go to the system log.
   policy @10 :PolicyInfo;
   offset @11 :Int16;         # Minutes by which the person's time is ahead of UTC.
+  offer @12 :List(Text);     # Capabilities whose tools models are offered from the start, although those are offered on request.
 }
 
 struct NamedGrant {
@@ -321,7 +322,7 @@ interface ChildRuns {
 
   delegate @0 (task :Text, tools :List(Text), tokens :UInt64 = 0, modelCalls :UInt32 = 0, toolCalls :UInt32 = 0, seconds :UInt32 = 0)
       -> (answer :Text)
-      $A.tool("delegate") $A.category(readOnly) $A.abortable $A.untrusted $A.timeoutMs(600000);
+      $A.tool("delegate") $A.onRequest $A.category(readOnly) $A.abortable $A.untrusted $A.timeoutMs(600000);
   # Gives a task to a helper that works alone, and returns its answer. The helper knows only the text of the task. It may use the
   # tools that are named, and no others. It gets a part of what you may use: tokens, model calls, tool calls and seconds; 0 is half of
   # what is left.
@@ -419,32 +420,32 @@ interface Users {
   # The users of the data volume, each with a passphrase. For operators; there is none without a data volume.
 
   list @0 () -> (users :List(UserInfo))
-      $A.tool("list_users") $A.category(readOnly) $A.abortable;
+      $A.tool("list_users") $A.onRequest $A.category(readOnly) $A.abortable;
   # Lists the users of this machine, with their profiles, what their homes take, and what these may take.
 
   add @1 (name :Text, profile :Profile, quota :Text) -> (passphrase :Text $A.runner)
-      $A.tool("add_user") $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is added.");
+      $A.tool("add_user") $A.onRequest $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is added.");
   # Adds a user. The terminal shows the person, and nobody else, the new user's first passphrase. `quota` is what the home may
   # take, as `200MiB`, `50%` of what all homes may take, or `none`; empty for the default.
 
   remove @2 (name :Text) -> ()
-      $A.tool("remove_user") $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is removed.");
+      $A.tool("remove_user") $A.onRequest $A.category(admin) $A.timeoutMs(60000) $A.done("The user {name} is removed.");
   # Removes a user with their keys and all that is kept for them. The last operator cannot be removed, nor the user who asks.
 
   setProfile @3 (name :Text, profile :Profile) -> ()
-      $A.tool("set_user_profile") $A.category(admin) $A.done("{name} has the profile {profile} from the next login on.");
+      $A.tool("set_user_profile") $A.onRequest $A.category(admin) $A.done("{name} has the profile {profile} from the next login on.");
   # Gives a user another profile, from the next login on. The last operator stays one.
 
   resetPassphrase @4 (name :Text) -> (passphrase :Text $A.runner)
-      $A.tool("reset_passphrase") $A.category(admin) $A.timeoutMs(60000) $A.done("{name} has a new passphrase.");
+      $A.tool("reset_passphrase") $A.onRequest $A.category(admin) $A.timeoutMs(60000) $A.done("{name} has a new passphrase.");
   # Replaces the passphrase of a user who has forgotten it. The terminal shows the person, and nobody else, the new one.
 
   renewRecoveryCode @5 () -> (recoveryCode :Text $A.runner)
-      $A.tool("renew_recovery_code") $A.category(admin) $A.timeoutMs(60000) $A.done("The data disk has a new recovery code.");
+      $A.tool("renew_recovery_code") $A.onRequest $A.category(admin) $A.timeoutMs(60000) $A.done("The data disk has a new recovery code.");
   # Makes a new recovery code for the data volume; the old one no longer opens it. The terminal shows it to the person.
 
   setQuota @6 (name :Text, quota :Text) -> ()
-      $A.tool("set_user_quota") $A.category(admin) $A.done("The quota of {name} is changed.");
+      $A.tool("set_user_quota") $A.onRequest $A.category(admin) $A.done("The quota of {name} is changed.");
   # Changes at once what a user's home may take: as `200MiB`, `50%` of what all homes may take, or `none`; empty for the
   # default.
 }
@@ -474,19 +475,19 @@ interface Settings {
   # next login on.
 
   list @0 () -> (settings :List(Setting))
-      $A.tool("list_settings") $A.category(readOnly) $A.abortable;
+      $A.tool("list_settings") $A.onRequest $A.category(readOnly) $A.abortable;
   # Lists the settings of this machine, with their values and where each value comes from.
 
   set @1 (name :Text, value :Text) -> ()
-      $A.tool("set_setting") $A.category(admin) $A.done("{name} is {value} from the next login on.");
+      $A.tool("set_setting") $A.onRequest $A.category(admin) $A.done("{name} is {value} from the next login on.");
   # Changes a setting of this machine, from the next login on.
 
   reset @2 (name :Text) -> ()
-      $A.tool("reset_setting") $A.category(admin) $A.done("{name} has the value of the image from the next login on.");
+      $A.tool("reset_setting") $A.onRequest $A.category(admin) $A.done("{name} has the value of the image from the next login on.");
   # Gives a setting back the value that the image has for it.
 
   setClock @3 (time :Text) -> (text :Text)
-      $A.tool("set_clock") $A.category(admin);
+      $A.tool("set_clock") $A.onRequest $A.category(admin);
   # Sets the machine's clock. The time is `2026-11-26 14:05`, with or without seconds, at the offset of `session.utc_offset`; with a
   # `Z` at its end it is in UTC.
 }

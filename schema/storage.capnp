@@ -186,6 +186,13 @@ struct FileBasis {
   # SHA-256 in hexadecimal digits. Empty: there was no file.
 }
 
+struct TextMatch {
+  # A line of a file in which a text was found.
+  path @0 :Text;
+  line @1 :UInt32;  # Its number, from 1 on.
+  text @2 :Text;    # Of a long line the part around the text.
+}
+
 interface Directory {
   # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
   # without; `..` never leaves the root.
@@ -265,8 +272,36 @@ interface Directory {
   # The label that data written through this directory gets now; empty if `labelled` did not make it.
 
   sync @21 () -> ();
-  # As for a File, for changes through this directory. `writeText`, `makeDirectory` and `remove` answer when their change is
-  # on the medium; the methods for programs may answer before.
+  # As for a File, for changes through this directory. The methods that are tools answer when their change is on the medium;
+  # the methods for programs may answer before.
+
+  # Of home directories. Other trees reject them.
+
+  copyFile @22 (from :Text $A.path, to :Text $A.path $A.pattern(directory)) -> (bytes :UInt64 $A.unit(bytes))
+      $A.tool("copy_file") $A.category(mutating) $A.onRequest;
+  # Copies one file in the home directory to a new path, where nothing may be yet.
+
+  moveFile @23 (from :Text $A.path $A.tree, to :Text $A.path $A.pattern(directory)) -> ()
+      $A.tool("move_file") $A.category(mutating) $A.onRequest $A.done("{from} is now {to}.");
+  # Moves or renames a file or folder in the home directory to a new path, where nothing may be yet.
+
+  findFiles @24 (name :Text, path :Text $A.path $A.tree $A.pattern(directory))
+      -> (found :List(EntryInfo), leftOut :UInt64 $A.zero(""))
+      $A.tool("find_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
+  # Finds files and folders by a part of their name in a folder of the home directory and all folders below it; the path "." is
+  # the top. A * in the name stands for any letters, and the name is the whole one then.
+
+  searchText @25 (text :Text, path :Text $A.path $A.tree $A.pattern(directory))
+      -> (matches :List(TextMatch), leftOut :UInt64 $A.zero(""), notSearched :UInt64 $A.zero(""), label :Label $A.runner)
+      $A.tool("search_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
+  # Finds the lines with a text in a file of the home directory, or in all files of a folder and those below it; the path "." is
+  # the top. Small letters match capitals, too. Files that are no text or have more than 1 MiB are not searched.
+
+  compareFiles @26 (first :Text $A.path, second :Text $A.path)
+      -> (changes :Text $A.zero("none: both files are equal"), label :Label $A.runner)
+      $A.tool("compare_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
+  # Tells how the second of two text files of the home directory differs from the first: its lines with +, those of the first
+  # with -. Both have at most 64 KiB and 1,000 lines.
 }
 
 struct HomeUsage {

@@ -262,6 +262,6 @@ struct ManualPassage {
 
 interface Manual {
   search @0 (query :Text, max :UInt8 = 3) -> (passages :List(ManualPassage))
-      $A.tool("search_manual") $A.category(readOnly) $A.abortable;
+      $A.tool("search_manual") $A.onRequest $A.category(readOnly) $A.abortable;
   # Finds what the manual of capOS says about some words: 1 to 8 passages, the best first.
 }

@@ -45,6 +45,8 @@ pub struct MethodInfo {
     pub tool: Option<&'static str>,
     /// Whether the tool is the person's alone, and no model is offered it.
     pub person: bool,
+    /// Whether models are offered the tool only after the person has offered it to them.
+    pub on_request: bool,
     /// Its effect.
     pub category: Option<Category>,
     /// Whether it may be cancelled while it runs.
@@ -65,6 +67,8 @@ pub struct MethodInfo {
     pub pattern: Option<(&'static str, Pattern)>,
     /// Parameters that are paths in the home directory.
     pub paths: &'static [&'static str],
+    /// Those of them with which the call reads or moves everything below, too.
+    pub trees: &'static [&'static str],
     /// Parameters that the runner gives and no model.
     pub runner_params: &'static [&'static str],
     /// Results for the runner that no model sees.

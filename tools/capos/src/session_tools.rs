@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use capos_schema::authority::Profile;
 use capos_schema::manifest::{Manifest, SessionProfile};
 use capos_schema::models::ToolDescriptor;
-use capos_schema::system::ManualClient;
+use capos_schema::reflection;
 use serde_json::{Map, Value, json};
 
 use crate::build::system::System;
@@ -61,10 +61,11 @@ pub fn to_json(manifest: &Manifest, wanted: impl Fn(Profile) -> bool) -> Result<
     Ok(Value::Object(profiles))
 }
 
-/// The tools that a profile's sessions show a model at first. That of the manual is the person's to offer.
+/// The tools that a profile's sessions show a model at first, without those that the person has to offer.
 fn shown(profile: &SessionProfile) -> Vec<ToolDescriptor> {
     let mut tools = capos_manifest::profile_tools(profile);
-    tools.retain(|tool| tool.interface_id != ManualClient::INTERFACE_ID);
+    let method = |tool: &ToolDescriptor| reflection::interface(tool.interface_id)?.method(&tool.method_name);
+    tools.retain(|tool| method(tool).is_none_or(|method| !method.on_request));
     tools
 }
 

@@ -83,6 +83,7 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("doc: {:?},", method.doc.trim()));
     code.line(&format!("tool: {},", text(method, "tool")));
     code.line(&format!("person: {},", method.has("person")));
+    code.line(&format!("on_request: {},", method.has("onRequest")));
     code.line(&format!("category: {},", category(method)));
     code.line(&format!("abortable: {},", method.has("abortable")));
     code.line(&format!("timeout_ms: {},", number(method, "timeoutMs")));
@@ -92,11 +93,14 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("label: {},", text(method, "label")));
     code.line(&format!("pieces: {},", method.has("pieces")));
     code.line(&format!("pattern: {},", pattern(params)));
-    let paths = params.fields.iter().filter(|field| field.has("path")).map(|field| field.name.as_str());
-    code.line(&format!("paths: &{:?},", paths.collect::<Vec<_>>()));
-    for (name, structure) in [("runner_params", params), ("runner_results", results)] {
-        let names = structure.fields.iter().filter(|field| field.has("runner")).map(|field| field.name.as_str());
-        code.line(&format!("{name}: &{:?},", names.collect::<Vec<_>>()));
+    for (list, structure, annotation) in [
+        ("paths", params, "path"),
+        ("trees", params, "tree"),
+        ("runner_params", params, "runner"),
+        ("runner_results", results, "runner"),
+    ] {
+        let names = structure.fields.iter().filter(|field| field.has(annotation)).map(|field| field.name.as_str());
+        code.line(&format!("{list}: &{:?},", names.collect::<Vec<_>>()));
     }
     code.line(&format!("takes_capabilities: {},", schema.has_caps(&Kind::Group(params.id))));
     code.line(&format!("gives_capabilities: {},", schema.has_caps(&Kind::Group(results.id))));

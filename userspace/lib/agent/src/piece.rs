@@ -6,8 +6,8 @@ use alloc::string::String;
 use capos_plural::count;
 use serde_json::{Map, Value};
 
-use crate::redact::{masked, secrets};
 use crate::snapshot::Tool;
+use capos_redact::{masked, secrets};
 
 /// Bytes before and after a piece that are looked at as well, so that a secret which the piece holds a part of is found whole.
 /// The longest that is looked for is a private key; those of 16,384 bits take 13 KiB.

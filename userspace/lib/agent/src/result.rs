@@ -12,8 +12,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::piece::{Piece, Told};
-use crate::redact::redact;
 use crate::snapshot::Tool;
+use capos_redact::redact;
 
 /// Bytes of an error text that may reach the model and the audit log, which takes 2,048 with the mark of the cut.
 pub const MAX_ERROR: usize = 1900;

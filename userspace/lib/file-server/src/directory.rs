@@ -5,14 +5,18 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 
 use capos_policy::join;
+use capos_rt::yield_now;
 use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
-    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis,
-    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
+    DirectoryClient, DirectoryCompareFilesResults, DirectoryEntriesResults, DirectoryEntry, DirectoryFindFilesResults,
+    DirectoryListResults, DirectoryOpenWithResults, DirectoryReadLinkResults, DirectoryReadTextResults,
+    DirectorySearchTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis, FileClient, FileError,
+    FileStatus, OpenOptions, ReadOnlyFileClient, TextMatch,
 };
-use capos_tree::{Basis, FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError};
+use capos_tree::{
+    Basis, CompareError, FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError,
+};
 
 use crate::file::FileObject;
 use crate::key::Key;
@@ -289,8 +293,74 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         Ok(self.trail.label())
     }
 
+    async fn copy_file(&self, _cx: &CallContext, from: String, to: String) -> Result<u64, CallError> {
+        let label = self.trail.label();
+        let place = (self.node, from.as_str(), to.as_str());
+        let copy = async |tree: &T, now| capos_tree::copy_file(tree, place, &label, now, &yield_now).await;
+        self.change_durably(copy).await
+    }
+
+    async fn move_file(&self, _cx: &CallContext, from: String, to: String) -> Result<(), CallError> {
+        let place = (self.node, from.as_str(), to.as_str());
+        let go = async |tree: &T, now| capos_tree::move_node(tree, place, now).await;
+        self.change_durably(go).await
+    }
+
+    async fn find_files(
+        &self,
+        _cx: &CallContext,
+        name: String,
+        path: String,
+    ) -> Result<DirectoryFindFilesResults, CallError> {
+        something("name", &name)?;
+        let place = (self.node, path.as_str());
+        let found = capos_tree::find(&self.volume.tree, place, &name, MAX_SHOWN, &yield_now).await;
+        let (found, left_out) = found.map_err(refused)?;
+        Ok(DirectoryFindFilesResults { found: found.into_iter().map(entry).collect(), left_out })
+    }
+
+    async fn search_text(
+        &self,
+        _cx: &CallContext,
+        text: String,
+        path: String,
+    ) -> Result<DirectorySearchTextResults, CallError> {
+        something("text", &text)?;
+        let place = (self.node, path.as_str());
+        let found = capos_tree::search(&self.volume.tree, place, &text, MAX_SHOWN, &yield_now).await;
+        let capos_tree::Found { matches, left_out, not_searched, label } = found.map_err(refused)?;
+        self.trail.join(&label);
+        let told = |found: capos_tree::TextMatch| TextMatch { path: found.path, line: found.line, text: found.text };
+        let matches = matches.into_iter().map(told).collect();
+        Ok(DirectorySearchTextResults { matches, left_out, not_searched, label })
+    }
+
+    async fn compare_files(
+        &self,
+        _cx: &CallContext,
+        first: String,
+        second: String,
+    ) -> Result<DirectoryCompareFilesResults, CallError> {
+        let compared = capos_tree::compare(&self.volume.tree, self.node, (&first, &second)).await;
+        let (changes, label) = compared.map_err(|error| match error {
+            CompareError::Tree(error) => refused(error),
+            CompareError::Unfit(why) => CallError::invalid_argument(why),
+        })?;
+        self.trail.join(&label);
+        Ok(DirectoryCompareFilesResults { changes, label })
+    }
+
     async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
         let since = self.losses.replace(self.volume.tree.losses());
         self.volume.tree.sync(since).await.map_err(refused)
+    }
+}
+
+/// That a call says what it looks for: nothing at all would be everywhere.
+fn something(name: &str, text: &str) -> Result<(), CallError> {
+    if text.is_empty() {
+        Err(CallError::invalid_argument(format!("{name} is empty; say what to look for")))
+    } else {
+        Ok(())
     }
 }

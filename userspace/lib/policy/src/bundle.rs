@@ -26,7 +26,9 @@ pub const FORMAT: u32 = 1;
 pub const MODEL_CALL: &str = "LLM.Call";
 
 /// The methods of a directory with a tool that handles no file's content.
-const WITHOUT_CONTENT: [&str; 4] = ["list", "stat", "remove", "makeDirectory"];
+const WITHOUT_CONTENT: [&str; 6] = ["list", "stat", "remove", "makeDirectory", "moveFile", "findFiles"];
+/// Those with one that reads more files than the first that a call names.
+const OF_MANY_FILES: [&str; 2] = ["searchText", "compareFiles"];
 
 /// A scope, and where it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Capability {
     pub pattern: Option<(&'static str, Pattern)>,
     /// Its arguments that are paths in the home directory.
     pub paths: &'static [&'static str],
+    /// Those of them with which a call reads or moves everything below, too.
+    pub trees: &'static [&'static str],
     /// All of them must hold.
     pub scopes: Vec<BoundBy>,
     /// The approval that its calls take.
@@ -63,7 +67,7 @@ impl Capability {
     /// Of a tool of a session of this profile.
     #[must_use]
     pub fn of(policy: &Policy, profile: Profile, tool: GrantedTool) -> Self {
-        let GrantedTool { interface_id, method, name, category, pattern, paths } = tool;
+        let GrantedTool { interface_id, method, name, category, pattern, paths, trees } = tool;
         let (permission, source) = policy.permission(profile, category, &method, &name);
         let (destroys, _) = policy.permission(profile, Category::Destructive, &method, &name);
         let capability = Self {
@@ -71,6 +75,7 @@ impl Capability {
             category,
             pattern,
             paths,
+            trees,
             scopes: Vec::new(),
             permission,
             destroys: destroys.mode,
@@ -110,6 +115,12 @@ impl Capability {
     pub fn handles_content(&self) -> bool {
         let is_without = self.is_of_directory() && WITHOUT_CONTENT.contains(&self.method.as_str());
         !self.paths.is_empty() && !is_without
+    }
+
+    /// Whether its calls read more files than the one whose size is looked up.
+    #[must_use]
+    pub fn reads_many(&self) -> bool {
+        self.is_of_directory() && OF_MANY_FILES.contains(&self.method.as_str())
     }
 
     /// Whether its calls write a text of their arguments.

@@ -116,6 +116,8 @@ pub struct GrantedTool {
     pub pattern: Option<(&'static str, Pattern)>,
     /// The arguments that are paths in the home directory.
     pub paths: &'static [&'static str],
+    /// Those of them with which a call reads or moves everything below, too.
+    pub trees: &'static [&'static str],
 }
 
 /// The requirement before a call may run.

@@ -9,22 +9,13 @@ use core::cell::{Cell, RefCell};
 
 use capos_rt::Clock;
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::authority::{
-    ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, SettingsClient, UsersClient,
-};
+use capos_schema::authority::{ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, SessionInfo};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
-use capos_schema::system::ManualClient;
+use capos_schema::reflection;
 
-/// Interfaces that manage the machine. Their tools are the person's until the person offers them to the model: few requests
-/// need them, and each tool more makes a small model choose worse.
-pub const MANAGEMENT: [u64; 2] = [UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID];
-
-/// The interface by which a model hands out tasks. Its tool is the person's to offer, for the same reason.
+/// The interface by which a model hands out tasks.
 pub const DELEGATION: u64 = ChildRunsClient::INTERFACE_ID;
-
-/// The interface of the manual. Its tool is the person's to offer, since the built-in model was not trained with it.
-pub const MANUAL: u64 = ManualClient::INTERFACE_ID;
 
 /// What a session that may use a model holds to hand out tasks. The runner begins child runs itself and calls no object, so the
 /// entry has the capability of the session's questions, which rejects calls of this interface. No program is granted it.
@@ -42,20 +33,23 @@ pub struct Grants {
     held: RefCell<Vec<NamedGrant>>,
     /// Names of those that the person has put away.
     pub dropped: RefCell<BTreeSet<String>>,
-    /// Interfaces whose tools no model is offered.
-    withheld: RefCell<BTreeSet<u64>>,
-    /// Tools of those that a model is offered all the same, as skills in use name them.
+    /// Interfaces of which no tool is offered here, whatever the person says.
+    elsewhere: &'static [u64],
+    /// The names of grants whose tools are offered from the start, although they are offered on request.
+    first: Vec<String>,
+    /// Interfaces whose tools that are offered on request were requested.
+    requested: RefCell<BTreeSet<u64>>,
+    /// Tools that are offered on request alone, and are offered now since skills in use name them.
     lent: RefCell<BTreeSet<String>>,
     writer: RefCell<Option<AuditWriterClient>>,
 }
 
 impl Grants {
-    /// None yet, for a session of this profile, whose policy `expires`; the tools of the `withheld` interfaces are not offered
-    /// to a model.
-    pub fn new(profile: Profile, withheld: &[u64], (clock, expires): (Clock, Rc<Cell<u64>>)) -> Self {
-        let withheld = RefCell::new(withheld.iter().copied().collect());
-        let (held, dropped, lent, writer) = Default::default();
-        Self { profile, clock, expires, held, dropped, withheld, lent, writer }
+    /// None yet, for this session, whose policy `expires`; tools of the interfaces `elsewhere` are not offered.
+    pub fn new(info: &SessionInfo, elsewhere: &'static [u64], (clock, expires): (Clock, Rc<Cell<u64>>)) -> Self {
+        let (held, dropped, requested, lent, writer) = Default::default();
+        let (profile, first) = (info.profile, info.offer.clone());
+        Self { profile, clock, expires, held, dropped, elsewhere, first, requested, lent, writer }
     }
 
     /// Takes the session's capabilities as the broker has issued them now.
@@ -64,6 +58,8 @@ impl Grants {
             .iter()
             .find(|grant| grant.interface == AuditWriterClient::INTERFACE_ID)
             .map(|grant| grant.capability.clone().cast());
+        let first = grants.iter().filter(|grant| self.first.contains(&grant.name));
+        self.requested.borrow_mut().extend(first.map(|grant| grant.interface));
         let dropped = self.dropped.borrow();
         grants.retain(|grant| !dropped.contains(&grant.name));
         *self.held.borrow_mut() = grants;
@@ -89,32 +85,49 @@ impl Grants {
         self.held.borrow().clone()
     }
 
-    /// Whether the tools of an interface are the person's alone.
-    pub fn is_withheld(&self, interface: u64) -> bool {
-        self.withheld.borrow().contains(&interface)
+    /// Whether the model is offered a tool of an interface.
+    pub fn offers(&self, interface: u64, tool: &str) -> bool {
+        !self.is_withheld(interface, tool) || self.is_lent(interface, tool)
     }
 
-    /// Offers the tools of a grant to the model from now on; false if they are not withheld.
+    /// Whether a tool is not offered before the person offers it.
+    fn is_withheld(&self, interface: u64, tool: &str) -> bool {
+        let found = reflection::interface(interface).and_then(|found| found.tool(tool));
+        let is_on_request = found.is_some_and(|(method, _)| method.on_request);
+        is_on_request && !self.requested.borrow().contains(&interface) || self.elsewhere.contains(&interface)
+    }
+
+    /// How many tools of a grant are offered on request alone, and were not requested.
+    pub fn withheld_of(&self, grant: &NamedGrant) -> usize {
+        let Some(interface) = reflection::interface(grant.interface) else { return 0 };
+        let tools = interface.offered(grant.read_only);
+        tools.filter(|(_, descriptor)| self.is_withheld(grant.interface, &descriptor.name)).count()
+    }
+
+    /// Offers all tools of a grant to the model from now on; false if they were offered already.
     pub fn offer(&self, name: &str) -> bool {
         let grants = self.held.borrow();
-        let named = grants.iter().find(|grant| grant.name == name);
-        named.is_some_and(|grant| self.withheld.borrow_mut().remove(&grant.interface))
+        let Some(grant) = grants.iter().find(|grant| grant.name == name) else { return false };
+        if self.elsewhere.contains(&grant.interface) || self.withheld_of(grant) == 0 {
+            return false;
+        }
+        self.requested.borrow_mut().insert(grant.interface)
     }
 
-    /// Offers the model these tools of withheld interfaces from now on, and no others of them.
+    /// Offers the model these withheld tools from now on, and no others of them.
     pub fn lend(&self, tools: impl Iterator<Item = String>) {
         *self.lent.borrow_mut() = tools.collect();
     }
 
     /// Whether a tool of an interface is lent by a skill.
     pub fn is_lent(&self, interface: u64, tool: &str) -> bool {
-        self.is_withheld(interface) && self.lent.borrow().contains(tool)
+        self.is_withheld(interface, tool) && self.lent.borrow().contains(tool)
     }
 
-    /// The names of the grants whose tools are withheld.
+    /// The names of the grants of which tools are withheld.
     pub fn withheld(&self) -> Vec<String> {
         let grants = self.held.borrow();
-        grants.iter().filter(|grant| self.is_withheld(grant.interface)).map(|grant| grant.name.clone()).collect()
+        grants.iter().filter(|grant| self.withheld_of(grant) > 0).map(|grant| grant.name.clone()).collect()
     }
 
     /// The grant of an interface, which is there to do `what`.

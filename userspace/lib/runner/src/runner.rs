@@ -15,7 +15,7 @@ use capos_rt::{Clock, log};
 use capos_run_state::Sink;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{AuthorityBrokerClient, SessionInfo, SessionPartClient, UserSessionClient};
-use capos_schema::cap::{CallError, Client, LocalBoxFuture};
+use capos_schema::cap::{CallError, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::Style;
@@ -127,7 +127,7 @@ impl<S: Surface> Runner<S> {
             entropy: held.entropy.clone(),
             table: held.table.clone(),
             started: held.clock.now(),
-            grants: Grants::new(info.profile, S::WITHHELD, (held.clock.clone(), expires.clone())),
+            grants: Grants::new(&info, S::ELSEWHERE, (held.clock.clone(), expires.clone())),
             policy_expires: expires,
             policy_version: RefCell::new(info.policy.version.clone()),
             user,

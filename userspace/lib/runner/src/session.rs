@@ -138,10 +138,7 @@ impl<S: Surface> Session<S> {
         self.runner.refresh().await?;
         let runner = self.runner.clone();
         let grants = runner.grants.all();
-        let offers = |interface: u64, tool: &str| {
-            !runner.grants.is_withheld(interface) || runner.grants.is_lent(interface, tool)
-        };
-        let offered = table::offered(&grants, |interface, tool| !offers(interface, tool));
+        let offered = table::offered(&grants, |interface, tool| !runner.grants.offers(interface, tool));
         let questions = table::questions(&offered);
         let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
         // A capability of which no tool is offered any more has other handles when one is offered again.

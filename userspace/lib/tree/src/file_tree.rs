@@ -9,7 +9,7 @@ use capos_schema::authority::Label;
 use crate::{Basis, Info, NodeId, Tree, TreeError};
 
 /// What an entry of a list takes besides its name, in bytes.
-const ENTRY_BYTES: usize = 80;
+pub(crate) const ENTRY_BYTES: usize = 80;
 
 /// How the node at a path is opened.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,19 +10,27 @@
 extern crate alloc;
 
 mod basis;
+mod compare;
+mod copy;
 mod file_tree;
 mod locks;
 pub mod path;
+mod search;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 mod text;
 mod trail;
 mod tree;
+mod walk;
 
 pub use basis::Basis;
+pub use compare::{CompareError, compare};
+pub use copy::{copy_file, move_node};
 pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt, found_or_none};
 pub use locks::{Holder, Locks};
 pub use path::PathError;
+pub use search::{Found, TextMatch, search};
 pub use text::{MAX_TEXT, TextError, TextPiece};
 pub use trail::{Trail, Trails};
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};
+pub use walk::{MAX_BELOW, find};

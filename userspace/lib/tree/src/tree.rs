@@ -90,6 +90,8 @@ pub enum TreeError {
     },
     /// Past what a file can be.
     TooLarge,
+    /// More files and folders are below a folder than one call looks at, which is this many.
+    TooMany(usize),
     /// It holds something else than the caller says.
     Changed(String),
     /// It cannot be changed; the text says why.
@@ -132,6 +134,9 @@ impl core::fmt::Display for TreeError {
                  the call again"
             ),
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
+            Self::TooMany(most) => {
+                write!(f, "more than {most} files and folders are below it; name a folder with fewer")
+            }
             Self::ReadOnly(why) | Self::Medium(why) => f.write_str(why),
         }
     }

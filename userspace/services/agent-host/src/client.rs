@@ -14,7 +14,6 @@ use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
 use capos_runner::change::PendingWrite;
-use capos_runner::grants::{DELEGATION, MANAGEMENT, MANUAL};
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -142,9 +141,8 @@ async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
 impl Surface for Client {
     type Form = NoForm;
 
-    /// What manages the machine is done at its console. Clients are not told of child runs.
-    const WITHHELD: &'static [u64] =
-        &[MANAGEMENT[0], MANAGEMENT[1], MachineSetupClient::INTERFACE_ID, DELEGATION, MANUAL];
+    /// The machine is set up at its console.
+    const ELSEWHERE: &'static [u64] = &[MachineSetupClient::INTERFACE_ID];
 
     fn name(&self) -> String {
         format!("client {}", self.name)

@@ -180,6 +180,7 @@ mod tests {
             category: capos_policy::Category::Mutating,
             pattern: None,
             paths: &[],
+            trees: &[],
         });
         policy
     }

@@ -51,6 +51,8 @@ pub struct Config {
     pub principal: String,
     /// Id, or beginning of the id, of the model that sessions get; empty: the first.
     pub model: String,
+    /// The names of the capabilities whose tools models are offered from the start, although those are offered on request.
+    pub offer: Vec<String>,
     /// After how many idle minutes a user's terminal is locked; 0: never.
     pub lock_minutes: u32,
     /// Minutes by which people's time is ahead of UTC.
@@ -92,6 +94,7 @@ struct Session {
     profile: Option<String>,
     principal: Option<String>,
     model: Option<String>,
+    offer: Option<Vec<String>>,
     passphrase: Option<String>,
     lock_minutes: Option<u32>,
     utc_offset: Option<String>,
@@ -178,6 +181,7 @@ impl Config {
             initial: Profile::Operator,
             principal: String::new(),
             model: String::new(),
+            offer: Vec::new(),
             lock_minutes: LOCK_MINUTES,
             utc_offset: 0,
             home_quota: Quota::DEFAULT,
@@ -222,6 +226,9 @@ impl Config {
         }
         if let Some(id) = file.session.model {
             self.model = id;
+        }
+        if let Some(names) = file.session.offer {
+            self.offer = names;
         }
         put(&mut self.lock_minutes, &file.session.lock_minutes);
         if let Some(offset) = &file.session.utc_offset {

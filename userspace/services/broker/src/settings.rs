@@ -3,12 +3,13 @@
 //! They are a layer of configuration over the files of the image, in the broker's namespace. Each is the dotted name of a value
 //! in `system.toml`, and the value in TOML. What the files say comes back where a setting is removed.
 
+mod built_in;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_budget::{Dimension, UNLIMITED};
 use capos_keyspace::{Batch, Durability, Fault, Keyspace, Range};
 use capos_plural::count;
 use capos_schema::authority::{Profile, Setting};
@@ -150,6 +151,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
             Err(format!("the permission of {tool} stays as the image has it, so that settings can be changed"))
         }
         ["permissions", tool] if !tool.is_empty() => text(),
+        ["session", "offer"] => list(),
         ["session", "lock_minutes"] => number("lock_minutes"),
         ["limits", field] | ["profiles", _, "limits", field] => number(field),
         ["budget", _, _, "limit"] | ["profiles", _, "budget", _, _, "limit"] => number("limit"),
@@ -162,7 +164,7 @@ pub fn value(name: &str, given: &str) -> Result<String, String> {
             }
         }
         _ => Err(format!(
-            "there is no setting {name:?}; settings are session.model, session.lock_minutes, session.home_quota, session.utc_offset, \
+            "there is no setting {name:?}; settings are session.model, session.offer, session.lock_minutes, session.home_quota, session.utc_offset, \
              telemetry.log, audit.allowed_checks, audit.denied_checks, limits.NAME, budget.run.NAME.limit, budget.run.NAME.on_exceed, the same of budget.session, \
              permissions.TOOL, policy.NAME and profiles.NAME.NAME"
         )),
@@ -319,53 +321,6 @@ fn flat(text: &str) -> Settings {
     found
 }
 
-/// What holds where nothing is configured.
-fn standard() -> Settings {
-    let rules = capos_policy::ProfileRules::standard(Profile::Operator);
-    let limits = &rules.limits;
-    let numbers = [
-        ("max_iterations", u64::from(limits.max_iterations)),
-        ("max_tokens", limits.max_tokens),
-        ("max_seconds", limits.max_seconds),
-        ("tool_timeout_ms", limits.tool_timeout_ms.into()),
-        ("program_timeout_ms", limits.program_timeout_ms.into()),
-        ("outbound_timeout_ms", limits.outbound_timeout_ms.into()),
-        ("approval_timeout_ms", limits.approval_timeout_ms.into()),
-        ("max_tokens_per_call", limits.max_tokens_per_call.into()),
-        ("max_requests_per_minute", limits.max_requests_per_minute.into()),
-        ("max_jobs", limits.max_jobs.into()),
-        ("max_silence_seconds", rules.patience.silence_seconds.into()),
-        ("max_answer_seconds", rules.patience.answer_seconds.into()),
-    ];
-    let limits = numbers.iter().map(|(name, value)| (format!("limits.{name}"), value.to_string()));
-    let mut found: Settings = limits.collect();
-    let (session, run) = (rules.budgets.session(&rules.limits), rules.budgets.run());
-    for (of, plan) in [("session", session), ("run", run)] {
-        for dimension in Dimension::ALL {
-            let rule = plan.rule(dimension);
-            // One value has one name.
-            let is_limit = of == "session" && matches!(dimension, Dimension::WallClock | Dimension::Tokens);
-            if !is_limit && rule.limit != UNLIMITED {
-                let limit = rule.limit.checked_div(dimension.scale()).unwrap_or_default();
-                found.insert(format!("budget.{of}.{}.limit", dimension.name()), limit.to_string());
-            }
-            if !(is_limit && dimension == Dimension::WallClock) {
-                let name = format!("budget.{of}.{}.on_exceed", dimension.name());
-                found.insert(name, rule.on_exceed.name().to_string());
-            }
-        }
-    }
-    found.insert("policy.valid_seconds".to_string(), "as long as the session".to_string());
-    found.insert("session.lock_minutes".to_string(), crate::config::LOCK_MINUTES.to_string());
-    found.insert("session.utc_offset".to_string(), "+00:00".to_string());
-    found.insert("session.home_quota".to_string(), capos_policy::Quota::DEFAULT.to_string());
-    found.insert("telemetry.log".to_string(), "false".to_string());
-    found.insert("audit.allowed_checks".to_string(), "false".to_string());
-    found.insert("audit.denied_checks".to_string(), "true".to_string());
-    found.insert("session.model".to_string(), "the first".to_string());
-    found
-}
-
 /// Every value that is known, with its origin: the last layer that has it.
 #[must_use]
 pub fn list(files: &[(&str, &str)], settings: &Settings) -> Vec<Setting> {
@@ -375,7 +330,7 @@ pub fn list(files: &[(&str, &str)], settings: &Settings) -> Vec<Setting> {
             found.insert(name, (value, source.to_string()));
         }
     };
-    take(standard(), BUILT_IN);
+    take(built_in::all(), BUILT_IN);
     for (name, text) in files {
         take(flat(text), &format!("/{name}"));
     }
@@ -405,6 +360,7 @@ mod tests {
             ("profiles.guest.limits.max_jobs", "1"),
             ("session.model", "1"),
             ("session.home_quota", "20MiB"),
+            ("session.offer", "home, manual"),
             ("session.utc_offset", "+01:00"),
         ]);
         let (config, bad) = configuration(&[FILE], &set, [1; 16]).unwrap();
@@ -412,7 +368,7 @@ mod tests {
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 7);
         assert_eq!(config.policy.profile(Profile::Guest).limits.max_jobs, 1);
         assert_eq!((config.model.as_str(), config.home_quota), ("1", capos_policy::Quota::Bytes(20 << 20)));
-        assert_eq!(config.utc_offset, 60);
+        assert_eq!((config.utc_offset, config.offer), (60, Vec::from(["home".to_string(), "manual".to_string()])));
         assert_eq!(config.policy.overrides.last().unwrap().mode, Some(PermissionMode::Auto));
         let (config, _) = configuration(&[FILE], &Settings::new(), [1; 16]).unwrap();
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);

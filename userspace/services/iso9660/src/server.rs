@@ -14,10 +14,10 @@ use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
-    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind,
-    FileBasis, FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
-    ReadOnlyFileServer,
+    DirectoryClient, DirectoryCompareFilesResults, DirectoryEntriesResults, DirectoryEntry, DirectoryFindFilesResults,
+    DirectoryListResults, DirectoryOpenWithResults, DirectoryReadLinkResults, DirectoryReadTextResults,
+    DirectorySearchTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileBasis, FileClient,
+    FileError, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
 use capos_tree::{TextError, TextPiece};
 use core::cell::RefCell;
@@ -379,6 +379,41 @@ impl DirectoryServer for DirectoryObject {
         Ok(Label::default())
     }
 
+    async fn copy_file(&self, _cx: &CallContext, _from: String, _to: String) -> Result<u64, CallError> {
+        Err(of_homes())
+    }
+
+    async fn move_file(&self, _cx: &CallContext, _from: String, _to: String) -> Result<(), CallError> {
+        Err(of_homes())
+    }
+
+    async fn find_files(
+        &self,
+        _cx: &CallContext,
+        _name: String,
+        _path: String,
+    ) -> Result<DirectoryFindFilesResults, CallError> {
+        Err(of_homes())
+    }
+
+    async fn search_text(
+        &self,
+        _cx: &CallContext,
+        _text: String,
+        _path: String,
+    ) -> Result<DirectorySearchTextResults, CallError> {
+        Err(of_homes())
+    }
+
+    async fn compare_files(
+        &self,
+        _cx: &CallContext,
+        _first: String,
+        _second: String,
+    ) -> Result<DirectoryCompareFilesResults, CallError> {
+        Err(of_homes())
+    }
+
     async fn sync(&self, _cx: &CallContext) -> Result<(), CallError> {
         Ok(())
     }
@@ -482,4 +517,9 @@ impl PagerServer for FilePager {
     ) -> Result<(), CallError> {
         self.medium.read_into(&self.extents, offset, bytes, &window, 0).await
     }
+}
+
+/// Of a method that only home directories have.
+fn of_homes() -> CallError {
+    CallError::invalid_argument("files are copied, moved, found, searched and compared in home directories only")
 }

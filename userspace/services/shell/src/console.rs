@@ -8,7 +8,6 @@ use core::cell::Cell;
 use capos_agent::Tool;
 use capos_agent::world::{Answer, Ask, Excess, More, Secret, Show};
 use capos_runner::Surface;
-use capos_runner::grants::{DELEGATION, MANAGEMENT, MANUAL};
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::PermissionMode;
@@ -65,8 +64,6 @@ impl Console {
 
 impl Surface for Console {
     type Form = SetUp;
-
-    const WITHHELD: &'static [u64] = &[MANAGEMENT[0], MANAGEMENT[1], DELEGATION, MANUAL];
 
     fn name(&self) -> String {
         String::from(self.name)

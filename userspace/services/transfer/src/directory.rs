@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryListResults, DirectoryOpenWithResults,
-    DirectoryReadLinkResults, DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis,
-    FileClient, FileError, FileStatus, OpenOptions, ReadOnlyFileClient,
+    DirectoryClient, DirectoryCompareFilesResults, DirectoryEntriesResults, DirectoryEntry, DirectoryFindFilesResults,
+    DirectoryListResults, DirectoryOpenWithResults, DirectoryReadLinkResults, DirectoryReadTextResults,
+    DirectorySearchTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, FileBasis, FileClient, FileError,
+    FileStatus, OpenOptions, ReadOnlyFileClient,
 };
 use capos_transfer::{Error, Handle, Kind, Volume};
 use capos_tree::{Basis, TextError, TextPiece, TreeError, path};
@@ -370,4 +371,44 @@ impl DirectoryServer for DirectoryObject {
     async fn label(&self, _cx: &CallContext) -> Result<Label, CallError> {
         Ok(Label::default())
     }
+
+    async fn copy_file(&self, _cx: &CallContext, _from: String, _to: String) -> Result<u64, CallError> {
+        Err(of_homes())
+    }
+
+    async fn move_file(&self, _cx: &CallContext, _from: String, _to: String) -> Result<(), CallError> {
+        Err(of_homes())
+    }
+
+    async fn find_files(
+        &self,
+        _cx: &CallContext,
+        _name: String,
+        _path: String,
+    ) -> Result<DirectoryFindFilesResults, CallError> {
+        Err(of_homes())
+    }
+
+    async fn search_text(
+        &self,
+        _cx: &CallContext,
+        _text: String,
+        _path: String,
+    ) -> Result<DirectorySearchTextResults, CallError> {
+        Err(of_homes())
+    }
+
+    async fn compare_files(
+        &self,
+        _cx: &CallContext,
+        _first: String,
+        _second: String,
+    ) -> Result<DirectoryCompareFilesResults, CallError> {
+        Err(of_homes())
+    }
+}
+
+/// Of a method that only home directories have.
+fn of_homes() -> CallError {
+    CallError::invalid_argument("files are copied, moved, found, searched and compared in home directories only")
 }

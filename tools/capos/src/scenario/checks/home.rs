@@ -113,7 +113,14 @@ fn follow(files: Files, found: &Files, records: &[Record], failures: &mut Vec<St
                 }
                 of.extend(after);
             }
+            ("copy_file" | "move_file", "ok") => {
+                let removes = tool(record) == "move_file";
+                relocate(&mut possible, (&normal(text("from")), &normal(text("to"))), removes, is_open);
+            }
             ("write_file" | "delete_file", "timedOut" | "cancelled") => unsure.push(path),
+            ("copy_file" | "move_file", "timedOut" | "cancelled") => {
+                unsure.extend([normal(text("from")), normal(text("to"))]);
+            }
             _ => {}
         }
     }
@@ -131,6 +138,30 @@ fn follow(files: Files, found: &Files, records: &[Record], failures: &mut Vec<St
             (false, _) => "is there, but is not",
         };
         failures.push(format!("home/{name} {what} after the effects in the audit log"));
+    }
+}
+
+/// What is at a path, or below it, is at another one too, or only there if it `removes`.
+fn relocate(possible: &mut BTreeMap<String, Possible>, (from, to): (&str, &str), removes: bool, is_open: bool) {
+    let is_of = |path: &str| path.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let sources: Vec<(String, Possible)> = possible
+        .iter()
+        .filter(|(path, _)| is_of(path))
+        .map(|(path, contents)| (path.clone(), contents.clone()))
+        .collect();
+    let mut put = |path: String, contents: Possible| {
+        let of = possible.entry(path).or_insert_with(|| [None].into());
+        if !is_open {
+            of.clear();
+        }
+        of.extend(contents);
+    };
+    for (path, contents) in sources {
+        let rest = path.strip_prefix(from).unwrap_or_default();
+        put(format!("{to}{rest}"), contents);
+        if removes {
+            put(path, [None].into());
+        }
     }
 }
 
@@ -188,6 +219,23 @@ mod tests {
         assert!(failures(&home, &[], &[], &[cut]).is_empty());
         let failed = done("write_file", "executionError", &json!({"path": "new", "text": "x"}));
         assert_eq!(failures(&home, &[], &[("new", "x")], &[failed]).len(), 1);
+    }
+
+    #[test]
+    fn copies_and_moves_are_followed() {
+        let home = Home::default();
+        let of = |tool: &str, from: &str, to: &str| done(tool, "ok", &json!({"from": from, "to": to}));
+        let before = [("a", "1"), ("old/b", "2"), ("older", "3")];
+        let all = [of("copy_file", "a", "./c"), of("move_file", "old", "new/old")];
+        let after = [("a", "1"), ("c", "1"), ("new/old/b", "2"), ("older", "3")];
+        assert!(failures(&home, &before, &after, &all).is_empty());
+        assert_eq!(failures(&home, &before, &before, &all).len(), 3);
+        assert_eq!(failures(&home, &before, &after, &[]).len(), 3);
+        let open = json!({"phase": "before", "sequence": 1, "descriptor": {"name": "move_file"},
+            "arguments": json!({"from": "a", "to": "c"}).to_string()});
+        for after in [[("a", "1")], [("c", "1")]] {
+            assert!(failures(&home, &[("a", "1")], &after, std::slice::from_ref(&open)).is_empty());
+        }
     }
 
     #[test]

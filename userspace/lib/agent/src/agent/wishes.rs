@@ -15,7 +15,7 @@ const READS: Kind = &[];
 const WRITES: Kind = &["write", "append", "add", "make", "create"];
 const RUNS: Kind = &["run"];
 
-const VERBS: [(&str, Kind); 31] = [
+const VERBS: [(&str, Kind); 36] = [
     ("read", READS),
     ("list", READS),
     ("show", READS),
@@ -36,7 +36,12 @@ const VERBS: [(&str, Kind); 31] = [
     ("add", WRITES),
     ("put", WRITES),
     ("store", WRITES),
-    ("copy", WRITES),
+    ("copy", &["copy", "write", "append", "make", "create"]),
+    ("move", &["move"]),
+    ("rename", &["move"]),
+    ("find", READS),
+    ("search", READS),
+    ("compare", READS),
     ("create", WRITES),
     ("make", WRITES),
     ("mkdir", WRITES),

@@ -137,7 +137,7 @@ mod tests {
             let refused: Vec<_> = found.iter().filter_map(|proposal| proposal.flaw.clone()).collect();
             assert_eq!((found.len(), refused.len()), (calls, flaws));
             assert_eq!(found.iter().map(|proposal| proposal.dropped).sum::<u64>(), dropped);
-            assert!(refused.iter().all(|(_, reason)| reason.to_string() == why), "{why}");
+            assert!(refused.iter().all(|(_, reason)| reason.text() == why), "{why}");
         }
     }
 

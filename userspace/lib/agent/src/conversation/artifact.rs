@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::call::Context;
 use crate::curtain::Line;
-use crate::redact::redact;
 use crate::result::{Brought, Patch, ended};
 use crate::snapshot::{Tool, quote_long};
 use crate::world::World;
+use capos_redact::redact;
 
 /// Characters of a path that a notice shows.
 const PATH: usize = 96;

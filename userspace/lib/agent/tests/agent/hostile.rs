@@ -128,7 +128,7 @@ fn a_thousand_calls_in_one_answer_are_bounded() {
     let world = World::new(vec![calls, vec![]]);
     let (end, _) = turn(&world);
     assert_eq!(end, TurnEnd::Answered);
-    assert_eq!(world.effects().len(), 63);
+    assert_eq!(world.effects().len(), 64);
     assert_eq!(world.outcomes().iter().filter(|outcome| **outcome == Outcome::RefusedByPolicy).count(), 1);
     world.check_audit();
 }

@@ -32,8 +32,9 @@ fn base(program: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// Whether a text matches a pattern.
-fn matches(pattern: &str, text: &str) -> bool {
+/// Whether a text matches a pattern, in which each `*` stands for any letters.
+#[must_use]
+pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let mut parts = rest.split('*').peekable();

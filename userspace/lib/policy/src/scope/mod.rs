@@ -14,7 +14,7 @@ use capos_plural::count;
 
 pub(crate) use arguments::texts;
 use arguments::{Found, Member, members};
-pub use command::{ArgumentRules, CommandRules};
+pub use command::{ArgumentRules, CommandRules, matches as matches_pattern};
 pub use domain::{DomainRules, host};
 pub use path::{PathError, PathIndex, PathRules, normalise};
 
@@ -252,7 +252,11 @@ impl Bounds {
                     if path.is_empty() && !tool.is_of_directory() {
                         return Err(format!("{name} is empty, and the tool would choose a path; name one"));
                     }
-                    rules.check(path, lookups).map_err(|why| format!("{name} {path:?}: {why}"))?;
+                    let within = match tool.trees.contains(name) {
+                        true => rules.check_tree(path, lookups),
+                        false => rules.check(path, lookups),
+                    };
+                    within.map_err(|why| format!("{name} {path:?}: {why}"))?;
                 }
             }
             if tool.runs_programs() {
@@ -277,6 +281,12 @@ impl Bounds {
             rules.check(address)?;
         }
         if let Some(most) = self.max_file_bytes.filter(|_| tool.handles_content()) {
+            if tool.reads_many() {
+                return Err(format!(
+                    "it reads files of any size, and no file above {} is allowed",
+                    count(most, "byte")
+                ));
+            }
             let bytes = arguments.file_bytes(tool, at.file_bytes)?;
             if bytes > most {
                 return Err(format!("the file has {}, and {most} are allowed", count(bytes, "byte")));

@@ -227,13 +227,21 @@ fn each_path_of_a_tool_is_declared() {
     }
     found.sort();
     let wanted = [
+        "compare_files.first",
+        "compare_files.second",
+        "copy_file.from",
+        "copy_file.to",
         "delete_file.path",
         "export_file.path",
         "file_info.path",
+        "find_files.path",
         "import_file.to",
         "list_directory.path",
         "make_directory.path",
+        "move_file.from",
+        "move_file.to",
         "read_file.path",
+        "search_files.path",
         "write_file.path",
     ];
     assert_eq!(found, wanted);
@@ -421,6 +429,7 @@ fn large(entries: usize) -> (Policy, Vec<GrantedTool>) {
         category: Category::Mutating,
         pattern: None,
         paths: &[],
+        trees: &[],
     }));
     (policy, tools)
 }

@@ -24,6 +24,7 @@ fn tools() -> Vec<GrantedTool> {
             category: method.category?,
             pattern: method.pattern,
             paths: method.paths,
+            trees: method.trees,
         })
     };
     methods.into_iter().flatten().filter_map(tool).collect()

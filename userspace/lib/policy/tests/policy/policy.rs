@@ -67,6 +67,7 @@ fn granted(tool: &str, category: Category) -> GrantedTool {
         category,
         pattern: None,
         paths: &["path"],
+        trees: &[],
     }
 }
 
@@ -824,6 +825,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         category,
         pattern: None,
         paths: &[],
+        trees: &[],
     };
     let policy = Policy { services, ..shipped() };
     let restart_of = |policy: &Policy| {

@@ -65,7 +65,8 @@ impl AuthorityBrokerServer for BrokerObject {
             broker.without_key(profile, principal, &passphrase).await?
         };
         let Login { info, refused } = login;
-        let info = SessionInfo { id, offset: broker.config().utc_offset, ..info };
+        let (offset, offer) = (broker.config().utc_offset, broker.config().offer.clone());
+        let info = SessionInfo { id, offset, offer, ..info };
         let subject = Subject { session: &info.id, principal: &info.principal };
         let outcome = refused.as_deref().unwrap_or("granted");
         let name = info.profile.name();

@@ -99,6 +99,7 @@ pub(super) fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_onl
                 category,
                 pattern: method.pattern,
                 paths: method.paths,
+                trees: method.trees,
             });
         }
     }

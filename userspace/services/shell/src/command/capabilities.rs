@@ -58,12 +58,18 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
         .enumerate()
         .map(|(at, grant)| {
             let interface = reflection::interface(grant.interface).map_or("unknown interface", |found| found.name);
-            let tools = session.snapshot.tools().iter().filter(|tool| tool.capability == at as u64).count();
+            let offered = session.snapshot.tools().iter().filter(|tool| tool.capability == at as u64).count();
             let form = if grant.read_only { ", read-only" } else { "" };
-            let tools = if session.runner.grants.is_withheld(grant.interface) {
-                format!("not offered to the model; /cap offer {}", grant.name)
-            } else {
-                count(tools, "tool").to_string()
+            let tools = match (offered, session.runner.grants.withheld_of(grant)) {
+                (_, 0) => count(offered, "tool").to_string(),
+                (0, _) => format!("not offered to the model; /cap offer {}", grant.name),
+                (_, more) => {
+                    format!(
+                        "{}, {more} more not offered to the model; /cap offer {}",
+                        count(offered, "tool"),
+                        grant.name
+                    )
+                }
             };
             (grant.name.clone(), format!("{interface}{form}, {tools}"))
         })

@@ -26,6 +26,7 @@ pub fn tools(interface: u64) -> Vec<GrantedTool> {
             category: method.category?,
             pattern: method.pattern,
             paths: method.paths,
+            trees: method.trees,
         })
     });
     tools.collect()

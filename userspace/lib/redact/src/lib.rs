@@ -1,4 +1,8 @@
-//! Takes what looks like a secret out of a result before a model sees it.
+//! Takes what looks like a secret out of a text before a model sees it.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod forms;
 mod json;
@@ -13,7 +17,8 @@ use serde_json::Value;
 use forms::{element, option, shell_word};
 use names::{is_harmless, is_secret_name, joined};
 
-pub(crate) const MASK: &str = "[redacted]";
+/// What stands in the place of a secret.
+pub const MASK: &str = "[redacted]";
 
 /// A header of HTTP, whose value begins with a scheme.
 pub(crate) const AUTHORIZATION: &str = "authorization";
@@ -60,6 +65,7 @@ pub fn redact(text: &str) -> (String, usize) {
 /// Returns a part of the text with a mark instead of each secret that overlaps it, and where in the text that part
 /// ends. It has at most `most` bytes, but at least one character or mark. `secrets` are those of the whole text, in
 /// order.
+#[must_use]
 pub fn masked(text: &str, secrets: &[Range<usize>], part: Range<usize>, most: usize) -> (String, usize) {
     let mut out = String::new();
     let mut at = part.start;
@@ -88,6 +94,7 @@ fn fitting(text: &str, most: usize, out: &mut String) -> usize {
 
 /// Where the secrets of a text are, in order. The time is linear in the text: what is looked at ahead is either a secret, and
 /// skipped, or ends at the next line or word.
+#[must_use]
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut secrets = Vec::new();
     let mut at = 0_usize;

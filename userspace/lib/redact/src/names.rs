@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::redact::AUTHORIZATION;
+use crate::AUTHORIZATION;
 
 /// Words in a name whose value is a secret, without `_` and `-`.
 const NAMES: [&str; 11] = [

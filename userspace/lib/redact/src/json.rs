@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use serde_json::Value;
 
 use super::names::{is_harmless, is_secret_name, is_secret_option};
-use crate::redact::{MASK, redact as redact_text};
+use crate::{MASK, redact as redact_text};
 
 /// Valid JSON without secrets, and how many were taken out.
 pub fn redact(text: &str) -> (String, usize) {

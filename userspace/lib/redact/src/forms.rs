@@ -6,7 +6,7 @@ use alloc::format;
 use core::ops::Range;
 
 use super::names::{is_about, is_harmless, is_secret_name, is_secret_option};
-use crate::redact::{after, blanks, is_word, quoted};
+use crate::{after, blanks, is_word, quoted};
 
 /// Bytes in which the end of a tag, and the end of an element with elements in it, are looked for.
 const LOOK: usize = 512;

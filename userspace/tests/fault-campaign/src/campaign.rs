@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Range;
 
 use capos_plural::count;
@@ -18,16 +19,12 @@ use crate::figures::{Ledger, Rest};
 use crate::patience::Patience;
 use crate::uses::{USES, Uses};
 
-/// Points of each use at which its service is killed.
+/// Points of each use at which its service is killed, if the manifest does not say how many: fifty of each service.
 const INSTANTS: u64 = 5;
-/// Points of each service.
-const POINTS: u64 = USES as u64 * INSTANTS;
 /// A service without clients is killed this often for each point: to restart it, and during its start.
 const KILLS: u32 = 2;
 /// How often it is measured how long a use takes. The first time is longer: its pages are not in memory yet.
 const MEASURED: u32 = 3;
-/// The machine's figures are compared after this many points of each service, and at the end.
-const PART: u64 = POINTS.div_ceil(2);
 /// Longer than any service's deaths count against it, in nanoseconds: the supervisor's bounds are those of the shipped
 /// system.
 const WINDOW: u64 = 61_000_000_000;
@@ -57,6 +54,8 @@ fn middle(length: u64, part: u64, parts: u64) -> u64 {
 /// One service's course through its points.
 struct Course {
     service: String,
+    /// At how many it is killed.
+    points: u64,
     /// How long what it is killed over takes, in nanoseconds: a use by two clients, or its beginning.
     length: u64,
     /// Calls that ended with it.
@@ -66,19 +65,19 @@ struct Course {
 }
 
 impl Course {
-    fn new(service: &str) -> Self {
-        Self { service: service.to_string(), length: 0, errors: 0, failed: false }
+    fn new(service: &str, points: u64) -> Self {
+        Self { service: service.to_string(), points, length: 0, errors: 0, failed: false }
     }
 }
 
 impl fmt::Display for Course {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, length, errors, failed } = self;
+        let Self { service, points, length, errors, failed } = self;
         match (failed, Uses::known(service)) {
             (true, _) => write!(f, "`{service}`: failed"),
-            (false, true) => write!(f, "`{service}`: {POINTS} points: {errors} calls of {} ended with it", POINTS * 2),
+            (false, true) => write!(f, "`{service}`: {points} points: {errors} calls of {} ended with it", points * 2),
             (false, false) => {
-                write!(f, "`{service}`: {POINTS} points of its beginning, which takes {length} instructions")
+                write!(f, "`{service}`: {points} points of its beginning, which takes {length} instructions")
             }
         }
     }
@@ -93,6 +92,8 @@ pub struct Campaign {
     clock: Clock,
     patience: Patience,
     own: String,
+    /// Points of each use at which its service is killed.
+    instants: u64,
     /// How often each service was killed within its supervisor's window.
     deaths: RefCell<BTreeMap<String, u32>>,
 }
@@ -109,6 +110,10 @@ impl Campaign {
             clock: env.clock()?,
             patience: Patience::new(env).await?,
             own: env.name().to_string(),
+            instants: match env.variable("INSTANTS") {
+                Some(given) => given.parse::<NonZeroU64>().context("INSTANTS is no number above 0")?.get(),
+                None => INSTANTS,
+            },
             deaths: RefCell::default(),
         })
     }
@@ -127,12 +132,14 @@ impl Campaign {
         }
         let mut ledger = Ledger::new(self.round(&services).await?);
         let mut failures: Vec<String> = Vec::new();
-        let mut courses: Vec<Course> = services.iter().rev().map(|service| Course::new(service)).collect();
+        let mut courses: Vec<Course> =
+            services.iter().rev().map(|service| Course::new(service, self.points_of_each())).collect();
+        let (all, part) = (self.points_of_each(), self.points_of_each().div_ceil(2));
         // They take turns: the time after which deaths do not count any more is waited for by all of them together.
         let turn = self.turn().await?;
         let (mut first, mut looked) = (0, 0);
-        while first < POINTS {
-            let end = first.saturating_add(turn).min(POINTS);
+        while first < all {
+            let end = first.saturating_add(turn).min(all);
             for course in courses.iter_mut().filter(|course| !course.failed) {
                 if let Err(error) = self.points(course, first..end).await {
                     course.failed = true;
@@ -142,7 +149,8 @@ impl Campaign {
             }
             first = end;
             let since = first.saturating_sub(looked);
-            if since >= PART || first == POINTS {
+            // The machine's figures are compared after half of the points, and at the end.
+            if since >= part || first == all {
                 ledger.note(self.round(&services).await?, since);
                 looked = first;
             }
@@ -156,7 +164,12 @@ impl Campaign {
         if !failures.is_empty() {
             return Err(Error::new(failures.join("; ")));
         }
-        Ok(format!("{} at {POINTS} points each; {ledger}", count(services.len(), "service")))
+        Ok(format!("{} at {all} points each; {ledger}", count(services.len(), "service")))
+    }
+
+    /// Points of each service.
+    fn points_of_each(&self) -> u64 {
+        (USES as u64).saturating_mul(self.instants)
     }
 
     /// At how many points in a row each service can be killed within its bounds.
@@ -285,14 +298,14 @@ impl Campaign {
 
     /// Kills a service that two clients use.
     async fn over_a_use(&self, course: &mut Course, point: u64) -> Result<(), Error> {
-        let (number, instant) = ((point / INSTANTS) as usize, point % INSTANTS);
+        let (number, instant) = ((point / self.instants) as usize, point % self.instants);
         let service = &course.service;
         if instant == 0 {
             course.length = self.length(service, number).await?;
         }
         let before = self.within_bounds(service, 1).await?;
         let (clients, start) = self.two(service, number).await;
-        self.clock.sleep_until(start.saturating_add(middle(course.length, instant, INSTANTS))).await;
+        self.clock.sleep_until(start.saturating_add(middle(course.length, instant, self.instants))).await;
         self.faults.kill(service).await?;
         for task in clients {
             let seen = self.end(task).await?;
@@ -348,7 +361,7 @@ impl Campaign {
         self.faults.kill(service).await?;
         self.started(service, &before).await?;
         let start = self.clock.now();
-        self.clock.sleep_until(start.saturating_add(middle(course.length, point, POINTS))).await;
+        self.clock.sleep_until(start.saturating_add(middle(course.length, point, course.points))).await;
         self.faults.kill(service).await?;
         self.back(service, &before, KILLS).await?;
         if service == "shell" && !self.patience.wait(self.session_opened(record)).await?? {

@@ -1,4 +1,4 @@
-//! A fault-injection campaign: kills every service that runs, drivers among them, at fifty points of the work that two
+//! A fault-injection campaign: kills every service that runs, drivers among them, at many points of the work that two
 //! clients have it do, as a fault would. After each kill the service is back, each client has seen at most one error,
 //! which says that the other side was gone, and its next request is answered. After all of them, nothing is left of the
 //! killed processes.

@@ -83,6 +83,7 @@ help:
 	@echo '  make judge-infer            compare tokens and logits of the inference engine with those of llama.cpp'
 	@echo 'Maintain'
 	@echo '  make deps                   install what the build needs, or list it'
+	@echo '  make test-deps              install what only tests need: an ACP client'
 	@echo '  make clean                  remove everything built, but not target/data.img'
 	@echo
 	@echo 'Variables'

@@ -107,8 +107,8 @@ pub(crate) fn attached(file: &Path) -> Disk {
 /// The longest path of a socket that Linux binds, in bytes.
 const SOCKET_PATH: usize = 107;
 
-/// The socket of a client, which QEMU makes in place of one that an earlier machine has left.
-pub(crate) fn socket(path: &Path) -> Result<PathBuf> {
+/// Whether a client's socket can be at a path. This is said before anything is built.
+pub(crate) fn check_socket(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     ensure!(folder.is_dir(), "CLIENT={}: there is no folder {}; make it first", path.display(), folder.display());
     let length = path.as_os_str().len();
@@ -124,9 +124,18 @@ pub(crate) fn socket(path: &Path) -> Result<PathBuf> {
                 "{} is there, and is no socket: give CLIENT another path",
                 path.display()
             );
-            std::fs::remove_file(path).with_context(|| format!("removing the old socket {}", path.display()))?;
         }
         Err(why) => ensure!(why.kind() == ErrorKind::NotFound, "looking for {}: {why}", path.display()),
+    }
+    Ok(())
+}
+
+/// The socket of a client, which QEMU makes in place of one that an earlier machine has left. The disks of this machine are locked
+/// by now, so that a second run of the same one has ended before.
+pub(crate) fn socket(path: &Path) -> Result<PathBuf> {
+    check_socket(path)?;
+    if path.exists() {
+        std::fs::remove_file(path).with_context(|| format!("removing the old socket {}", path.display()))?;
     }
     Ok(path.to_owned())
 }
@@ -143,7 +152,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(image) = &args.image {
         ensure!(image.is_file(), "{}: there is no such image; `make iso` makes one", image.display());
     }
-    let client = args.client.as_deref().map(socket).transpose()?;
+    args.client.as_deref().map(check_socket).transpose()?;
     let target = System::find().ok().map(|system| system.target());
     let (data, about_data) = data_disk(args, target.as_deref())?;
     let stick = args.stick.as_deref().map(data::stick).transpose()?;
@@ -175,7 +184,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         cpus,
         medium: args.medium,
         disks: data.iter().chain(&stick).map(|disk| attached(&disk.file)).collect(),
-        client,
+        client: args.client.as_deref().map(socket).transpose()?,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(target, LOG)?;
@@ -204,6 +213,13 @@ mod tests {
         std::fs::write(folder.path().join("file"), "x").unwrap();
         assert!(error(&folder.path().join("file")).contains("is no socket"));
         assert_eq!(socket(Path::new("capos-none.sock")).unwrap(), Path::new("capos-none.sock"));
+        // A check leaves the socket of a machine that runs.
+        let live = folder.path().join("live");
+        let _listener = std::os::unix::net::UnixListener::bind(&live).unwrap();
+        check_socket(&live).unwrap();
+        assert!(live.exists());
+        socket(&live).unwrap();
+        assert!(!live.exists());
     }
 
     #[test]

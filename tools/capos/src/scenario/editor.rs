@@ -1,4 +1,4 @@
-//! An editor at the machine's client port: the published ACP client that `make deps` installs, with `capos acp`.
+//! An editor at the machine's client port: the published ACP client that `make test` installs, with `capos acp`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use capos_vm::script::Editor;
 
 use crate::build::system::System;
 
-/// Where `make deps` installs it, below the source folder.
+/// Where `make test-deps` installs it, below the source folder.
 const PYTHON: &str = "target/acp-client/bin/python";
 /// The program that does an editor's steps.
 const CLIENT: &str = "tools/acp/client/client.py";
@@ -25,7 +25,7 @@ pub fn python(root: &Path) -> Option<PathBuf> {
 pub fn run(editor: &Editor, folder: &Path, socket: &Path, out: &Path, deadline: Instant) -> Result<Result<(), String>> {
     let system = System::find()?;
     let Some(python) = python(system.root()) else {
-        return Ok(Err("the ACP client is not installed: `make deps` installs it".into()));
+        return Ok(Err("the ACP client is not installed: `make test-deps` installs it".into()));
     };
     let output = File::create(out).with_context(|| format!("making {}", out.display()))?;
     let mut child = Command::new(python)

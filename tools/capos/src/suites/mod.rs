@@ -244,7 +244,7 @@ fn guest_tests(args: &Args, system: &System, guest: Guest, parts: &Parts, tally:
     runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
     if editor::python(system.root()).is_none() {
         for run in runs.extract_if(.., |run| run.scenario.has_editor()) {
-            tally.left_out.insert(format!("{}: `make deps` could not install its ACP client", run.name));
+            tally.left_out.insert(format!("{}: `make test` could not install its ACP client", run.name));
         }
     }
     let execute = |run: Run| {

@@ -36,6 +36,10 @@ annotation person @0xb1a7c0de5c4e3a11 (method) :Void;
 # Of a tool: the person calls it by a command of the shell, at the same gate and with the same records. Models are not
 # told of it.
 
+annotation onRequest @0xb1a7c0de5c4e3a1b (method) :Void;
+# Of a tool: models are offered it only after the person has offered it to them. Few requests need it, and with each further
+# tool a small model chooses worse.
+
 annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 # Label that the result carries at least; `public` where absent.
 
@@ -52,6 +56,10 @@ annotation pattern @0xb1a7c0de5c4e3a12 (param) :Pattern;
 annotation path @0xb1a7c0de5c4e3a13 (param) :Void;
 # Of a tool: the parameter, of type Text, is a path in the home directory. Rules of the policy on paths hold for it.
 
+annotation tree @0xb1a7c0de5c4e3a1a (param) :Void;
+# Of a parameter that is such a path: the call reads or moves everything below it, too. A rule that blocks a place below
+# rejects it.
+
 enum Unit {
   # What a number counts. A person reads it in a unit of a fitting size; programs and models get the number.
   bytes @0;
@@ -62,14 +70,6 @@ enum Unit {
   unixSeconds @5;       # A point in time, since 1970.
   unixMilliseconds @6;  # The same in milliseconds.
 }
-
-annotation tree @0xb1a7c0de5c4e3a1a (param) :Void;
-# Of a parameter that is such a path: the call reads or moves everything below it, too. A rule that blocks a place below
-# rejects it.
-
-annotation onRequest @0xb1a7c0de5c4e3a1b (method) :Void;
-# Of a tool: models are offered it only after the person has offered it to them. Few requests need it, and with each further
-# tool a small model chooses worse.
 
 annotation unit @0xb1a7c0de5c4e3a14 (field, param) :Unit;
 # What a number counts.

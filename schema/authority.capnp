@@ -119,7 +119,7 @@ struct SessionInfo {
   telemetry @9 :Bool;        # The events of its runs go to the system log.
   policy @10 :PolicyInfo;
   offset @11 :Int16;         # Minutes by which the person's time is ahead of UTC.
-  offer @12 :List(Text);     # Capabilities whose tools models are offered from the start, although those are offered on request.
+  offer @12 :List(Text);     # Capabilities whose tools on request models are offered from the start, by name.
 }
 
 struct NamedGrant {

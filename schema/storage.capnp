@@ -275,30 +275,30 @@ interface Directory {
   # As for a File, for changes through this directory. The methods that are tools answer when their change is on the medium;
   # the methods for programs may answer before.
 
-  # Of home directories. Other trees reject them.
+  # Of trees that a file server keeps. Boot media and transfer volumes reject them.
 
-  copyFile @22 (from :Text $A.path, to :Text $A.path $A.pattern(directory)) -> (bytes :UInt64 $A.unit(bytes))
+  copyFile @22 (from :Text $A.path, to :Text $A.path) -> (bytes :UInt64 $A.unit(bytes))
       $A.tool("copy_file") $A.category(mutating) $A.onRequest;
-  # Copies one file in the home directory to a new path, where nothing may be yet.
+  # Copies one file of at most 256 KiB in the home directory to a new path, where nothing may be yet.
 
-  moveFile @23 (from :Text $A.path $A.tree, to :Text $A.path $A.pattern(directory)) -> ()
+  moveFile @23 (from :Text $A.path $A.tree, to :Text $A.path $A.tree) -> ()
       $A.tool("move_file") $A.category(mutating) $A.onRequest $A.done("{from} is now {to}.");
   # Moves or renames a file or folder in the home directory to a new path, where nothing may be yet.
 
   findFiles @24 (name :Text, path :Text $A.path $A.tree $A.pattern(directory))
-      -> (found :List(EntryInfo), leftOut :UInt64 $A.zero(""))
+      -> (entries :List(EntryInfo), leftOut :UInt64 $A.zero(""))
       $A.tool("find_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
   # Finds files and folders by a part of their name in a folder of the home directory and all folders below it; the path "." is
-  # the top. A * in the name stands for any letters, and the name is the whole one then.
+  # the top. A * in the name stands for any characters, and the name is the whole one then.
 
   searchText @25 (text :Text, path :Text $A.path $A.tree $A.pattern(directory))
       -> (matches :List(TextMatch), leftOut :UInt64 $A.zero(""), notSearched :UInt64 $A.zero(""), label :Label $A.runner)
       $A.tool("search_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
   # Finds the lines with a text in a file of the home directory, or in all files of a folder and those below it; the path "." is
-  # the top. Small letters match capitals, too. Files that are no text or have more than 1 MiB are not searched.
+  # the top. A text without capitals matches both cases. Files that are no text or have more than 256 KiB are not searched.
 
   compareFiles @26 (first :Text $A.path, second :Text $A.path)
-      -> (changes :Text $A.zero("none: both files are equal"), label :Label $A.runner)
+      -> (changes :Text, label :Label $A.runner)
       $A.tool("compare_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
   # Tells how the second of two text files of the home directory differs from the first: its lines with +, those of the first
   # with -. Both have at most 64 KiB and 1,000 lines.

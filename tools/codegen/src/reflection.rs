@@ -1,6 +1,6 @@
 //! Reflection tables.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::code::Code;
 use crate::convert::{self, Hold};
@@ -93,6 +93,10 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("label: {},", text(method, "label")));
     code.line(&format!("pieces: {},", method.has("pieces")));
     code.line(&format!("pattern: {},", pattern(params)));
+    let loose = params.fields.iter().find(|field| field.has("tree") && !field.has("path"));
+    if let Some(field) = loose {
+        bail!("{}.{}: $tree is for a parameter that is a $path, too", method.name, field.name);
+    }
     for (list, structure, annotation) in [
         ("paths", params, "path"),
         ("trees", params, "tree"),

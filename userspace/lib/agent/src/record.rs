@@ -111,7 +111,10 @@ impl<W: World> Context<W> {
     /// The answer to a call that is not examined, because too many before it were refused.
     pub fn skip(&self, proposal: &Proposal, refused: usize) -> ToolResult {
         self.unexamined.add(&proposal.call, proposal.dropped);
-        let why = format!("not checked: {refused} calls of this answer were rejected before it");
+        let why = match self.allowance.is_spent() {
+            true => "not checked: what this turn or session may leave in the audit log is used up".to_string(),
+            false => format!("not checked: {refused} calls of this answer were rejected before it"),
+        };
         answered(&proposal.call.id, Outcome::RefusedByPolicy, Why::own(why))
     }
 
@@ -120,7 +123,11 @@ impl<W: World> Context<W> {
         let Some(event) = self.unexamined.event(&self.session, &self.conversation, self.turn) else { return };
         self.note(event).await;
         let calls = count(self.unexamined.count(), "further call");
-        let text = format!("{calls} of this answer not checked: too many earlier calls were rejected");
+        let why = match self.allowance.is_spent() {
+            true => "what this turn or session may leave in the audit log is used up",
+            false => "too many earlier calls were rejected",
+        };
+        let text = format!("{calls} of this answer not checked: {why}");
         self.world.show(Show::Notice(&text)).await;
     }
 

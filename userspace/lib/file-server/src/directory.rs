@@ -15,7 +15,8 @@ use capos_schema::storage::{
     FileStatus, OpenOptions, ReadOnlyFileClient, TextMatch,
 };
 use capos_tree::{
-    Basis, CompareError, FileTree, Info, Kind, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree, TreeError,
+    Basis, CompareError, FileTree, Info, Kind, LineFound, NodeId, Opening, Removal, TextError, TextPiece, Trail, Tree,
+    TreeError,
 };
 
 use crate::file::FileObject;
@@ -296,14 +297,12 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
     async fn copy_file(&self, _cx: &CallContext, from: String, to: String) -> Result<u64, CallError> {
         let label = self.trail.label();
         let place = (self.node, from.as_str(), to.as_str());
-        let copy = async |tree: &T, now| capos_tree::copy_file(tree, place, &label, now, &yield_now).await;
+        let copy = async |tree: &T, now| capos_tree::copy_file(tree, place, &label, now).await;
         self.change_durably(copy).await
     }
 
     async fn move_file(&self, _cx: &CallContext, from: String, to: String) -> Result<(), CallError> {
-        let place = (self.node, from.as_str(), to.as_str());
-        let go = async |tree: &T, now| capos_tree::move_node(tree, place, now).await;
-        self.change_durably(go).await
+        self.change_durably(async |tree, now| tree.rename_new(self.node, &from, &to, now).await).await
     }
 
     async fn find_files(
@@ -312,11 +311,11 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         name: String,
         path: String,
     ) -> Result<DirectoryFindFilesResults, CallError> {
-        something("name", &name)?;
+        require_text("name", &name)?;
         let place = (self.node, path.as_str());
         let found = capos_tree::find(&self.volume.tree, place, &name, MAX_SHOWN, &yield_now).await;
         let (found, left_out) = found.map_err(refused)?;
-        Ok(DirectoryFindFilesResults { found: found.into_iter().map(entry).collect(), left_out })
+        Ok(DirectoryFindFilesResults { entries: found.into_iter().map(entry).collect(), left_out })
     }
 
     async fn search_text(
@@ -325,13 +324,13 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         text: String,
         path: String,
     ) -> Result<DirectorySearchTextResults, CallError> {
-        something("text", &text)?;
+        require_text("text", &text)?;
         let place = (self.node, path.as_str());
         let found = capos_tree::search(&self.volume.tree, place, &text, MAX_SHOWN, &yield_now).await;
         let capos_tree::Found { matches, left_out, not_searched, label } = found.map_err(refused)?;
         self.trail.join(&label);
-        let told = |found: capos_tree::TextMatch| TextMatch { path: found.path, line: found.line, text: found.text };
-        let matches = matches.into_iter().map(told).collect();
+        let line = |found: LineFound| TextMatch { path: found.path, line: found.line, text: found.text };
+        let matches = matches.into_iter().map(line).collect();
         Ok(DirectorySearchTextResults { matches, left_out, not_searched, label })
     }
 
@@ -341,12 +340,13 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
         first: String,
         second: String,
     ) -> Result<DirectoryCompareFilesResults, CallError> {
-        let compared = capos_tree::compare(&self.volume.tree, self.node, (&first, &second)).await;
-        let (changes, label) = compared.map_err(|error| match error {
+        let mut label = Label::default();
+        let compared = capos_tree::compare(&self.volume.tree, self.node, (&first, &second), &mut label).await;
+        self.trail.join(&label);
+        let changes = compared.map_err(|error| match error {
             CompareError::Tree(error) => refused(error),
             CompareError::Unfit(why) => CallError::invalid_argument(why),
         })?;
-        self.trail.join(&label);
         Ok(DirectoryCompareFilesResults { changes, label })
     }
 
@@ -356,11 +356,16 @@ impl<T: FileTree + 'static> DirectoryServer for DirectoryObject<T> {
     }
 }
 
-/// That a call says what it looks for: nothing at all would be everywhere.
-fn something(name: &str, text: &str) -> Result<(), CallError> {
-    if text.is_empty() {
-        Err(CallError::invalid_argument(format!("{name} is empty; say what to look for")))
-    } else {
-        Ok(())
+/// Bytes of a text to look for. A longer one costs time for each line and each name.
+const MAX_WANTED: usize = 255;
+
+/// Rejects a text to look for that is empty, since that is everywhere, or too long.
+fn require_text(name: &str, text: &str) -> Result<(), CallError> {
+    match text.len() {
+        0 => Err(CallError::invalid_argument(format!("{name} is empty; say what to look for"))),
+        1..=MAX_WANTED => Ok(()),
+        bytes => {
+            Err(CallError::invalid_argument(format!("{name} has {bytes} bytes; at most {MAX_WANTED} are looked for")))
+        }
     }
 }

@@ -174,7 +174,9 @@ pub(crate) fn told<T>(result: Result<T, TreeError>) -> Result<Result<T, FileErro
             TreeError::NoSpace { .. } | TreeError::Quota { .. } => FileError::NoSpace,
             TreeError::TooLarge => FileError::TooLarge,
             TreeError::ReadOnly(_) => FileError::ReadOnly,
-            TreeError::Changed(_) | TreeError::TooMany(_) | TreeError::Medium(_) => return Err(refused(error)),
+            TreeError::Changed(_) | TreeError::TooLong { .. } | TreeError::TooMany(_) | TreeError::Medium(_) => {
+                return Err(refused(error));
+            }
         },
     }))
 }

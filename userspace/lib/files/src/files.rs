@@ -555,6 +555,15 @@ impl<K: Keyspace> FileTree for Files<K> {
         change.commit().await.map(drop)
     }
 
+    async fn rename_new(&self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError> {
+        let mut change = self.change().await?;
+        if found_or_none(change.find(base, to).await)?.is_some() {
+            return Err(TreeError::Exists(to.into()));
+        }
+        change.rename(base, from, to, now).await?;
+        change.commit().await.map(drop)
+    }
+
     fn losses(&self) -> u64 {
         self.state.borrow().losses
     }

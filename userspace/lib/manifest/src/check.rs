@@ -66,7 +66,7 @@ pub fn interface(name: &str) -> Option<u64> {
     capos_schema::INTERFACES.iter().find(|interface| interface.name == name).map(|interface| interface.id)
 }
 
-/// That an interface is none of the schemas with which this was built.
+/// The error for an interface that is in no schema of this build.
 pub fn no_interface(name: &str) -> String {
     format!("the schema has no interface `{name}`; after a change of a schema `make tools` builds this tool with it")
 }

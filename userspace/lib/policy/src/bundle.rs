@@ -27,8 +27,8 @@ pub const MODEL_CALL: &str = "LLM.Call";
 
 /// The methods of a directory with a tool that handles no file's content.
 const WITHOUT_CONTENT: [&str; 6] = ["list", "stat", "remove", "makeDirectory", "moveFile", "findFiles"];
-/// Those with one that reads more files than the first that a call names.
-const OF_MANY_FILES: [&str; 2] = ["searchText", "compareFiles"];
+/// The methods of a directory with a tool that reads more files than one, and bytes of the largest that each of them reads.
+const OF_MANY_FILES: [(&str, u64); 2] = [("searchText", 256 << 10), ("compareFiles", 64 << 10)];
 
 /// A scope, and where it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,10 +117,12 @@ impl Capability {
         !self.paths.is_empty() && !is_without
     }
 
-    /// Whether its calls read more files than the one whose size is looked up.
+    /// Bytes of the largest file that its calls read, if they read more files than one whose size can be looked up.
     #[must_use]
-    pub fn reads_many(&self) -> bool {
-        self.is_of_directory() && OF_MANY_FILES.contains(&self.method.as_str())
+    pub fn reads_up_to(&self) -> Option<u64> {
+        let (_, bytes) =
+            OF_MANY_FILES.into_iter().find(|(method, _)| self.is_of_directory() && *method == self.method)?;
+        Some(bytes)
     }
 
     /// Whether its calls write a text of their arguments.

@@ -47,7 +47,7 @@ pub use quota::{Quota, Size};
 pub use risk::{RiskRules, usual};
 pub use scope::{
     ArgumentRules, At, CommandRules, DomainRules, Measured, PathError, PathIndex, PathRules, Scope, ScopeError, host,
-    matches_pattern, normalise,
+    matches_wildcard, normalise,
 };
 pub use service_end::ServiceEnds;
 pub use session::{Explanation, Gate, GrantedTool, Policy, Review, ScopeRule, SessionPolicy, Target};

@@ -62,6 +62,24 @@ pub fn redact(text: &str) -> (String, usize) {
     (masked(text, &found, 0..text.len(), usize::MAX).0, found.len())
 }
 
+/// The same with as many lines as the text: a secret of several lines leaves its line ends.
+#[must_use]
+pub fn redact_lines(text: &str) -> String {
+    if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
+        return json::redact(text).0;
+    }
+    let (mut out, mut at) = (String::with_capacity(text.len()), 0_usize);
+    for secret in secrets(text) {
+        out.push_str(text.get(at..secret.start).unwrap_or_default());
+        out.push_str(MASK);
+        let lines = text.get(secret.clone()).unwrap_or_default().matches('\n');
+        out.extend(lines);
+        at = secret.end;
+    }
+    out.push_str(after(text, at));
+    out
+}
+
 /// Returns a part of the text with a mark instead of each secret that overlaps it, and where in the text that part
 /// ends. It has at most `most` bytes, but at least one character or mark. `secrets` are those of the whole text, in
 /// order.
@@ -446,6 +464,17 @@ mod tests {
             let (out, count) = redact(text);
             assert!(count > 0 && !out.contains("hunter") && !out.contains("tail"), "{text}\n{out}");
             assert_eq!(text.contains("kept"), out.contains("kept"), "{text}\n{out}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_numbers() {
+        let key = "a\n-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\nb";
+        for text in [key, "password: x\ny", "{\"password\":\n\"x\",\n\"y\": 1}", "", "plain\n"] {
+            let clean = redact_lines(text);
+            assert_eq!(clean.matches('\n').count(), text.matches('\n').count(), "{clean}");
+            let flat = |text: &str| text.replace('\n', "");
+            assert_eq!(flat(&clean), flat(&redact(text).0));
         }
     }
 

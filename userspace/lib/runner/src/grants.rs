@@ -31,12 +31,14 @@ pub struct Grants {
     /// When the session's policy expires, in nanoseconds since boot. The broker revokes most grants then.
     expires: Rc<Cell<u64>>,
     held: RefCell<Vec<NamedGrant>>,
+    /// Interfaces that the session has held, and the person has not dropped: a renewal of the policy brings them back.
+    known: RefCell<BTreeSet<u64>>,
     /// Names of those that the person has put away.
     pub dropped: RefCell<BTreeSet<String>>,
-    /// Interfaces of which no tool is offered here, whatever the person says.
-    elsewhere: &'static [u64],
-    /// The names of grants whose tools are offered from the start, although they are offered on request.
-    first: Vec<String>,
+    /// Interfaces of which no tool is offered, whatever the person says.
+    never_offered: &'static [u64],
+    /// The names of grants whose tools on request are offered from the start.
+    offered_at_start: Vec<String>,
     /// Interfaces whose tools that are offered on request were requested.
     requested: RefCell<BTreeSet<u64>>,
     /// Tools that are offered on request alone, and are offered now since skills in use name them.
@@ -45,11 +47,11 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// None yet, for this session, whose policy `expires`; tools of the interfaces `elsewhere` are not offered.
-    pub fn new(info: &SessionInfo, elsewhere: &'static [u64], (clock, expires): (Clock, Rc<Cell<u64>>)) -> Self {
-        let (held, dropped, requested, lent, writer) = Default::default();
-        let (profile, first) = (info.profile, info.offer.clone());
-        Self { profile, clock, expires, held, dropped, elsewhere, first, requested, lent, writer }
+    /// None yet, for this session, whose policy `expires`; tools of the interfaces `never_offered` are not offered.
+    pub fn new(info: &SessionInfo, never_offered: &'static [u64], (clock, expires): (Clock, Rc<Cell<u64>>)) -> Self {
+        let (held, known, dropped, requested, lent, writer) = Default::default();
+        let (profile, offered_at_start) = (info.profile, info.offer.clone());
+        Self { profile, clock, expires, held, known, dropped, never_offered, offered_at_start, requested, lent, writer }
     }
 
     /// Takes the session's capabilities as the broker has issued them now.
@@ -58,9 +60,16 @@ impl Grants {
             .iter()
             .find(|grant| grant.interface == AuditWriterClient::INTERFACE_ID)
             .map(|grant| grant.capability.clone().cast());
-        let first = grants.iter().filter(|grant| self.first.contains(&grant.name));
-        self.requested.borrow_mut().extend(first.map(|grant| grant.interface));
+        let at_start = grants.iter().filter(|grant| self.offered_at_start.contains(&grant.name));
+        self.requested.borrow_mut().extend(at_start.map(|grant| grant.interface));
         let dropped = self.dropped.borrow();
+        let mut known = self.known.borrow_mut();
+        for grant in &grants {
+            match dropped.contains(&grant.name) {
+                true => known.remove(&grant.interface),
+                false => known.insert(grant.interface),
+            };
+        }
         grants.retain(|grant| !dropped.contains(&grant.name));
         *self.held.borrow_mut() = grants;
     }
@@ -87,14 +96,15 @@ impl Grants {
 
     /// Whether the model is offered a tool of an interface.
     pub fn offers(&self, interface: u64, tool: &str) -> bool {
-        !self.is_withheld(interface, tool) || self.is_lent(interface, tool)
+        let is_offered = !self.is_withheld(interface, tool) || self.is_lent(interface, tool);
+        is_offered && !self.never_offered.contains(&interface)
     }
 
     /// Whether a tool is not offered before the person offers it.
     fn is_withheld(&self, interface: u64, tool: &str) -> bool {
         let found = reflection::interface(interface).and_then(|found| found.tool(tool));
         let is_on_request = found.is_some_and(|(method, _)| method.on_request);
-        is_on_request && !self.requested.borrow().contains(&interface) || self.elsewhere.contains(&interface)
+        is_on_request && !self.requested.borrow().contains(&interface) || self.never_offered.contains(&interface)
     }
 
     /// How many tools of a grant are offered on request alone, and were not requested.
@@ -108,7 +118,7 @@ impl Grants {
     pub fn offer(&self, name: &str) -> bool {
         let grants = self.held.borrow();
         let Some(grant) = grants.iter().find(|grant| grant.name == name) else { return false };
-        if self.elsewhere.contains(&grant.interface) || self.withheld_of(grant) == 0 {
+        if self.never_offered.contains(&grant.interface) || self.withheld_of(grant) == 0 {
             return false;
         }
         self.requested.borrow_mut().insert(grant.interface)
@@ -139,7 +149,8 @@ impl Grants {
         let found = grants.iter().find(|grant| grant.interface == C::INTERFACE_ID);
         found.map(|grant| grant.capability.clone().cast()).ok_or_else(|| {
             let put_away: Vec<String> = self.dropped.borrow().iter().cloned().collect();
-            may_not(self.profile, what, self.clock.now() >= self.expires.get(), &put_away)
+            let was_held = self.known.borrow().contains(&C::INTERFACE_ID);
+            may_not(self.profile, what, was_held && self.clock.now() >= self.expires.get(), &put_away)
         })
     }
 
@@ -159,9 +170,9 @@ impl Grants {
 }
 
 /// That a session lacks what it takes to do something, and where that may be.
-fn may_not(profile: Profile, what: &str, expired: bool, put_away: &[String]) -> String {
+fn may_not(profile: Profile, what: &str, has_expired: bool, put_away: &[String]) -> String {
     let session = profile.name();
-    if expired {
+    if has_expired {
         return format!("this {session} session cannot {what}: its policy has expired; /resume renews it");
     }
     let why = format!("this {session} session cannot {what}: it holds no capability for that");

@@ -127,7 +127,7 @@ impl<S: Surface> Runner<S> {
             entropy: held.entropy.clone(),
             table: held.table.clone(),
             started: held.clock.now(),
-            grants: Grants::new(&info, S::ELSEWHERE, (held.clock.clone(), expires.clone())),
+            grants: Grants::new(&info, S::NEVER_OFFERED, (held.clock.clone(), expires.clone())),
             policy_expires: expires,
             policy_version: RefCell::new(info.policy.version.clone()),
             user,

@@ -25,8 +25,8 @@ pub trait Surface: Sized + 'static {
     /// Its name, as the audit log has it.
     fn name(&self) -> String;
 
-    /// Interfaces whose tools are never offered here: they are another surface's.
-    const ELSEWHERE: &'static [u64] = &[];
+    /// Interfaces whose tools are never offered at this surface.
+    const NEVER_OFFERED: &'static [u64] = &[];
 
     /// What else is told of the events of the session and its runs. It never waits.
     fn sink(&self) -> Option<Rc<dyn Sink>> {

@@ -9,7 +9,7 @@ use capos_schema::authority::Label;
 use crate::{Basis, Info, NodeId, Tree, TreeError};
 
 /// What an entry of a list takes besides its name, in bytes.
-pub(crate) const ENTRY_BYTES: usize = 80;
+const ENTRY_BYTES: usize = 80;
 
 /// How the node at a path is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -186,6 +186,12 @@ pub trait FileTree {
     /// It does not exist, cannot be there, no space.
     async fn rename(&self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError>;
 
+    /// The same, if nothing has that name.
+    ///
+    /// # Errors
+    /// As [`Self::rename`]; the name is taken.
+    async fn rename_new(&self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError>;
+
     /// How often changes that had been answered were lost. See [`Self::sync`].
     fn losses(&self) -> u64;
 
@@ -290,6 +296,14 @@ impl FileTree for RefCell<Tree> {
 
     async fn rename(&self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError> {
         self.borrow_mut().rename(base, from, to, now)
+    }
+
+    async fn rename_new(&self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError> {
+        let mut tree = self.borrow_mut();
+        match found_or_none(tree.find(base, to))? {
+            Some(_) => Err(TreeError::Exists(to.into())),
+            None => tree.rename(base, from, to, now),
+        }
     }
 
     fn losses(&self) -> u64 {

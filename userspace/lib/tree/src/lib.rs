@@ -25,11 +25,11 @@ mod walk;
 
 pub use basis::Basis;
 pub use compare::{CompareError, compare};
-pub use copy::{copy_file, move_node};
+pub use copy::copy_file;
 pub use file_tree::{FileTree, Listing, Opening, Removal, WriteAt, found_or_none};
 pub use locks::{Holder, Locks};
 pub use path::PathError;
-pub use search::{Found, TextMatch, search};
+pub use search::{Found, LineFound, search};
 pub use text::{MAX_TEXT, TextError, TextPiece};
 pub use trail::{Trail, Trails};
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};

@@ -5,25 +5,23 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_policy::join;
-use capos_redact::{masked, secrets};
+use capos_redact::redact_lines;
 use capos_schema::authority::Label;
 
-use crate::walk::{Wanted, walk};
-use crate::{FileTree, Info, Kind, NodeId, TreeError};
+use crate::walk::{Wanted, walk, written};
+use crate::{FileTree, Info, Kind, MAX_TEXT, NodeId, TreeError};
 
-/// Bytes of the largest file that is searched.
-const MAX_FILE: u64 = 1 << 20;
-/// Bytes that are read at once.
-const PIECE: usize = 256 * 1024;
+/// Lines after which others are served.
+const LINES: usize = 1000;
 /// Bytes of a line that are shown, and how many of them stand before the text.
 const MAX_LINE: usize = 240;
 const BEFORE: usize = 80;
-/// What a match takes besides its texts, in bytes.
+/// What a match takes besides its texts in the JSON that a model reads, in bytes.
 const MATCH_BYTES: usize = 40;
 
 /// A line with the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextMatch {
+pub struct LineFound {
     /// Its file.
     pub path: String,
     /// Its number, from 1 on.
@@ -36,17 +34,17 @@ pub struct TextMatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The lines, file by file.
-    pub matches: Vec<TextMatch>,
+    pub matches: Vec<LineFound>,
     /// How many more there are.
     pub left_out: u64,
-    /// Files that are no text or have more than 1 MiB.
+    /// Files that are no text, have more than [`MAX_TEXT`] bytes, or cannot be read.
     pub not_searched: u64,
     /// The label of all that was searched: that a text is nowhere tells something of each file.
     pub label: Label,
 }
 
-/// The lines below a folder, or of the file at this path, in which a text stands, in a list of at most `most` bytes. What looks
-/// like a secret is neither found nor shown.
+/// The lines below a folder, or of the file at this path, in which a text stands, in a list of at most `most` bytes of JSON. What
+/// looks like a secret is neither found nor shown.
 ///
 /// # Errors
 /// There is no such path; [`TreeError::TooMany`].
@@ -63,16 +61,23 @@ pub async fn search<T: FileTree>(
         if info.kind == Kind::Directory {
             return Ok(());
         }
-        let Some(content) = text_of(tree, node, info, &mut found.label).await? else {
+        let content = text_of(tree, node, info, &mut found.label).await;
+        pause().await;
+        let Some(content) = content else {
             found.not_searched = found.not_searched.saturating_add(1);
             return Ok(());
         };
-        for (line, shown) in lines_with(&wanted, &content) {
-            let taken = path.len().saturating_add(shown.len()).saturating_add(MATCH_BYTES);
+        for (line, content) in (1_u32..).zip(redact_lines(&content).lines()) {
+            if (line as usize).is_multiple_of(LINES) {
+                pause().await;
+            }
+            let Some(at) = wanted.place_in(content) else { continue };
+            let shown = around(content, at);
+            let taken = written(path).saturating_add(written(&shown)).saturating_add(MATCH_BYTES);
             match room.checked_sub(taken) {
                 Some(rest) if found.left_out == 0 => {
                     room = rest;
-                    found.matches.push(TextMatch { path: path.to_string(), line, text: shown });
+                    found.matches.push(LineFound { path: path.to_string(), line, text: shown });
                 }
                 _ => found.left_out = found.left_out.saturating_add(1),
             }
@@ -84,48 +89,14 @@ pub async fn search<T: FileTree>(
     Ok(found)
 }
 
-/// What a file holds; none if that is no text, or too long, or the file was removed meanwhile. Joins its label to `label`.
-async fn text_of<T: FileTree>(
-    tree: &T,
-    node: NodeId,
-    info: &Info,
-    label: &mut Label,
-) -> Result<Option<String>, TreeError> {
-    if info.bytes > MAX_FILE {
-        return Ok(None);
+/// What a file holds; none if that is no text, too long, or cannot be read. Joins its label to `label`.
+async fn text_of<T: FileTree>(tree: &T, node: NodeId, info: &Info, label: &mut Label) -> Option<String> {
+    if info.bytes > MAX_TEXT as u64 {
+        return None;
     }
-    let mut content = Vec::new();
-    loop {
-        let (bytes, own) = match tree.read(node, content.len() as u64, PIECE).await {
-            Err(TreeError::Gone) => return Ok(None),
-            read => read?,
-        };
-        *label = join(label, &own);
-        content.extend_from_slice(&bytes);
-        if bytes.len() < PIECE || content.len() as u64 > MAX_FILE {
-            return Ok(String::from_utf8(content).ok());
-        }
-    }
-}
-
-/// The numbers and texts of the lines in which the text stands.
-fn lines_with(wanted: &Wanted, content: &str) -> impl Iterator<Item = (u32, String)> {
-    let secrets = secrets(content);
-    let mut start = 0_usize;
-    (1..).zip(content.split_inclusive('\n')).filter_map(move |(number, line)| {
-        let end = start.saturating_add(line.len());
-        let part = start..end;
-        start = end;
-        // Only those that reach into the line.
-        let first = secrets.partition_point(|secret| secret.end <= part.start);
-        let own = secrets.get(first..).unwrap_or_default();
-        let past = own.partition_point(|secret| secret.start < part.end);
-        let own = own.get(..past).unwrap_or_default();
-        let plain = if own.is_empty() { line.to_string() } else { masked(content, own, part, usize::MAX).0 };
-        let plain = plain.trim_end_matches(['\n', '\r']);
-        let at = wanted.place_in(plain)?;
-        Some((number, around(plain, at)))
-    })
+    let (bytes, own) = tree.read(node, 0, MAX_TEXT.saturating_add(1)).await.ok()?;
+    *label = join(label, &own);
+    if bytes.len() > MAX_TEXT { None } else { String::from_utf8(bytes).ok() }
 }
 
 /// A line, or the part of a long one around a place.
@@ -163,7 +134,7 @@ mod tests {
     }
 
     fn shown(found: &Found) -> Vec<String> {
-        found.matches.iter().map(|TextMatch { path, line, text }| format!("{path}:{line}: {text}")).collect()
+        found.matches.iter().map(|LineFound { path, line, text }| format!("{path}:{line}: {text}")).collect()
     }
 
     #[test]
@@ -172,7 +143,7 @@ mod tests {
             ("notes/a.txt", b"one\r\nTwo milk\nthree", &["pii.log"]),
             ("b.txt", "buy MILK\nand eggs\nmilk\u{e9}".as_bytes(), &[]),
             ("image", b"milk\xff", &[]),
-            ("large", &[b'm'; (1 << 20) + 1], &[]),
+            ("large", &[b'm'; MAX_TEXT + 1], &[]),
         ]);
         let all = found(&tree, ".", "milk");
         assert_eq!(shown(&all), ["b.txt:1: buy MILK", "b.txt:3: milk\u{e9}", "notes/a.txt:2: Two milk"]);
@@ -193,6 +164,26 @@ mod tests {
             assert!(found.text.contains("needle") && found.text.len() <= MAX_LINE + 6, "{}", found.text);
             assert!(found.text.starts_with('…') && found.text.ends_with('…'));
         }
+    }
+
+    /// What is shown fits its room as JSON, whatever the lines hold.
+    #[test]
+    fn the_room_is_that_of_json() {
+        for line in ["\"\"\"\"\"\"\"\"\"\"x\n", "\u{1}\u{1}\u{1}\u{1}x\n", "\\\t\\\tx\n", "éx\n"] {
+            let tree = tree(&[("f", line.repeat(5000).as_bytes(), &[])]);
+            let all = found(&tree, "f", "x");
+            let json: usize =
+                all.matches.iter().map(|found| written(&found.text) + written(&found.path) + MATCH_BYTES).sum();
+            assert!(json <= 14 << 10 && json > 13 << 10 && all.left_out > 0, "{json} of {line:?}");
+        }
+    }
+
+    #[test]
+    fn a_match_behind_letters_that_grow_is_shown() {
+        let line = format!("{}needle{}", "İ".repeat(500), "İ".repeat(500));
+        let tree = tree(&[("f", line.as_bytes(), &[])]);
+        let all = found(&tree, "f", "needle");
+        assert!(all.matches[0].text.contains("needle"), "{}", all.matches[0].text);
     }
 
     /// A secret of several lines, or without its name on the line, stays hidden, and no search tells what it is.

@@ -9,7 +9,10 @@ use core::task::{Context, Poll, Waker};
 
 use capos_schema::authority::Label;
 
-use crate::{Basis, FileTree, Info, Kind, NodeId, Opening, PathError, Removal, Tree, TreeError, WriteAt};
+use crate::{
+    Basis, FileTree, Info, Kind, NodeId, Opening, PathError, Removal, Tree, TreeError, WriteAt, compare, copy_file,
+    find, search,
+};
 
 const ROOT: NodeId = Tree::ROOT;
 /// What the trees of these tests may hold, in bytes.
@@ -105,6 +108,75 @@ pub fn all<T: FileTree>(make: impl Fn(u64) -> T) {
     removal_tells_files_from_directories(&tree());
     lists_come_in_parts(&tree());
     what_was_removed_takes_no_space(&tree());
+    copies_and_moves_replace_nothing(&tree());
+    what_is_below_is_found(&tree());
+    what_is_deep_below_is_found(&Now(make(100 * BUDGET)));
+}
+
+fn copies_and_moves_replace_nothing<T: FileTree>(tree: &Now<T>) {
+    let copy = |from: &str, to: &str| done(copy_file(&tree.0, (ROOT, from, to), &label(&["pii.mail"]), 7));
+    let go = |from: &str, to: &str| done(tree.0.rename_new(ROOT, from, to, 8));
+    tree.make("notes");
+    done(tree.0.store(ROOT, "a", b"content", false, &label(&["pii.log"]), 0)).unwrap();
+    tree.put("taken", b"mine").unwrap();
+    tree.put("large", &[b'x'; 6000]).unwrap();
+    assert_eq!(copy("a", "notes/b"), Ok(7));
+    assert_eq!(
+        (tree.content("notes/b").unwrap(), tree.label("notes/b")),
+        (b"content".to_vec(), label(&["pii.log", "pii.mail"]))
+    );
+    assert_eq!(tree.label("a"), label(&["pii.log"]));
+    let before = (tree.names(".", "", 9999), tree.names("notes", "", 9999));
+    for to in ["taken", "notes", "notes/", "a", "./notes/../a"] {
+        assert_eq!(copy("a", to), Err(TreeError::Exists(to.into())));
+        assert_eq!(go("large", to), Err(TreeError::Exists(to.into())));
+    }
+    assert_eq!(copy("notes", "other"), Err(TreeError::IsDirectory("notes".into())));
+    assert!(matches!(copy("none", "b"), Err(TreeError::NotFound(_))));
+    assert!(matches!(copy("a", "none/b"), Err(TreeError::NotFound(_))));
+    assert!(matches!(copy("large", "b"), Err(TreeError::NoSpace { .. } | TreeError::Quota { .. })));
+    assert_eq!((tree.names(".", "", 9999), tree.names("notes", "", 9999)), before);
+    assert_eq!(tree.content("taken").unwrap(), b"mine");
+    go("notes", "old").unwrap();
+    go("a", "old/a").unwrap();
+    assert_eq!((tree.content("old/a").unwrap(), tree.label("old/a")), (b"content".to_vec(), label(&["pii.log"])));
+    assert!(matches!(go("old", "old/in"), Err(TreeError::IntoItself(_))));
+    assert!(matches!(go("none", "c"), Err(TreeError::NotFound(_))));
+}
+
+fn what_is_below_is_found<T: FileTree>(tree: &Now<T>) {
+    tree.make("notes");
+    tree.make("notes/old");
+    tree.put("notes/Plan.txt", b"buy MILK\nand eggs").unwrap();
+    done(tree.0.store(ROOT, "notes/old/plan.md", b"milk", false, &label(&["pii.log"]), 0)).unwrap();
+    tree.put("b.txt", b"no").unwrap();
+    let (found, _) = done(find(&tree.0, (ROOT, "."), "plan", 9999, &async || ())).unwrap();
+    let names: Vec<String> = found.into_iter().map(|info| info.name).collect();
+    assert_eq!(names, ["notes/Plan.txt", "notes/old/plan.md"]);
+    let found = done(search(&tree.0, (ROOT, "notes"), "milk", 9999, &async || ())).unwrap();
+    let lines: Vec<(&str, u32)> = found.matches.iter().map(|found| (found.path.as_str(), found.line)).collect();
+    assert_eq!((lines, found.label), (vec![("notes/Plan.txt", 1), ("notes/old/plan.md", 1)], label(&["pii.log"])));
+    let mut seen = Label::default();
+    let changes = done(compare(&tree.0, ROOT, ("b.txt", "notes/old/plan.md"), &mut seen)).unwrap();
+    assert!(changes.contains("-no") && changes.contains("+milk"), "{changes}");
+    assert_eq!(seen, label(&["pii.log"]));
+}
+
+/// A folder below others can have a path that is too long for a call.
+fn what_is_deep_below_is_found<T: FileTree>(tree: &Now<T>) {
+    for chain in ["u", "v"] {
+        let mut path = String::from(chain);
+        tree.make(&path);
+        for _ in 0..39 {
+            path.push_str("/d");
+            tree.make(&path);
+        }
+        tree.put(&alloc::format!("{path}/deep"), b"needle").unwrap();
+    }
+    let bottom = alloc::format!("u{}", "/d".repeat(39));
+    tree.rename("v", &alloc::format!("{bottom}/v")).unwrap();
+    let found = done(search(&tree.0, (ROOT, "."), "needle", 9999, &async || ())).unwrap();
+    assert_eq!(found.matches.len(), 2);
 }
 
 fn files_are_kept<T: FileTree>(tree: &Now<T>) {

@@ -1,5 +1,6 @@
 //! The tree itself.
 
+use crate::MAX_TEXT;
 use crate::file_tree::{Opening, read_only};
 use crate::path::{self, PathError};
 use alloc::collections::BTreeMap;
@@ -90,6 +91,13 @@ pub enum TreeError {
     },
     /// Past what a file can be.
     TooLarge,
+    /// A file has more bytes than one call copies or compares.
+    TooLong {
+        /// The file.
+        name: String,
+        /// Its length.
+        bytes: u64,
+    },
     /// More files and folders are below a folder than one call looks at, which is this many.
     TooMany(usize),
     /// It holds something else than the caller says.
@@ -134,6 +142,10 @@ impl core::fmt::Display for TreeError {
                  the call again"
             ),
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
+            Self::TooLong { name, bytes } => {
+                let bytes = capos_plural::count(*bytes, "byte");
+                write!(f, "`{name}` has {bytes}, and this tool takes files of at most {MAX_TEXT} bytes")
+            }
             Self::TooMany(most) => {
                 write!(f, "more than {most} files and folders are below it; name a folder with fewer")
             }

@@ -7,13 +7,17 @@ use alloc::vec::Vec;
 use crate::path::components;
 use crate::{FileTree, Info, Kind, NodeId, TreeError};
 
+/// What an entry takes besides its path in that JSON.
+const ENTRY_BYTES: usize = 96;
+
 /// Files and folders below a folder that one call looks at.
 pub const MAX_BELOW: usize = 10_000;
 /// Bytes of a folder's list that are fetched at once.
 const LISTED: usize = 16 * 1024;
 
 /// Calls `see` with the path and status of everything below a folder, or of the file at that path: names in order, a folder before
-/// what is in it. What is removed meanwhile is left out. Others are served in `pause`.
+/// what is in it. What is removed meanwhile is left out. Others are served in `pause`. Folders are looked at by their nodes, since
+/// what is deep below one can have a path that is too long.
 ///
 /// # Errors
 /// There is no such path; [`TreeError::TooMany`]; what `see` returns.
@@ -29,12 +33,12 @@ pub(crate) async fn walk<T: FileTree>(
         return see(&top, node, &info).await;
     }
     let mut left = MAX_BELOW;
-    let mut folders = Vec::from([top]);
-    while let Some(folder) = folders.pop() {
+    let mut folders = Vec::from([(node, top)]);
+    while let Some((folder_node, folder)) = folders.pop() {
         let (mut after, mut below) = (String::new(), Vec::new());
         loop {
-            let listing = match tree.list_after(base, &folder, &after, LISTED).await {
-                Err(TreeError::NotFound(_) | TreeError::NotDirectory(_) | TreeError::Gone) => break,
+            let listing = match tree.list_after(folder_node, "", &after, LISTED).await {
+                Err(TreeError::Gone) => break,
                 found => found?,
             };
             for (node, info) in listing.entries {
@@ -43,7 +47,7 @@ pub(crate) async fn walk<T: FileTree>(
                 see(&path, node, &info).await?;
                 after = info.name;
                 if info.kind == Kind::Directory {
-                    below.push(path);
+                    below.push((node, path));
                 }
             }
             pause().await;
@@ -57,7 +61,7 @@ pub(crate) async fn walk<T: FileTree>(
     Ok(())
 }
 
-/// A text that is looked for. Without capitals it matches capitals, too.
+/// A text that is looked for. One without capitals matches both cases.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     text: String,
@@ -69,19 +73,40 @@ impl Wanted {
         Self { text: text.to_string(), folds: !text.chars().any(char::is_uppercase) }
     }
 
-    /// Where in a text it begins, in bytes; about there where letters of another case have another length.
+    /// Where in a text it begins, in bytes.
     pub(crate) fn place_in(&self, text: &str) -> Option<usize> {
-        if self.folds { text.to_lowercase().find(&self.text) } else { text.find(&self.text) }
+        if !self.folds {
+            return text.find(&self.text);
+        }
+        let folded = text.to_lowercase().find(&self.text)?;
+        // A letter can have another length in the other case.
+        let mut length = 0_usize;
+        let place = text.char_indices().find(|(_, letter)| {
+            let is_there = length >= folded;
+            length = letter.to_lowercase().map(char::len_utf8).fold(length, usize::saturating_add);
+            is_there
+        });
+        Some(place.map_or(text.len(), |(at, _)| at))
     }
 
-    /// Whether a name has it as a part, or is it if it has a `*`, which stands for any letters.
+    /// Whether a name has it as a part. With a `*`, which stands for any characters, it is the whole name.
     fn matches(&self, name: &str) -> bool {
         if !self.text.contains('*') {
             return self.place_in(name).is_some();
         }
         let folded = if self.folds { name.to_lowercase() } else { name.to_string() };
-        capos_policy::matches_pattern(&self.text, &folded)
+        capos_policy::matches_wildcard(&self.text, &folded)
     }
+}
+
+/// Bytes of a text as it stands in the JSON that a model reads.
+pub(crate) fn written(text: &str) -> usize {
+    let bytes = |letter: char| match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        letter if letter.is_control() => 6,
+        letter => letter.len_utf8(),
+    };
+    text.chars().map(bytes).fold(0, usize::saturating_add)
 }
 
 /// The files and folders below a folder whose names match, by their paths, in a list of at most `most` bytes; and how many more
@@ -100,7 +125,7 @@ pub async fn find<T: FileTree>(
     let (mut found, mut left_out, mut room) = (Vec::new(), 0_u64, most);
     walk(tree, place, pause, async |path, _, info| {
         if wanted.matches(&info.name) {
-            match room.checked_sub(path.len().saturating_add(crate::file_tree::ENTRY_BYTES)) {
+            match room.checked_sub(written(path).saturating_add(ENTRY_BYTES)) {
                 Some(rest) if left_out == 0 => {
                     room = rest;
                     found.push(Info { name: path.to_string(), ..info.clone() });
@@ -165,7 +190,7 @@ mod tests {
     fn a_long_list_ends_with_the_number_of_the_rest_and_too_much_is_rejected() {
         let files: Vec<String> = (0..50).map(|number| format!("f{number:02}")).collect();
         let tree = tree(&files.iter().map(String::as_str).collect::<Vec<_>>());
-        let (found, left_out) = done(find(&tree, (Tree::ROOT, "."), "f", 830, &async || ())).unwrap();
+        let (found, left_out) = done(find(&tree, (Tree::ROOT, "."), "f", 990, &async || ())).unwrap();
         assert_eq!((found.len(), left_out), (10, 40));
         for number in 0..MAX_BELOW {
             done(tree.store(Tree::ROOT, &format!("g{number}"), b"", false, &Label::default(), 0)).unwrap();

@@ -14,8 +14,9 @@ use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
 use capos_runner::change::PendingWrite;
+use capos_runner::grants::DELEGATION;
 use capos_runner::{Form, Runner, Surface, loss};
-use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, Span};
+use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, SettingsClient, Span, UsersClient};
 use capos_schema::cap::{LocalBoxFuture, Message};
 use capos_schema::reflection::MethodInfo;
 use capos_schema::terminal::Style;
@@ -141,8 +142,9 @@ async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
 impl Surface for Client {
     type Form = NoForm;
 
-    /// The machine is set up at its console.
-    const ELSEWHERE: &'static [u64] = &[MachineSetupClient::INTERFACE_ID];
+    /// The machine is set up and managed at its console. Clients are not told of child runs.
+    const NEVER_OFFERED: &'static [u64] =
+        &[MachineSetupClient::INTERFACE_ID, UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID, DELEGATION];
 
     fn name(&self) -> String {
         format!("client {}", self.name)

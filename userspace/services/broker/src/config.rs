@@ -51,7 +51,7 @@ pub struct Config {
     pub principal: String,
     /// Id, or beginning of the id, of the model that sessions get; empty: the first.
     pub model: String,
-    /// The names of the capabilities whose tools models are offered from the start, although those are offered on request.
+    /// The names of the capabilities whose tools on request models are offered from the start.
     pub offer: Vec<String>,
     /// After how many idle minutes a user's terminal is locked; 0: never.
     pub lock_minutes: u32,
@@ -228,7 +228,7 @@ impl Config {
             self.model = id;
         }
         if let Some(names) = file.session.offer {
-            self.offer = names;
+            self.offer = crate::settings::offer(names)?;
         }
         put(&mut self.lock_minutes, &file.session.lock_minutes);
         if let Some(offset) = &file.session.utc_offset {

@@ -26,6 +26,8 @@ pub const LAYER: &str = "settings";
 const BUILT_IN: &str = "built in";
 /// Bytes of a name and of a value at most.
 const MAX_BYTES: usize = 256;
+/// Names in `session.offer`, and bytes of each, at most.
+const OFFERED: usize = 32;
 /// Settings at most.
 const MOST: usize = 256;
 /// Tools whose permission and rules stay as the image has them: whoever may use them could otherwise give them away, or lose them.
@@ -306,7 +308,8 @@ fn flat(text: &str) -> Settings {
             Value::Boolean(whether) => drop(found.insert(name.to_string(), whether.to_string())),
             Value::Array(names) => {
                 let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
-                if !names.is_empty() {
+                // An empty list of rules is none, and lifts none. This one takes the place of an earlier one.
+                if !names.is_empty() || name == "session.offer" {
                     found.insert(name.to_string(), names.join(", "));
                 }
             }
@@ -319,6 +322,17 @@ fn flat(text: &str) -> Settings {
     add(&mut found, "", &Value::Table(table));
     found.retain(|name, _| !name.starts_with("runner.") && name != "session.passphrase");
     found
+}
+
+/// The names in `session.offer`.
+///
+/// # Errors
+/// They are more or longer than a message has room for.
+pub(crate) fn offer(names: Vec<String>) -> Result<Vec<String>, String> {
+    match names.len() <= OFFERED && names.iter().all(|name| name.len() <= OFFERED) {
+        true => Ok(names),
+        false => Err(format!("session.offer: it has at most {OFFERED} names of at most {OFFERED} bytes")),
+    }
 }
 
 /// Every value that is known, with its origin: the last layer that has it.
@@ -414,6 +428,11 @@ mod tests {
             ("policy.tools.reset_setting.block", "limits", "stay as the image has them"),
             ("profiles.operator.policy.tools.set_setting.allow", "a", "stay as the image has them"),
             ("session.home_quota", "many", "session.home_quota: \"many\" is no quota"),
+            (
+                "session.offer",
+                "a-name-that-is-much-too-long-for-any-capability",
+                "session.offer: it has at most 32 names of at most 32 bytes",
+            ),
             ("session.utc_offset", "Vienna", "session.utc_offset: \"Vienna\" is no offset from UTC"),
             ("session.passphrase", "x", "there is no setting \"session.passphrase\""),
             ("session.profile", "guest", "there is no setting"),

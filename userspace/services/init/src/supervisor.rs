@@ -156,8 +156,8 @@ impl System {
     }
 }
 
-/// What the system serves to sessions that may manage services. The log has one line for each request that is accepted, as
-/// the audit log has one record, whatever state the service is in.
+/// What the system serves to sessions that may manage services. The log has one line for each request that was done, as the
+/// audit log has one record, whatever state the service was in.
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
@@ -198,7 +198,6 @@ impl ServiceSupervisorServer for Supervisor {
 
     async fn restart(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
         let service = self.find_untrusted(&name)?;
-        log::info!("service `{name}` is started again, as was asked");
         service.forgive();
         let before = service.starts();
         // A start in progress is as good as a new one: there is nothing to end.
@@ -224,16 +223,17 @@ impl ServiceSupervisorServer for Supervisor {
                 info.last_exit
             )));
         }
+        log::info!("service `{name}` was started again, as was asked");
         Ok(info)
     }
 
     async fn stop(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
         let service = self.find_untrusted(&name)?;
-        log::info!("service `{name}` is stopped, as was asked");
         service.wish.set(Wish::Stop);
         end(&service, "stopped on request").await;
         let rests = || matches!(service.state(), ServiceState::Stopped | ServiceState::Failed | ServiceState::Unneeded);
         service.changed.until(|| rests().then_some(())).await;
+        log::info!("service `{name}` was stopped, as was asked");
         Ok(())
     }
 }

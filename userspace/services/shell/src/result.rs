@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use capos_plural::{count, noun};
 use capos_reflect::{Shown, Table};
 use capos_schema::reflection::tool;
-use capos_terminal::sanitise;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -111,8 +110,27 @@ fn summary(table: &Table) -> String {
     text
 }
 
+/// A line with its control characters written out.
+fn visible(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for letter in line.chars() {
+        match letter {
+            '\t' => out.push(letter),
+            letter if letter.is_control() => out.push_str(&format!("\\u{{{:x}}}", u32::from(letter))),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
 /// A regular plural in the singular, as `capos_plural` makes it.
 fn singular(things: &str) -> String {
+    if let Some(stem) = things
+        .strip_suffix("es")
+        .filter(|stem| stem.ends_with(['x', 's']) || stem.ends_with("ch") || stem.ends_with("sh"))
+    {
+        return stem.to_string();
+    }
     match (things.strip_suffix("ies"), things.strip_suffix('s')) {
         (Some(stem), _) => format!("{stem}y"),
         (None, Some(stem)) => stem.to_string(),
@@ -122,9 +140,7 @@ fn singular(things: &str) -> String {
 
 fn rows(shown: &Shown, room: Option<usize>) -> Vec<String> {
     match shown {
-        Shown::Done(text) | Shown::Text(text) => {
-            sanitise(text.as_bytes()).into_string().lines().map(ToString::to_string).collect()
-        }
+        Shown::Done(text) | Shown::Text(text) => text.lines().map(visible).collect(),
         Shown::Table(table) => of_table(table, room),
         Shown::Fields(fields) => of_fields(fields, room),
     }
@@ -243,6 +259,20 @@ mod tests {
         let result = result(name, arguments, text).expect("it has the form");
         let (mark, line) = result.headline(text.len());
         (format!("{mark}{line}"), result.preview(80))
+    }
+
+    #[test]
+    fn one_thing_has_its_singular() {
+        for (things, thing) in
+            [("matches", "match"), ("services", "service"), ("entries", "entry"), ("boxes", "box"), ("data", "data")]
+        {
+            assert_eq!(singular(things), thing);
+        }
+    }
+
+    #[test]
+    fn control_characters_of_a_text_are_written_out() {
+        assert_eq!(visible("A\u{1b}[31mB\rC\tD"), "A\\u{1b}[31mB\\u{d}C\tD");
     }
 
     #[test]

@@ -18,8 +18,8 @@ struct Kind {
 
 const KINDS: [Kind; 3] = [
     Kind { tool: "run_program", argument: "program", line: ["init: program `", "` was started"] },
-    Kind { tool: "restart_service", argument: "name", line: ["init: service `", "` is started again, as was asked"] },
-    Kind { tool: "stop_service", argument: "name", line: ["init: service `", "` is stopped, as was asked"] },
+    Kind { tool: "restart_service", argument: "name", line: ["init: service `", "` was started again, as was asked"] },
+    Kind { tool: "stop_service", argument: "name", line: ["init: service `", "` was stopped, as was asked"] },
 ];
 
 /// How often something was done to one name.
@@ -111,7 +111,7 @@ mod tests {
     fn services_are_compared_as_well() {
         let name = json!({"name": "hello"});
         let log =
-            "init: service `hello` is started again, as was asked\ninit: service `hello` is stopped, as was asked\n";
+            "init: service `hello` was started again, as was asked\ninit: service `hello` was stopped, as was asked\n";
         let both = [call(1, "restart_service", &name, Some("ok")), call(3, "stop_service", &name, Some("ok"))];
         assert!(failures(log, &both).is_empty());
         assert_eq!(failures(log, &both[..1]).len(), 1);

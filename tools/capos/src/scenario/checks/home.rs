@@ -127,7 +127,13 @@ fn follow(files: Files, found: &Files, records: &[Record], failures: &mut Vec<St
     let mut names: Vec<&String> = possible.keys().chain(found.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    for name in names.into_iter().filter(|name| !unsure.contains(name)) {
+    // A folder that may have been moved has its files at one of two places.
+    let is_unsure = |name: &str| {
+        unsure
+            .iter()
+            .any(|path| name.strip_prefix(path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    };
+    for name in names.into_iter().filter(|name| !is_unsure(name)) {
         let (wanted, found) = (possible.get(name), found.get(name));
         if wanted.map_or(found.is_none(), |wanted| wanted.contains(&found.cloned())) {
             continue;

@@ -14,6 +14,9 @@ type Kind = &'static [&'static str];
 const READS: Kind = &[];
 const WRITES: Kind = &["write", "append", "add", "make", "create"];
 const RUNS: Kind = &["run"];
+/// Without the tool itself, a model can write the new file, and delete the old one.
+const COPIES: Kind = &["copy", "write", "append", "make", "create"];
+const MOVES: Kind = &["move", "write", "delete"];
 
 const VERBS: [(&str, Kind); 36] = [
     ("read", READS),
@@ -36,9 +39,9 @@ const VERBS: [(&str, Kind); 36] = [
     ("add", WRITES),
     ("put", WRITES),
     ("store", WRITES),
-    ("copy", &["copy", "write", "append", "make", "create"]),
-    ("move", &["move"]),
-    ("rename", &["move"]),
+    ("copy", COPIES),
+    ("move", MOVES),
+    ("rename", MOVES),
     ("find", READS),
     ("search", READS),
     ("compare", READS),
@@ -198,7 +201,7 @@ fn joint(text: &str, kind: Kind) -> Option<(usize, usize)> {
 fn is_whole(part: &str, kind: Kind) -> bool {
     let words: Vec<&str> = part.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
     let last_is_name = words.last().is_some_and(|word| is_name(word) || word.contains('/'));
-    let has_payload = kind == WRITES || kind == RUNS;
+    let has_payload = [WRITES, RUNS, COPIES, MOVES].contains(&kind);
     let is_quoted = part.trim_end().ends_with(['"', '\'', '`']);
     // Of a text to be written, the place is named behind "to".
     let asks = words.iter().any(|word| ASKING.contains(&lower(word).as_str()) && !(has_payload && *word == "to"));
@@ -233,6 +236,9 @@ mod tests {
             ),
             ("read a.txt and read b.txt and delete a.txt", &["read a.txt", "read b.txt", "delete a.txt"]),
             ("run cat a.txt and then delete a.txt", &["run cat a.txt", "delete a.txt"]),
+            ("copy a.txt to b.txt and then delete a.txt", &["copy a.txt to b.txt", "delete a.txt"]),
+            ("read a.txt and then move it to b.txt", &["read a.txt", "move it to b.txt"]),
+            ("find plan.txt, then compare a.txt with b.txt", &["find plan.txt", "compare a.txt with b.txt"]),
         ] {
             assert_eq!(wishes(request), parts, "{request}");
         }

@@ -51,7 +51,7 @@ pub struct Response {
     bounds: Bounds,
     /// The text so far.
     pub text: String,
-    /// The calls so far, in the order in which they began. One over the bound is kept: it is rejected in the place of all over it.
+    /// The calls so far, in the order in which they began. One over the bound is kept: it is rejected, and tells how many followed.
     pub calls: Vec<Draft>,
     /// How many calls follow that one, of which nothing is kept. A call counts if its index is above those before it.
     pub surplus: u64,

@@ -14,7 +14,7 @@ use capos_plural::count;
 
 pub(crate) use arguments::texts;
 use arguments::{Found, Member, members};
-pub use command::{ArgumentRules, CommandRules, matches as matches_pattern};
+pub use command::{ArgumentRules, CommandRules, matches as matches_wildcard};
 pub use domain::{DomainRules, host};
 pub use path::{PathError, PathIndex, PathRules, normalise};
 
@@ -209,13 +209,22 @@ impl Scope {
             add("never the domains", block.iter().collect());
         }
         if let Some(most) = self.max_file_bytes.filter(|_| tool.handles_content()) {
-            lines.push(format!("no file above {}", count(most, "byte")));
+            match tool.reads_up_to() {
+                Some(reads) if reads <= most => {}
+                Some(reads) => lines.push(format!("never: {}", reads_more(reads, most))),
+                None => lines.push(format!("no file above {}", count(most, "byte"))),
+            }
         }
         if let Some(most) = self.max_bytes {
             lines.push(format!("no arguments above {}", count(most, "byte")));
         }
         lines
     }
+}
+
+/// Why a tool that reads several files is not within a limit on the size of each.
+fn reads_more(reads: u64, most: u64) -> String {
+    format!("it reads files of up to {}, and {most} are allowed", count(reads, "byte"))
 }
 
 /// The path of a directory that a program is given, in the grant that it is of.
@@ -281,11 +290,8 @@ impl Bounds {
             rules.check(address)?;
         }
         if let Some(most) = self.max_file_bytes.filter(|_| tool.handles_content()) {
-            if tool.reads_many() {
-                return Err(format!(
-                    "it reads files of any size, and no file above {} is allowed",
-                    count(most, "byte")
-                ));
+            if let Some(reads) = tool.reads_up_to() {
+                return if reads <= most { Ok(()) } else { Err(reads_more(reads, most)) };
             }
             let bytes = arguments.file_bytes(tool, at.file_bytes)?;
             if bytes > most {

@@ -216,10 +216,14 @@ fn d15_there_is_no_way_to_make_a_link() {
 /// Each tool that names a file of the home directory says which argument does.
 #[test]
 fn each_path_of_a_tool_is_declared() {
-    let mut found: Vec<String> = Vec::new();
+    let (mut found, mut trees) = (Vec::new(), Vec::new());
     for interface in capos_schema::INTERFACES {
         for method in interface.methods.iter().filter(|method| method.tool.is_some()) {
-            found.extend(method.paths.iter().map(|name| format!("{}.{name}", method.tool.unwrap_or_default())));
+            let named = |names: &[&str]| -> Vec<String> {
+                names.iter().map(|name| format!("{}.{name}", method.tool.unwrap_or_default())).collect()
+            };
+            found.extend(named(method.paths));
+            trees.extend(named(method.trees));
             let named = method.params_schema.contains("\"path\"");
             let of_home = interface.id == FILES;
             assert!(!(named && of_home) || method.paths == ["path"], "{}", method.name);
@@ -245,6 +249,8 @@ fn each_path_of_a_tool_is_declared() {
         "write_file.path",
     ];
     assert_eq!(found, wanted);
+    trees.sort();
+    assert_eq!(trees, ["find_files.path", "move_file.from", "move_file.to", "search_files.path"]);
 }
 
 /// Requirements J03 and J04: the same call through a handle works inside the granted directory and fails outside.

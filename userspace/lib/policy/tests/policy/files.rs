@@ -99,13 +99,46 @@ fn no_tool_chooses_a_path_that_a_rule_is_about() {
 #[test]
 fn a_limit_on_files_is_for_tools_that_handle_their_content() {
     let session = session(Scope { max_file_bytes: Some(10), ..Scope::default() });
-    for tool in ["delete_file", "file_info", "list_directory", "make_directory"] {
-        let question = ask(tool, &json!({ "path": "a" }));
+    for tool in ["delete_file", "file_info", "list_directory", "make_directory", "find_files", "move_file"] {
+        let question = ask(tool, &json!({ "path": "a", "from": "a", "to": "b", "name": "x" }));
         assert_eq!(session.measures(&question), None, "{tool}");
         assert!(!matches!(session.gate(&question, &at(Some(11))), Gate::Shut { .. }), "{tool}");
     }
-    for tool in ["read_file", "export_file"] {
-        let question = ask(tool, &json!({ "path": "a" }));
+    for tool in ["read_file", "export_file", "copy_file"] {
+        let question = ask(tool, &json!({ "path": "a", "from": "a", "to": "b" }));
+        assert_eq!(session.measures(&question), Some(Measured::Home("a".into())), "{tool}");
         assert!(matches!(session.gate(&question, &at(Some(11))), Gate::Shut { .. }), "{tool}");
+    }
+}
+
+/// The size of each file that a search or a comparison reads cannot be looked up. It reads none above its own limit.
+#[test]
+fn tools_that_read_many_files_keep_to_a_limit_above_their_own() {
+    for (tool, reads) in [("search_files", 256 << 10), ("compare_files", 64 << 10)] {
+        let question = ask(tool, &json!({ "path": "a", "text": "x", "first": "a", "second": "b" }));
+        for (most, opens) in [(reads, true), (reads - 1, false)] {
+            let session = session(Scope { max_file_bytes: Some(most), ..Scope::default() });
+            assert_eq!(session.gate(&question, &at(Some(1))) == Gate::Open, opens, "{tool} with {most}");
+        }
+    }
+}
+
+/// What a call reads or moves with everything below has no blocked place below, at its new path neither.
+#[test]
+fn a_rule_on_a_place_holds_for_a_call_on_everything_above_it() {
+    let rules = PathRules { allow: vec!["/".into()], block: vec!["notes/secret".into()] };
+    let session = session(Scope { paths: Some(rules), ..Scope::default() });
+    let of = |tool: &str, path: &str| match tool {
+        "move_file" => ask(tool, &json!({ "from": path, "to": "new" })),
+        "move_file to" => ask("move_file", &json!({ "from": "old", "to": path })),
+        _ => ask(tool, &json!({ "path": path, "name": "x", "text": "x" })),
+    };
+    for tool in ["find_files", "search_files", "move_file", "move_file to"] {
+        for (path, opens) in
+            [("notes", false), (".", false), ("notes/secret/a", false), ("notes/other", true), ("b", true)]
+        {
+            let is_shut = matches!(session.gate(&of(tool, path), &at(Some(1))), Gate::Shut { .. });
+            assert_eq!(!is_shut, opens, "{tool} {path}");
+        }
     }
 }

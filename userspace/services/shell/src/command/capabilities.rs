@@ -39,12 +39,16 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
         }
         ["offer", name] => {
             if !session.runner.grants.offer(name) {
-                return Err(match session.runner.grants.withheld().as_slice() {
-                    [] => "every tool of this session is offered to the model; /tools lists them".to_string(),
-                    withheld => {
-                        format!("{:?} is not withheld from the model; {} is", escape(name), withheld.join(", "))
+                let grants = &session.runner.grants;
+                let held = grants.all().iter().any(|grant| grant.name == *name);
+                let why = match (held, grants.dropped.borrow().contains(*name)) {
+                    (_, true) => format!("is dropped; /cap take {} restores it", escape(name)),
+                    (true, false) => {
+                        "has no further tools for the model; /cap lists the capabilities that have".to_string()
                     }
-                });
+                    (false, false) => "is no capability of this session; /cap lists them".to_string(),
+                };
+                return Err(format!("{:?} {why}", escape(name)));
             }
         }
         _ => return Err("usage: /cap, /cap all, /cap drop NAME, /cap take NAME or /cap offer NAME".to_string()),

@@ -147,7 +147,19 @@ pub async fn tools(session: &mut Session) -> Done {
         return Err("this session has no tools".to_string());
     }
     rows(session, &text).await;
-    let withheld = session.runner.grants.withheld();
+    let grants = session.runner.grants.all();
+    let withheld: Vec<String> = (0..)
+        .zip(&grants)
+        .filter_map(|(at, grant)| {
+            let more = session.runner.grants.withheld_of(grant);
+            let is_offered = session.snapshot.tools().iter().any(|tool| tool.capability == at);
+            match (more, is_offered) {
+                (0, _) => None,
+                (_, false) => Some(grant.name.clone()),
+                (more, true) => Some(format!("{} of {}", count(more, "more tool"), grant.name)),
+            }
+        })
+        .collect();
     if !withheld.is_empty() {
         let text = format!("  not offered to the model: {}; /cap offer NAME", withheld.join(", "));
         session.runner.screen.line(Style::Dim, &text).await;

@@ -244,9 +244,16 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     };
     if let Err(why) = result {
         session.runner.screen.error(&why).await;
+        // What is lacking then is often lacking for that reason.
+        if session.has_expired() && !why.contains("/resume") {
+            session.runner.screen.line(Style::Dim, EXPIRED).await;
+        }
     }
     Flow::Go
 }
+
+/// Why a session lacks what it had.
+pub const EXPIRED: &str = "the policy of this session has expired; /resume renews it";
 
 /// What comes of a command.
 pub type Done = Result<(), String>;

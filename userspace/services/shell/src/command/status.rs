@@ -10,12 +10,15 @@ use capos_schema::kernel::Usage;
 use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStatusClient};
 use capos_schema::terminal::Style;
 
-use super::{Done, rows};
+use super::{Done, EXPIRED, rows};
 use crate::escape::first_line;
 use crate::session::Session;
 
 pub async fn status(session: &Session) -> Done {
     let screen = &session.runner.screen;
+    if session.has_expired() {
+        screen.line(Style::Dim, EXPIRED).await;
+    }
     if let Ok(status) = session.runner.grants.find::<SystemStatusClient>("see the state of the system") {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(

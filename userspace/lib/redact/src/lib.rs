@@ -17,7 +17,7 @@ use serde_json::Value;
 use forms::{element, option, shell_word};
 use names::{is_harmless, is_secret_name, joined};
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "[redacted]";
 
 /// A header of HTTP, whose value begins with a scheme.

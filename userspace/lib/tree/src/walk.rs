@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// Bytes of a text as it stands in the JSON that a model reads.
+/// Bytes that a text takes in the JSON that a model reads.
 pub(crate) fn written(text: &str) -> usize {
     let bytes = |letter: char| match letter {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,

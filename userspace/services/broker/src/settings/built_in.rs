@@ -1,4 +1,4 @@
-//! The values of settings that nobody has set.
+//! The values of settings that are set nowhere.
 
 use alloc::format;
 use alloc::string::ToString;

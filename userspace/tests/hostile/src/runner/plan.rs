@@ -28,7 +28,7 @@ pub enum Size {
     Ordinary,
     /// A great many capabilities.
     ManyCapabilities,
-    /// All memory that is left.
+    /// All memory that is left, but for [`STARTING`].
     Everything,
     /// The limits that the manifest gives a file server.
     Server,
@@ -41,6 +41,9 @@ pub enum Size {
 /// CPU time of attacks that are to use it up, in nanoseconds: several times the time of their start under
 /// QEMU's translation. So the attack itself uses it up.
 pub const LITTLE_TIME: u64 = 300_000_000;
+
+/// Frames that the runner itself may take while it starts an attack: its heap can grow meanwhile.
+const STARTING: u64 = 64;
 
 impl Size {
     /// The account's limits, if this many frames are left.
@@ -57,7 +60,7 @@ impl Size {
         match self {
             Self::Ordinary => ordinary,
             Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },
-            Self::Everything => Limits { frames, ..ordinary },
+            Self::Everything => Limits { frames: frames.saturating_sub(STARTING), ..ordinary },
             Self::Many => Limits {
                 frames: 16_384,
                 capabilities: 512,

@@ -34,7 +34,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
     // Names stand in lists, in prompts and in commands.
     if name.chars().any(|letter| letter.is_control() || letter.is_whitespace() || letter == ',') {
-        return Err("a name has no spaces, commas and control characters".into());
+        return Err("a name has no spaces, no commas and no control characters".into());
     }
     if name.starts_with('/') {
         return Err("a name does not begin with `/`".into());

@@ -135,7 +135,7 @@ const HELP: &[(&str, &str)] = &[
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
     (
         "/cap offer NAME",
-        "offer the model the tools of a capability that are yours alone, as those of users and settings",
+        "offer the model more tools of a capability: /cap offer home lets it find, search, copy and move files",
     ),
     ("/skills", "list the skills: texts for the model, with the tools that they need"),
     ("/skill use NAME SETTING=VALUE", "have the model use a skill, after a question; /skill drop NAME ends that"),

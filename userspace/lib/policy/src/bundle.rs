@@ -27,8 +27,12 @@ pub const MODEL_CALL: &str = "LLM.Call";
 
 /// The methods of a directory with a tool that handles no file's content.
 const WITHOUT_CONTENT: [&str; 6] = ["list", "stat", "remove", "makeDirectory", "moveFile", "findFiles"];
+/// Bytes of the largest file that a search of a directory reads.
+pub const MAX_SEARCHED: usize = 256 << 10;
+/// Bytes of the largest file that a comparison of two files reads.
+pub const MAX_COMPARED: usize = 64 << 10;
 /// The methods of a directory with a tool that reads more files than one, and bytes of the largest that each of them reads.
-const OF_MANY_FILES: [(&str, u64); 2] = [("searchText", 256 << 10), ("compareFiles", 64 << 10)];
+const OF_MANY_FILES: [(&str, u64); 2] = [("searchText", MAX_SEARCHED as u64), ("compareFiles", MAX_COMPARED as u64)];
 
 /// A scope, and where it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,9 @@ pub use approval::{Answer, Approvals, Standing, matches, may_stand, unagreed};
 pub use backend::{check_backend_policy, may_open};
 pub use binding::{Binding, BindingError};
 pub use budget::{Rate, Rates, TooMany};
-pub use bundle::{BoundBy, BundleError, Capability, FORMAT, Holder, MODEL_CALL, PolicyBundle};
+pub use bundle::{
+    BoundBy, BundleError, Capability, FORMAT, Holder, MAX_COMPARED, MAX_SEARCHED, MODEL_CALL, PolicyBundle,
+};
 pub use category::{Category, category};
 pub use dimension::dimension;
 pub use labels::{Egress, LABEL_LIMIT, all_above, class_below, join, join_provenance, label_below, label_size};

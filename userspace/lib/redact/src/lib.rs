@@ -55,7 +55,7 @@ const TOKENS: [(&str, usize); 22] = [
 /// after an option. Other forms are not found: a secret that a program reversed, or wrote without its name.
 #[must_use]
 pub fn redact(text: &str) -> (String, usize) {
-    if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
+    if is_json(text) {
         return json::redact(text);
     }
     let found = secrets(text);
@@ -65,7 +65,7 @@ pub fn redact(text: &str) -> (String, usize) {
 /// The same with as many lines as the text: a secret of several lines leaves its line ends.
 #[must_use]
 pub fn redact_lines(text: &str) -> String {
-    if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok() {
+    if is_json(text) {
         return json::redact(text).0;
     }
     let (mut out, mut at) = (String::with_capacity(text.len()), 0_usize);
@@ -78,6 +78,11 @@ pub fn redact_lines(text: &str) -> String {
     }
     out.push_str(after(text, at));
     out
+}
+
+/// Whether a text is an object or a list of JSON.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok()
 }
 
 /// Returns a part of the text with a mark instead of each secret that overlaps it, and where in the text that part

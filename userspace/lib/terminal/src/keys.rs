@@ -91,8 +91,8 @@ const KEYS: usize = 6;
 
 /// The longest sequence that is read as one, in characters.
 const SEQUENCE_LIMIT: u8 = 32;
-/// Characters between two pauses from which on a control string is a terminal's, which may stall in it. A person who has typed
-/// its beginning by mistake types fewer.
+/// Characters between two pauses from which on a control string is a terminal's, which may stall in it. A person
+/// types fewer after its beginning was typed by mistake.
 const STRING_OF_TERMINAL: u8 = 8;
 
 const ESCAPE: char = '\u{1b}';

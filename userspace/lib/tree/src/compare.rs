@@ -5,15 +5,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_plural::count;
-use capos_policy::join;
+use capos_policy::{MAX_COMPARED, join};
 use capos_redact::{MASK, redact_lines};
 use capos_schema::authority::Label;
 use similar::TextDiff;
 
 use crate::{FileTree, Kind, NodeId, TreeError};
 
-/// Bytes and lines of the longest texts that are compared.
-const MAX_BYTES: usize = 64 * 1024;
+/// Lines of the longest texts that are compared.
 const MAX_LINES: usize = 1000;
 
 /// What changes from the first file to the second, as a patch in the unified format, or that nothing does. What looks like a
@@ -66,12 +65,12 @@ async fn text_of<T: FileTree>(tree: &T, base: NodeId, path: &str, label: &mut La
     if info.kind == Kind::Directory {
         return Err(TreeError::IsDirectory(path.to_string()).into());
     }
-    let (bytes, own) = tree.read(node, 0, MAX_BYTES.saturating_add(1)).await?;
+    let (bytes, own) = tree.read(node, 0, MAX_COMPARED.saturating_add(1)).await?;
     *label = join(label, &own);
-    if bytes.len() > MAX_BYTES {
+    if bytes.len() > MAX_COMPARED {
         let size = count(info.bytes, "byte");
         return Err(CompareError::Unfit(format!(
-            "`{path}` has {size}; files of at most {MAX_BYTES} bytes are compared"
+            "`{path}` has {size}; files of at most {MAX_COMPARED} bytes are compared"
         )));
     }
     let text = String::from_utf8(bytes);
@@ -139,7 +138,7 @@ mod tests {
             (Err(CompareError::Unfit(why)), label) => (why, label),
             other => panic!("{other:?}"),
         };
-        assert!(why(b"x", &[b'y'; MAX_BYTES + 1]).0.starts_with("`b` has 65537 bytes; files of at most 65536"));
+        assert!(why(b"x", &[b'y'; MAX_COMPARED + 1]).0.starts_with("`b` has 65537 bytes; files of at most 65536"));
         let (text, found) = why("\n".repeat(MAX_LINES + 1).as_bytes(), b"");
         assert!(text.starts_with("`a` has 1001 lines; files of at most"), "{text}");
         assert_eq!(found, label(&["pii.log"]));

@@ -4,12 +4,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_policy::join;
+use capos_policy::{MAX_SEARCHED, join};
 use capos_redact::redact_lines;
 use capos_schema::authority::Label;
 
 use crate::walk::{Wanted, walk, written};
-use crate::{FileTree, Info, Kind, MAX_TEXT, NodeId, TreeError};
+use crate::{FileTree, Info, Kind, NodeId, TreeError};
 
 /// Lines after which others are served.
 const LINES: usize = 1000;
@@ -37,7 +37,7 @@ pub struct Found {
     pub matches: Vec<LineFound>,
     /// How many more there are.
     pub left_out: u64,
-    /// Files that are no text, have more than [`MAX_TEXT`] bytes, or cannot be read.
+    /// Files that are no text, have more than `MAX_SEARCHED` bytes, or cannot be read.
     pub not_searched: u64,
     /// The label of all that was searched: that a text is nowhere tells something of each file.
     pub label: Label,
@@ -91,12 +91,12 @@ pub async fn search<T: FileTree>(
 
 /// What a file holds; none if that is no text, too long, or cannot be read. Joins its label to `label`.
 async fn text_of<T: FileTree>(tree: &T, node: NodeId, info: &Info, label: &mut Label) -> Option<String> {
-    if info.bytes > MAX_TEXT as u64 {
+    if info.bytes > MAX_SEARCHED as u64 {
         return None;
     }
-    let (bytes, own) = tree.read(node, 0, MAX_TEXT.saturating_add(1)).await.ok()?;
+    let (bytes, own) = tree.read(node, 0, MAX_SEARCHED.saturating_add(1)).await.ok()?;
     *label = join(label, &own);
-    if bytes.len() > MAX_TEXT { None } else { String::from_utf8(bytes).ok() }
+    if bytes.len() > MAX_SEARCHED { None } else { String::from_utf8(bytes).ok() }
 }
 
 /// A line, or the part of a long one around a place.
@@ -143,7 +143,7 @@ mod tests {
             ("notes/a.txt", b"one\r\nTwo milk\nthree", &["pii.log"]),
             ("b.txt", "buy MILK\nand eggs\nmilk\u{e9}".as_bytes(), &[]),
             ("image", b"milk\xff", &[]),
-            ("large", &[b'm'; MAX_TEXT + 1], &[]),
+            ("large", &[b'm'; MAX_SEARCHED + 1], &[]),
         ]);
         let all = found(&tree, ".", "milk");
         assert_eq!(shown(&all), ["b.txt:1: buy MILK", "b.txt:3: milk\u{e9}", "notes/a.txt:2: Two milk"]);

@@ -16,6 +16,7 @@ use crate::escape::{escape, first_line, shorten};
 use crate::more::margined;
 use crate::readable::date_of;
 use crate::render::WIDTH;
+use capos_terminal::log_line;
 
 /// Rows of a result that a turn shows.
 const ROWS: usize = 12;
@@ -110,19 +111,6 @@ fn summary(table: &Table) -> String {
     text
 }
 
-/// A line with its control characters written out.
-fn visible(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    for letter in line.chars() {
-        match letter {
-            '\t' => out.push(letter),
-            letter if letter.is_control() => out.push_str(&format!("\\u{{{:x}}}", u32::from(letter))),
-            letter => out.push(letter),
-        }
-    }
-    out
-}
-
 /// A regular plural in the singular, as `capos_plural` makes it.
 fn singular(things: &str) -> String {
     if let Some(stem) = things
@@ -140,7 +128,7 @@ fn singular(things: &str) -> String {
 
 fn rows(shown: &Shown, room: Option<usize>) -> Vec<String> {
     match shown {
-        Shown::Done(text) | Shown::Text(text) => text.lines().map(visible).collect(),
+        Shown::Done(text) | Shown::Text(text) => text.lines().map(|line| log_line(line).into_string()).collect(),
         Shown::Table(table) => of_table(table, room),
         Shown::Fields(fields) => of_fields(fields, room),
     }
@@ -272,7 +260,7 @@ mod tests {
 
     #[test]
     fn control_characters_of_a_text_are_written_out() {
-        assert_eq!(visible("A\u{1b}[31mB\rC\tD"), "A\\u{1b}[31mB\\u{d}C\tD");
+        assert_eq!(log_line("A\u{1b}[31mB\rC\tD").into_string(), "A\\u{1b}[31mB\\u{d}C\tD");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum Size {
     Ordinary,
     /// A great many capabilities.
     ManyCapabilities,
-    /// All memory that is left, but for [`STARTING`].
+    /// All memory that is left, except [`STARTING`].
     Everything,
     /// The limits that the manifest gives a file server.
     Server,

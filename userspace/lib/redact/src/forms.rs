@@ -6,7 +6,7 @@ use alloc::format;
 use core::ops::Range;
 
 use super::names::{is_about, is_harmless, is_secret_name, is_secret_option};
-use crate::{after, blanks, is_word, quoted};
+use crate::{after, is_word, quoted};
 
 /// Bytes in which the end of a tag, and the end of an element with elements in it, are looked for.
 const LOOK: usize = 512;
@@ -117,7 +117,7 @@ pub(crate) fn option(text: &str, name: &str) -> Option<Range<usize>> {
     }
     let rest = after(text, name.len());
     if let Some(list) = rest.strip_prefix(['"', '\'', '`']) {
-        let value = blanks(list.strip_prefix(',')?);
+        let value = list.strip_prefix(',')?.trim_start();
         return place(text, value.get(quoted(value)?)?);
     }
     let value = rest.strip_prefix([' ', '\t'])?;

@@ -10,7 +10,9 @@ extern crate alloc;
 mod assign;
 mod function;
 mod scan;
+mod windows;
 
 pub use assign::{Assignment, MAX_DEVICES, assign, wanted};
 pub use function::{Found, Place, describe_wanted};
 pub use scan::{BATCH, MAX_FUNCTIONS, Registers, Scan, scan};
+pub use windows::{Window, WritableRegisters, windows};

@@ -1,10 +1,13 @@
 //! The PCI bus, through configuration ports 0xCF8 and 0xCFC.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_devices::{Found, MAX_FUNCTIONS, Place, Registers};
+use capos_async_lock::{AsyncMutex, AsyncMutexGuard};
+use capos_devices::{Found, MAX_FUNCTIONS, Place, Registers, Window, WritableRegisters};
 use capos_rt::{Context, Error, log};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::IoPortsClient;
@@ -18,6 +21,9 @@ const DATA: u16 = 0xcfc;
 pub struct Bus {
     ports: IoPortsClient,
     found: Vec<Found>,
+    /// The memory windows of the functions that have a driver.
+    windows: BTreeMap<Place, [Window; 6]>,
+    turn: Rc<AsyncMutex>,
 }
 
 impl Bus {
@@ -27,7 +33,7 @@ impl Bus {
     /// The ports are not available.
     pub async fn scan(ports: &IoPortsClient) -> Result<Self, Error> {
         let ports = ports.narrow(ADDRESS, 8).await.context("the ports of the PCI bus")?;
-        let mut bus = Self { ports, found: Vec::new() };
+        let mut bus = Self { ports, found: Vec::new(), windows: BTreeMap::new(), turn: Rc::default() };
         let scan = capos_devices::scan(&bus).await?;
         if scan.left_out > 0 {
             log::warning!(
@@ -37,6 +43,31 @@ impl Bus {
         }
         bus.found = scan.found;
         Ok(bus)
+    }
+
+    /// Finds the memory windows of these functions. It is done once, before the first driver starts: a function does not
+    /// answer meanwhile, and an emulator may lose what another processor writes to other devices while the map changes.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn measure(&mut self, places: impl IntoIterator<Item = Place>) -> Result<(), CallError> {
+        for place in places {
+            let windows = capos_devices::windows(self, place).await?;
+            self.windows.insert(place, windows);
+        }
+        Ok(())
+    }
+
+    /// A memory window of a function.
+    #[must_use]
+    pub fn window(&self, place: Place, index: u8) -> Option<Window> {
+        self.windows.get(&place)?.get(usize::from(index)).copied()
+    }
+
+    /// Waits until no other operation uses the bus. Each operation holds the turn from its first register to its last: a register is
+    /// selected by one port and accessed by another, and a changed one is read before.
+    pub async fn turn(&self) -> AsyncMutexGuard {
+        self.turn.lock().await
     }
 
     /// Its functions.
@@ -73,12 +104,10 @@ impl Bus {
         let registers: Vec<u32> = (0..=252_u8).step_by(4).map(|offset| Self::register(place, offset)).collect();
         self.ports.read_indexed(ADDRESS, DATA, &registers).await
     }
+}
 
-    /// Writes a register; `offset` is a multiple of 4.
-    ///
-    /// # Errors
-    /// The ports are gone.
-    pub async fn write(&self, place: Place, offset: u8, value: u32) -> Result<(), CallError> {
+impl WritableRegisters for Bus {
+    async fn write(&self, place: Place, offset: u8, value: u32) -> Result<(), CallError> {
         let (selected, written) = capos_rt::join(
             self.ports.write(ADDRESS, 4, Self::register(place, offset)),
             self.ports.write(DATA, 4, value),

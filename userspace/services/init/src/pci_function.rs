@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
-use capos_devices::Place;
+use capos_devices::{Place, Window, WritableRegisters};
 use capos_rt::memory::{Access, PAGE, map};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{InterruptClient, InterruptControllerClient, MmioClient};
@@ -32,13 +32,6 @@ const MSIX_MASK: u32 = 1 << 30;
 /// Bytes of an MSI-X table entry.
 const ENTRY: u64 = 16;
 
-/// A memory window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Window {
-    address: u64,
-    bytes: u64,
-}
-
 /// A function of the bus.
 #[derive(Debug)]
 pub struct Function {
@@ -61,56 +54,29 @@ impl Function {
     /// # Errors
     /// The bus is gone.
     pub async fn silence(&self) -> Result<(), CallError> {
+        let _turn = self.bus.turn().await;
         let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
         self.bus.write(self.place, COMMAND, command & !MASTER).await
     }
 
-    /// Where a memory window is, which its register shows after all bits are written.
-    async fn window(&self, index: u8) -> Result<Window, CallError> {
-        if index > 5 {
-            return Err(CallError::invalid_argument(format!(
-                "PCI function {} has windows 0 to 5, not {index}",
-                self.place
-            )));
-        }
-        let offset = index.saturating_mul(4).saturating_add(0x10);
-        let low = self.bus.read(self.place, offset).await?;
-        if low & 1 != 0 {
-            return Err(CallError::invalid_argument(format!(
-                "window {index} of PCI function {} has ports, not memory",
-                self.place
-            )));
-        }
-        let wide = (low >> 1) & 3 == 2;
-        let upper = offset.saturating_add(4);
-        let high = if wide { self.bus.read(self.place, upper).await? } else { 0 };
-        // The device must not decode while its windows are being moved about.
-        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
-        self.bus.write(self.place, COMMAND, command & !MEMORY).await?;
-        self.bus.write(self.place, offset, u32::MAX).await?;
-        let mask_low = self.bus.read(self.place, offset).await? & !0xf;
-        self.bus.write(self.place, offset, low).await?;
-        let mut mask_high = u32::MAX;
-        if wide {
-            self.bus.write(self.place, upper, u32::MAX).await?;
-            mask_high = self.bus.read(self.place, upper).await?;
-            self.bus.write(self.place, upper, high).await?;
-        }
-        self.bus.write(self.place, COMMAND, command).await?;
-        let mask = (u64::from(mask_high) << 32) | u64::from(mask_low);
-        let address = (u64::from(high) << 32) | u64::from(low & !0xf);
-        if mask_low == 0 || address == 0 {
-            return Err(CallError::invalid_argument(format!("PCI function {} has no window {index}", self.place)));
-        }
-        Ok(Window { address, bytes: (!mask).wrapping_add(1) })
+    /// Where a memory window is, and its size in bytes.
+    fn window(&self, index: u8) -> Result<(u64, u64), CallError> {
+        let place = self.place;
+        let error = match self.bus.window(place, index) {
+            Some(Window::Memory { address, bytes }) => return Ok((address, bytes)),
+            Some(Window::Ports) => format!("window {index} of PCI function {place} has ports, not memory"),
+            Some(Window::Absent) => format!("PCI function {place} has no window {index}"),
+            None => format!("PCI function {place} has windows 0 to 5, not {index}"),
+        };
+        Err(CallError::invalid_argument(error))
     }
 
     /// A window as memory, in whole pages.
-    async fn memory(&self, window: Window) -> Result<MmioClient, CallError> {
-        if !window.address.is_multiple_of(PAGE) {
+    async fn memory(&self, address: u64, bytes: u64) -> Result<MmioClient, CallError> {
+        if !address.is_multiple_of(PAGE) {
             return Err(CallError::failed(format!("a window of PCI function {} does not begin at a page", self.place)));
         }
-        self.mmio.narrow(window.address, window.bytes.next_multiple_of(PAGE)).await
+        self.mmio.narrow(address, bytes.next_multiple_of(PAGE)).await
     }
 
     /// Offset of a capability in the configuration space.
@@ -182,9 +148,9 @@ impl Function {
         }
         let table = self.bus.read(self.place, at.saturating_add(4)).await?;
         let [bar, ..] = (table & 7).to_le_bytes();
-        let window = self.window(bar).await?;
+        let (start, bytes) = self.window(bar)?;
         let offset = u64::from(table & !7).saturating_add(u64::from(vector).saturating_mul(ENTRY));
-        if offset.saturating_add(ENTRY) > window.bytes {
+        if offset.saturating_add(ENTRY) > bytes {
             return Err(CallError::failed(format!(
                 "the interrupt table of PCI function {} is outside its window",
                 self.place
@@ -194,7 +160,7 @@ impl Function {
         self.bus.write(self.place, COMMAND, command | MEMORY | NO_LINE).await?;
         self.bus.write(self.place, at, control | MSIX_ENABLE | MSIX_MASK).await?;
         let page = offset & !(PAGE.wrapping_sub(1));
-        let mapping = map(&self.memory(window).await?, page, PAGE, Access::ReadWrite)?;
+        let mapping = map(&self.memory(start, bytes).await?, page, PAGE, Access::ReadWrite)?;
         let inside = offset.wrapping_sub(page);
         let [low, high] = halves(address);
         for (word, value) in (0_u64..).zip([low, high, data, 0]) {
@@ -211,17 +177,19 @@ fn halves(address: u64) -> [u32; 2] {
 
 impl PciFunctionServer for Function {
     async fn config(&self, _cx: &CallContext) -> Result<PciFunctionConfigResults, CallError> {
+        let _turn = self.bus.turn().await;
         let registers = self.bus.read_space(self.place).await?;
         let bytes = registers.into_iter().flat_map(u32::to_le_bytes).collect();
         Ok(PciFunctionConfigResults { bytes, address: self.place.address() })
     }
 
     async fn bar(&self, _cx: &CallContext, index: u8) -> Result<PciFunctionBarResults, CallError> {
-        let window = self.window(index).await?;
-        Ok(PciFunctionBarResults { mmio: self.memory(window).await?, bytes: window.bytes })
+        let (address, bytes) = self.window(index)?;
+        Ok(PciFunctionBarResults { mmio: self.memory(address, bytes).await?, bytes })
     }
 
     async fn enable(&self, _cx: &CallContext) -> Result<(), CallError> {
+        let _turn = self.bus.turn().await;
         let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
         self.bus.write(self.place, COMMAND, command | MEMORY | MASTER | NO_LINE).await
     }
@@ -231,6 +199,7 @@ impl PciFunctionServer for Function {
             return Ok(interrupt.clone());
         }
         let message = self.interrupts.message().await?;
+        let _turn = self.bus.turn().await;
         self.program(vector, message.address, message.data).await?;
         self.made.borrow_mut().insert(vector, message.interrupt.clone());
         Ok(message.interrupt)

@@ -100,8 +100,9 @@ impl System {
             .map_err(|error| Error::new(format!("{error}; write the image to its medium again, or build it again")))?;
         let account: ResourceAccountClient = env.cap("account")?;
         let ports: IoPortsClient = env.cap("ports")?;
-        let bus = Bus::scan(&ports).await?;
+        let mut bus = Bus::scan(&ports).await?;
         let assignment = capos_devices::assign(&mut manifest, bus.found());
+        bus.measure(assignment.devices.values().map(|found| found.place)).await?;
         for (driver, devices) in &assignment.left_out {
             let devices: Vec<String> = devices.iter().map(|device| device.place.to_string()).collect();
             log::warning!(

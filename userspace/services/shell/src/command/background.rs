@@ -11,7 +11,7 @@ use capos_schema::models::PermissionMode;
 use capos_schema::terminal::Style;
 use capos_terminal::escape_json;
 
-use super::{Done, refreshed, rows};
+use super::{Done, EXPIRED, refreshed, rows};
 use crate::approver::Shown;
 use crate::background::questions::{Given, Question};
 use crate::background::{self, Background, schedule};
@@ -54,6 +54,9 @@ async fn begin(session: &mut Session, text: &str) -> Done {
     let clock = session.runner.clock.wall_clock().ok().filter(|unix| *unix >= capos_setup::CLOCK_IS_SET);
     let (when, request) = schedule::parse(text, session.runner.now(), clock.map(|unix| (unix, offset())))?;
     refreshed(session).await?;
+    if session.has_expired() {
+        return Err(format!("no run begins: {EXPIRED}"));
+    }
     session.runner.need_model().await;
     let begun = background::begin(session, request, when)?;
     let number = begun.number;

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -174,84 +174,38 @@ struct Executed {
     took: Duration,
 }
 
-/// How many places a run takes: one for each of its processors, and all that there are at most.
-fn places(run: &Run, all: usize) -> usize {
-    usize::try_from(run.scenario.settings.cpus).map_or(all, |cpus| cpus.min(all))
-}
-
-/// The runs that have not begun, the last one first, and the places that are free.
-struct Places {
-    state: Mutex<(Vec<Run>, usize)>,
-    freed: Condvar,
-    all: usize,
-}
-
-/// Some places, until it is dropped.
-struct Taken<'a>(&'a Places, usize);
-
-impl Places {
-    fn lock(&self) -> MutexGuard<'_, (Vec<Run>, usize)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the first run that fits into the free places. `None` if all have begun.
-    fn next(&self) -> Option<(Run, Taken<'_>)> {
-        let mut state = self.lock();
-        loop {
-            let (waiting, free) = &mut *state;
-            if waiting.is_empty() {
-                return None;
-            }
-            if let Some(at) = waiting.iter().rposition(|run| places(run, self.all) <= *free) {
-                let run = waiting.remove(at);
-                let taken = places(&run, self.all);
-                *free = free.saturating_sub(taken);
-                return Some((run, Taken(self, taken)));
-            }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.1 = state.1.saturating_add(self.1);
-        self.0.freed.notify_all();
-    }
-}
-
-/// Executes the runs in parallel and passes each result to `take`. There is one place more than the host has processors, since a
-/// machine often waits: for its disk, for a time, for what is typed. Machines with more processors come first, and then
-/// those with the longest limit. A machine that does not fit into the free places lets the next one go first.
-fn in_places(
+/// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, one more than the host
+/// has processors, since a machine often waits: for its disk, for a time, for what is typed. Those with the longest limit come
+/// first. Then each of the others runs alone.
+fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
     mut take: impl FnMut(Executed) -> Result<()>,
 ) -> Result<()> {
-    let all = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1);
-    let mut waiting = runs;
+    let (mut beside, alone): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.scenario.settings.cpus == 1);
     // The last is taken first.
-    waiting.reverse();
-    waiting.sort_by_key(|run| (places(run, all), run.scenario.settings.limit_seconds));
-    let threads = all.min(waiting.len());
-    let places = Places { state: Mutex::new((waiting, all)), freed: Condvar::new(), all };
+    beside.reverse();
+    beside.sort_by_key(|run| run.scenario.settings.limit_seconds);
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1).min(beside.len());
+    let waiting = Mutex::new(beside);
     std::thread::scope(|scope| {
         let (sender, ended) = channel();
-        for _ in 0..threads {
-            let (sender, places) = (sender.clone(), &places);
+        for _ in 0..lanes {
+            let (sender, waiting) = (sender.clone(), &waiting);
             scope.spawn(move || {
-                while let Some((run, _taken)) = places.next() {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                     // The receiver stops after an error; then the results are no longer needed.
-                    if sender.send(execute(run)).is_err() {
-                        places.lock().0.clear();
+                    if next.is_none_or(|run| sender.send(execute(run)).is_err()) {
+                        return;
                     }
                 }
             });
         }
         drop(sender);
         ended.iter().try_for_each(&mut take)
-    })
+    })?;
+    alone.into_iter().map(execute).try_for_each(take)
 }
 
 /// What is wanted of the tests that run in QEMU.
@@ -303,7 +257,7 @@ fn guest_tests(args: &Args, system: &System, guest: Guest, parts: &Parts, tally:
         Executed { run, out, report, took: began.elapsed() }
     };
     tally.phase("running machines", |tally| {
-        in_places(runs, &execute, |Executed { run, out, report, took }| {
+        in_lanes(runs, &execute, |Executed { run, out, report, took }| {
             match report {
                 Ok(report) => judge(system, &run, &report, &out, tally)?,
                 Err(error) => tally.fail(&run.name, &format!("{error:#}")),
@@ -473,34 +427,27 @@ mod tests {
     }
 
     #[test]
-    fn machines_take_a_place_for_each_processor() {
+    fn machines_with_several_processors_have_the_host_to_themselves() {
         use std::sync::atomic::{AtomicUsize, Ordering};
-        let all = std::thread::available_parallelism().map_or(1, usize::from) + 1;
-        let (taken, most, order) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let running = AtomicUsize::new(0);
         let execute = |run: Run| {
-            let own = places(&run, all);
-            order.lock().unwrap().push(run.name.clone());
-            most.fetch_max(taken.fetch_add(own, Ordering::SeqCst) + own, Ordering::SeqCst);
-            std::thread::yield_now();
-            taken.fetch_sub(own, Ordering::SeqCst);
-            Executed { run, out: PathBuf::new(), report: Err(anyhow::anyhow!("ended")), took: Duration::ZERO }
+            let beside = running.fetch_add(1, Ordering::SeqCst);
+            let report = if run.scenario.settings.cpus > 1 && beside > 0 { "not alone" } else { "ended" };
+            running.fetch_sub(1, Ordering::SeqCst);
+            Executed { run, out: PathBuf::new(), report: Err(anyhow::anyhow!(report)), took: Duration::ZERO }
         };
-        let mut count = 0;
-        let kinds = [(2, 5), (1, 60), (1, 90), (400, 9), (1, 60), (2, 6)].repeat(30);
-        in_places(runs(&kinds), &execute, |_| {
-            count += 1;
+        let mut names = Vec::new();
+        in_lanes(runs(&[(2, 5), (1, 60), (1, 90), (4, 9), (1, 60)]), &execute, |executed| {
+            assert_eq!(executed.report.err().unwrap().to_string(), "ended");
+            names.push(executed.run.name);
             Ok(())
         })
         .unwrap();
-        assert_eq!((count, taken.into_inner()), (kinds.len(), 0));
-        assert!(most.into_inner() <= all);
-        assert_eq!(order.into_inner().unwrap()[0], "400/9");
-        let failed = in_places(runs(&[(1, 60), (2, 60), (1, 1)]), &execute_nothing, |_| anyhow::bail!("full"));
+        assert_eq!(names.split_off(3), ["2/5", "4/9"]);
+        names.sort_unstable();
+        assert_eq!(names, ["1/60", "1/60", "1/90"]);
+        let failed = in_lanes(runs(&[(1, 60), (1, 60)]), &execute, |_| anyhow::bail!("full"));
         assert_eq!(failed.unwrap_err().to_string(), "full");
-    }
-
-    fn execute_nothing(run: Run) -> Executed {
-        Executed { run, out: PathBuf::new(), report: Err(anyhow::anyhow!("ended")), took: Duration::ZERO }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::scan::Registers;
 const WINDOWS: u8 = 6;
 /// Offset of the first window's register.
 const FIRST: u8 = 0x10;
-/// Offset of the command register, and its bit that the windows answer. The upper half is the status, whose bits a 0 keeps.
+/// Offset of the command register, and its bit with which a device answers in its memory windows. The upper half is the status:
+/// a 0 that is written there changes nothing.
 const COMMAND: u8 = 4;
 const MEMORY: u32 = 1 << 1;
 const STATUS: u32 = 0xffff_0000;
@@ -38,7 +39,8 @@ pub enum Window {
 }
 
 /// Returns the six windows of a function. A window's register shows its size after all its bits are written, so this must
-/// be done before anything uses the function. The function does not answer meanwhile. All registers are as before afterwards.
+/// be done before anything uses the function. The function does not answer meanwhile. Without an error all registers are as
+/// before afterwards.
 ///
 /// # Errors
 /// A register cannot be read or written.

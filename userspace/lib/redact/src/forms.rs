@@ -1,12 +1,12 @@
 //! Secrets that follow their names without `:` or `=`: elements of XML, and options of a command.
 //!
-//! Each look ahead is bounded, or ends at the next `<`, so that the time is linear in the text.
+//! Each look ahead is bounded, or ends at the next `<`, line or word, so that the time is linear in the text.
 
 use alloc::format;
 use core::ops::Range;
 
 use super::names::{is_about, is_harmless, is_secret_name, is_secret_option};
-use crate::{after, is_word, quoted};
+use crate::{after, blanks, is_word, quoted};
 
 /// Bytes in which the end of a tag, and the end of an element with elements in it, are looked for.
 const LOOK: usize = 512;
@@ -109,16 +109,24 @@ fn simple(here: &str, name: &str, content: &str, end: &str) -> Option<Range<usiz
     place(here, found).filter(|_| !is_harmless(name, found.trim_start()))
 }
 
-/// The word after an option that takes a secret, as `--password x` or `"--password", "x"`. What stands for a value, or
-/// continues a sentence, is none.
-pub(crate) fn option(text: &str, name: &str) -> Option<Range<usize>> {
+/// The word after an option that takes a secret, as `--password x` or `"--password", "x"`, or the next item of a list. What
+/// stands for a value, is another option or continues a sentence, is none. The range is relative to `at`, where the name begins.
+pub(crate) fn option(whole: &str, at: usize, name: &str) -> Option<Range<usize>> {
     if !is_secret_option(name) {
         return None;
     }
+    let text = after(whole, at);
     let rest = after(text, name.len());
-    if let Some(list) = rest.strip_prefix(['"', '\'', '`']) {
-        let value = list.strip_prefix(',')?.trim_start();
-        return place(text, value.get(quoted(value)?)?);
+    let unquoted = rest.strip_prefix(['"', '\'', '`']);
+    if let Some(list) = unquoted.and_then(|list| blanks(list).strip_prefix(',')) {
+        let value = list.trim_start();
+        return place(text, value.get(quoted(value)?)?).filter(|found| !after(text, found.start).starts_with('-'));
+    }
+    let before = whole.get(..at).unwrap_or_default().trim_end_matches(['"', '\'', '`']);
+    if let Some(item) = before.strip_suffix("- ").and_then(|_| next_item(unquoted.unwrap_or(rest))) {
+        let found = item.get(quoted(item).unwrap_or(0..item.find('\n').unwrap_or(item.len())))?;
+        let is_word = !found.starts_with(['-', '$', '<', '{']) && !found.trim().contains(' ');
+        return place(text, found).filter(|_| is_word);
     }
     let value = rest.strip_prefix([' ', '\t'])?;
     let stands_for = value.strip_prefix('"').unwrap_or(value).starts_with(['$', '%', '<', '[', '{', '(']);
@@ -134,6 +142,12 @@ pub(crate) fn option(text: &str, name: &str) -> Option<Range<usize>> {
     let is_capitals = plain.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let put_in = is_capitals && (is_secret_name(plain) || PLACEHOLDERS.contains(&plain));
     place(text, word).filter(|_| !put_in && !PROSE.contains(&plain))
+}
+
+/// What the next line holds, if it is the next item of a list in YAML.
+fn next_item(rest: &str) -> Option<&str> {
+    let next = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
+    blanks(next).strip_prefix("- ")
 }
 
 /// Length of the word of a command at the beginning. A quote that its line does not end is not a part of it.

@@ -121,7 +121,7 @@ fn fitting(text: &str, most: usize, out: &mut String) -> usize {
 }
 
 /// Where the secrets of a text are, in order. The time is linear in the text: what is looked at ahead is either a secret, and
-/// skipped, or ends at the next line or word.
+/// skipped, or ends at the next line or word. The brackets of the text are looked for once.
 #[must_use]
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut secrets = Vec::new();
@@ -137,7 +137,7 @@ pub fn secrets(text: &str) -> Vec<Range<usize>> {
                 .or_else(|| token(rest))
                 .or_else(|| bearer(rest, word))
                 .or_else(|| element(text, at, word))
-                .or_else(|| option(rest, word))
+                .or_else(|| option(text, at, word))
                 .or_else(|| assignment(text, at, word, &brackets))
         };
         let found = found.filter(|secret| !secret.is_empty());
@@ -254,23 +254,45 @@ fn assignment(text: &str, at: usize, name: &str, brackets: &OnceCell<Brackets>) 
             value = blanks(after(value, scheme.len()));
         }
     }
-    let opens = if separator == ':' { value.trim_start() } else { value };
-    if opens.starts_with(['[', '{', '(']) {
-        let place = text.len().saturating_sub(opens.len());
-        if let Some(held) = brackets.get_or_init(|| Brackets::of(text)).at(place) {
-            let tail = after(text, held.end);
-            let ends = tail.starts_with([',', ';', ']', '}', ')']);
-            let end = if ends { held.end } else { held.end.saturating_add(line(tail)) };
-            return Some(held.start.saturating_sub(at)..end.saturating_sub(at));
-        }
-    }
     let start = text.len().saturating_sub(value.len()).saturating_sub(at);
-    let found = quoted(value).unwrap_or_else(|| match name.starts_with('-') {
+    let found = if let Some(quoted) = quoted(value) {
+        quoted
+    } else if name.starts_with('-') {
         // An option's value is a word of its command.
-        true => 0..shell_word(value),
-        false => unquoted(value, separator, || column(text, at)),
-    });
+        0..shell_word(value)
+    } else {
+        let found = unquoted(value, separator, || column(text, at));
+        let end = bracketed(text, value, &found, brackets);
+        // A bracket on the next line begins the value, if nothing else does.
+        let start = if found.is_empty() && end > 0 {
+            value.len().saturating_sub(value.trim_start().len())
+        } else {
+            found.start
+        };
+        start..end.max(found.end)
+    };
     Some(start.saturating_add(found.start)..start.saturating_add(found.end))
+}
+
+/// Where the bracket closes that a value begins with, on its line or the next one, or that its first line ends with; 0 without
+/// such a bracket. `value` is the end of `text`, and `found` what its lines say of it.
+fn bracketed(text: &str, value: &str, found: &Range<usize>, brackets: &OnceCell<Brackets>) -> usize {
+    let opens = value.strip_prefix("\r\n").or_else(|| value.strip_prefix('\n')).map_or(value, blanks);
+    let first = line(value);
+    let last = value.get(found.start..first).and_then(|line| line.char_indices().next_back());
+    let is_bracket = |letter: char| matches!(letter, '[' | '{' | '(');
+    let begins = opens.starts_with(is_bracket).then(|| value.len().saturating_sub(opens.len()));
+    let ends = last.filter(|(_, letter)| is_bracket(*letter)).map(|(place, _)| found.start.saturating_add(place));
+    let mut end = 0_usize;
+    for place in [begins, ends].into_iter().flatten() {
+        let offset = text.len().saturating_sub(value.len());
+        let all = brackets.get_or_init(|| Brackets::of(text));
+        let Some(held) = all.at(offset.saturating_add(place)) else { continue };
+        let tail = after(text, held.end);
+        let rest = if tail.starts_with([',', ';', ']', '}', ')']) { 0 } else { line(tail) };
+        end = end.max(held.end.saturating_add(rest).saturating_sub(offset));
+    }
+    end
 }
 
 /// What a value in quotes holds: up to the same quote, unescaped. If text follows that quote at once, the value continues
@@ -332,7 +354,8 @@ fn line(text: &str) -> usize {
 /// name; where it is empty, the next line, unless that gives a value to another name.
 fn unquoted(value: &str, separator: char, column: impl FnOnce() -> usize) -> Range<usize> {
     let first = line(value);
-    let mut words = value.get(..first).unwrap_or_default().split_whitespace();
+    let words = value.get(..first).unwrap_or_default().split_whitespace();
+    let mut words = words.take_while(|word| !word.starts_with('#') && !word.starts_with("//"));
     let opening = words.find(|word| !word.starts_with(['!', '&'])).unwrap_or_default();
     let alone = words.next().is_none();
     let folded = opening.starts_with(['|', '>'])

@@ -56,6 +56,27 @@ fn no_rest_of_a_value_survives() {
         "passwords = [\n  'hunter',\n  'tail',\n]\nkept",
         "password = \"\"\"hunter\n\"tail\"\"\"\nkept",
         "AWS_SECRET_ACCESS_KEY=hunter/tail",
+        "password=[ab],hunter\nkept",
+        "PASSWORD={ab};hunter\nkept",
+        r#"log: {\"credentials\": {\"b\": \"x},hunter\"}}"#,
+        "secrets = {\n    'a': b'}',\n    'b': 'hunter',\n}\nkept",
+        "{u'credentials': {u'b': u'x},hunter'}}",
+        "SECRETS=(\n  # a) first\n  hunter\n)\nkept",
+        "secrets: {\n  // up to }\n  a: 'hunter'\n}\nkept",
+        "client = Client(\n    passwords=[\n        # 1) the old one\n        \"hunter\",\n    ],\n)\nkept",
+        "secrets = {\n  \"a\": \"\"\"x\n  }y\n  hunter\n  \"\"\",\n}\nkept",
+        "x {\"credentials\": {\"user\": \"bob\",\n\"key\": \"hunter\",\n",
+        "secrets =\n{\n\"key\": \"hunter\"\n}\nkept",
+        "\"secrets\" =>\n[\n\"hunter\"\n]\nkept",
+        "$secrets = array(\n\"hunter\",\n);\nkept",
+        "secrets := map[string]string{\n\"key\": \"hunter\",\n}\nkept",
+        "const credentials: Creds = {\nkey: \"hunter\",\n};\nkept",
+        "let secrets: [&str; 2] = [\n\"hunter\",\n\"tail\"];\nkept",
+        "3.5\" disk: {\"credentials\": {\"user\": \"bob\",\n\"key\": \"hunter\"\n}}\nkept",
+        "credentials: # production\n  key: hunter\nkept",
+        "args:\n- --password\n- hunter\n- kept",
+        "  - \"--password\"\n  - \"hunter\"\n  - kept",
+        "x [\"--password\" , \"hunter\", \"kept\"]",
         "<password>hunter tail</password>\nkept",
         "<db:Password type=\"x\">hunter\ntail</db:Password>kept",
         "<client-secret><![CDATA[hunter<tail>]]></client-secret>kept",
@@ -147,6 +168,12 @@ fn ordinary_text_keeps_its_words() {
         "<input type=\"password\" name=\"password\"><label for=\"password\">Your password</label>",
         "<a name=\"tokens\">Tokens</a>",
         "https://host/?page=2&tokens=3",
+        "The kinds of token:\n\n(a) access tokens live for an hour",
+        "Tokens:\n\n[See the manual](https://x/y) first.",
+        "How to reset your password:\n\n[1] Open settings.",
+        "Use `--password`,\n`--user` and `--host`.",
+        "x [\"--password\",\n\"--user\", \"bob\"]",
+        "- --password\n- --token\n- the token of the host",
     ] {
         assert_eq!(redact(text), (text.into(), 0));
     }
@@ -168,6 +195,11 @@ fn long_texts_are_read_once() {
         "<token a>x<",
         "x:token ",
         "<x:token><b>",
+        "(",
+        "]",
+        ":[",
+        "token: (((]\n",
+        "- --token\n- ",
         "token: [\n",
         "token: [x ",
         "token=({['\"\n",
@@ -243,5 +275,23 @@ proptest! {
         let cut = text.floor_char_boundary(cut);
         let (beginning, _) = redact(&format!("x\n{}", &text[..cut]));
         prop_assert!(!beginning.contains(|letter: char| letter.is_ascii_uppercase()), "{}", beginning);
+    }
+}
+
+/// What is not the value's own stays, whatever brackets stand in it.
+#[test]
+fn a_value_in_brackets_ends_with_them() {
+    let colours = "\u{1b}[0m".repeat(200);
+    for (text, wanted) in [
+        ("I lost my password :(\nPlease help me.", "I lost my password :[redacted]\nPlease help me."),
+        ("DB_PASSWORD=(x9\nUSER=bob\nkept", "DB_PASSWORD=[redacted]\nUSER=bob\nkept"),
+        ("x {\"secrets\": [\n\"a\"\n], \"b\": 1}", "x {\"secrets\": [redacted], \"b\": 1}"),
+        // What is outside closes it.
+        ("x {\"secrets\": [\n\"a\"\n}, \"b\": 1", "x {\"secrets\": [redacted]}, \"b\": 1"),
+        ("secrets => {\nkey => 'a'\n}\nkept", "secrets => [redacted]\nkept"),
+        ("secrets: {\n`}`: 1,\n}\nkept", "secrets: [redacted]\nkept"),
+    ] {
+        assert_eq!(redact(text).0, wanted, "{text}");
+        assert_eq!(redact(&format!("{colours}\n{text}")).0, format!("{colours}\n{wanted}"));
     }
 }

@@ -195,11 +195,12 @@ impl PciFunctionServer for Function {
     }
 
     async fn interrupt(&self, _cx: &CallContext, vector: u16) -> Result<InterruptClient, CallError> {
+        // Of two calls for one vector, the second finds what the first made.
+        let _turn = self.bus.turn().await;
         if let Some(interrupt) = self.made.borrow().get(&vector) {
             return Ok(interrupt.clone());
         }
         let message = self.interrupts.message().await?;
-        let _turn = self.bus.turn().await;
         self.program(vector, message.address, message.data).await?;
         self.made.borrow_mut().insert(vector, message.interrupt.clone());
         Ok(message.interrupt)

@@ -76,11 +76,6 @@ impl Brackets {
     }
 }
 
-/// The rest of the line behind the letter at this place.
-fn rest_of_line(text: &str, at: usize) -> &str {
-    after(text, at.saturating_add(1)).split('\n').next().unwrap_or_default().trim_end()
-}
-
 /// Whether nothing but blanks follows on the line of the bracket at this place. Only as much is looked at as there are blanks.
 fn ends_line(text: &str, at: usize) -> bool {
     let rest = after(text, at.saturating_add(1)).trim_start_matches([' ', '\t', '\r']);
@@ -89,7 +84,7 @@ fn ends_line(text: &str, at: usize) -> bool {
 
 /// Whether the line of the bracket at this place ends in a way that the next line continues.
 fn goes_on(text: &str, at: usize) -> bool {
-    let rest = rest_of_line(text, at);
+    let rest = after(text, at.saturating_add(1)).split('\n').next().unwrap_or_default().trim_end();
     rest.is_empty() || rest.ends_with([',', '[', '{', '('])
 }
 

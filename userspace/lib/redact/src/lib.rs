@@ -283,9 +283,9 @@ fn bracketed(text: &str, value: &str, found: &Range<usize>, brackets: &OnceCell<
     let is_bracket = |letter: char| matches!(letter, '[' | '{' | '(');
     let begins = opens.starts_with(is_bracket).then(|| value.len().saturating_sub(opens.len()));
     let ends = last.filter(|(_, letter)| is_bracket(*letter)).map(|(place, _)| found.start.saturating_add(place));
+    let offset = text.len().saturating_sub(value.len());
     let mut end = 0_usize;
     for place in [begins, ends].into_iter().flatten() {
-        let offset = text.len().saturating_sub(value.len());
         let all = brackets.get_or_init(|| Brackets::of(text));
         let Some(held) = all.at(offset.saturating_add(place)) else { continue };
         let tail = after(text, held.end);

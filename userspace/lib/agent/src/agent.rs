@@ -39,7 +39,7 @@ use crate::limits::Bounds;
 use crate::record::{Traces, flush_pending};
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
-use crate::turn_end::TurnEnd;
+use crate::turn_end::{TurnEnd, leave};
 use crate::until::{Completion, Condition};
 use crate::world::{AuditError, BudgetError, World, names};
 
@@ -304,7 +304,13 @@ impl<W: World> Agent<W> {
         if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
             going.state = last;
         }
+        if end == TurnEnd::Off && let Some(going) = &mut self.going {
+            going.closed = true;
+        }
         self.keep_point().await;
+        if self.origin.is_none() {
+            leave(&*self.world).await;
+        }
         end
     }
 
@@ -312,7 +318,9 @@ impl<W: World> Agent<W> {
         let (course, state) = (self.course.clone(), self.course.run_state());
         let event = match &end {
             TurnEnd::Answered => RunEvent::Done,
-            TurnEnd::Interrupted | TurnEnd::Stopped | TurnEnd::Budget { cancelled: true, .. } => RunEvent::Cancel,
+            TurnEnd::Interrupted | TurnEnd::Stopped | TurnEnd::Off | TurnEnd::Budget { cancelled: true, .. } => {
+                RunEvent::Cancel
+            }
             TurnEnd::Unanswered(_) => return end,
             TurnEnd::Time(_) | TurnEnd::Policy => {
                 course.emit(self.world.now(), Event::PolicyExpired);
@@ -522,6 +530,9 @@ impl<W: World> Agent<W> {
             }
             self.end_step(count).await;
             self.course.advance(&*self.world, RunEvent::StepEnd).await;
+            if self.world.is_leaving() {
+                return TurnEnd::Off;
+            }
             if let Some(end) = end {
                 return end;
             }

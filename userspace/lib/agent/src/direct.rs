@@ -20,6 +20,7 @@ use crate::record::Traces;
 use crate::result::{MAX_ERROR, answered, call_of, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
+use crate::turn_end::leave;
 use crate::world::{Ask, Gate, Review, World};
 
 /// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
@@ -178,5 +179,6 @@ impl<W: World> DirectCall<W> {
         let result = answered(&self.event.call_id, outcome, why.to_string());
         close(&mut self.event, &result);
         self.context.write(&self.event).await;
+        leave(&*self.context.world).await;
     }
 }

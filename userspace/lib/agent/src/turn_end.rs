@@ -5,6 +5,8 @@ use alloc::string::{String, ToString};
 
 use capos_plural::count;
 
+use crate::world::{Show, World};
+
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
@@ -14,6 +16,8 @@ pub enum TurnEnd {
     Interrupted,
     /// The session ends, and the step in progress has ended.
     Stopped,
+    /// A call of the turn turns the machine off, now that the turn is kept.
+    Off,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
     /// The same, and nobody answered whether it continues: the run is paused.
@@ -70,6 +74,7 @@ impl TurnEnd {
             Self::Answered => "answered",
             Self::Interrupted => "cancelled: the person interrupted",
             Self::Stopped => "cancelled: the session ended",
+            Self::Off => "cancelled: the machine is turned off",
             Self::Budget { cancelled: true, .. } => "cancelled: a budget is used up and was not extended",
             Self::Budget { cancelled: false, .. } | Self::Tokens(_) => "failed: a budget is used up",
             Self::Iterations(_) => "failed: model calls in one turn",
@@ -84,5 +89,14 @@ impl TurnEnd {
             Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
             Self::Refused(_) => "failed: the broker gave no answer",
         }
+    }
+}
+
+/// Turns the machine off if a call has asked for it, and tells the person if it stays on.
+pub(crate) async fn leave(world: &impl World) {
+    if world.is_leaving()
+        && let Err(why) = world.leave().await
+    {
+        world.show(Show::Notice(&why)).await;
     }
 }

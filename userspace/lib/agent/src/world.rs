@@ -68,6 +68,19 @@ pub trait Tools {
     /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
     /// future aborts the call.
     fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<Brought, String>>;
+
+    /// Whether a call was put off that turns the machine off: no model is asked any more.
+    fn is_leaving(&self) -> bool {
+        false
+    }
+
+    /// Makes that call, when everything is recorded and kept. It returns only if it failed.
+    ///
+    /// # Errors
+    /// Why the machine is still on.
+    async fn leave(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why a model was not asked: a message for the person.

@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use capos_agent::world::Tools;
 use capos_agent::{Brought, Patch, Piece, Tool};
 use capos_schema::authority::Label;
-use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
+use capos_schema::cap::{AsCap, Message};
 use capos_schema::models::ToolCall;
 use capos_schema::reflection::{self, MethodInfo};
+use capos_schema::system::PowerClient;
 use serde_json::{Map, Value, json};
 
 use crate::change::Change;
-use crate::runner::Runner;
+use crate::runner::{Calling, Runner};
 use crate::surface::{Form, Surface};
 
 /// Bytes of results that one call may bring: the most that a message holds.
@@ -70,11 +71,11 @@ impl<S: Surface> Tools for Runner<S> {
         Prepared { change: self.change(tool, call).await, ..prepared }
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Prepared) -> LocalBoxFuture<'static, Result<Brought, String>> {
+    fn invoke(&self, tool: &Tool, prepared: Prepared) -> Calling {
         let cap = self.grants.capability(tool.capability, tool.descriptor.interface_id);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
         let (form, tell) = (S::form(self, tool), self.surface.teller());
-        Box::pin(async move {
+        let calling: Calling = Box::pin(async move {
             let (cap, found) = (cap?, found?);
             let Prepared { message, mut given, change } = prepared;
             let shown = change.as_ref().filter(|(_, is_shown)| *is_shown);
@@ -100,7 +101,28 @@ impl<S: Surface> Tools for Runner<S> {
                 form.done().await;
             }
             Ok(Brought { patch: change.and_then(|(change, _)| patch(change)), ..brought(found, value) })
+        });
+        if interface != PowerClient::INTERFACE_ID {
+            return calling;
+        }
+        // It would end the machine before its own record.
+        let off = self.off.clone();
+        Box::pin(async move {
+            off.replace(Some(calling));
+            Ok(present(&json!({})).into())
         })
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.off.borrow().is_some()
+    }
+
+    async fn leave(&self) -> Result<(), String> {
+        let calling = self.off.take();
+        if let Some(calling) = calling {
+            calling.await?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use core::future::Future;
 use core::ops::Deref;
 
 use capos_agent::world::{Host, Parent, Show};
-use capos_agent::{ChildRun, Course, Either, Signal, hash, race};
+use capos_agent::{Brought, ChildRun, Course, Either, Signal, hash, race};
 use capos_rt::{Clock, log};
 use capos_run_state::Sink;
 use capos_schema::audit::AuditWriterClient;
@@ -70,6 +70,9 @@ pub struct Runner<S> {
     pub(crate) number: u64,
 }
 
+/// The call of a tool, in progress once it is polled.
+pub(crate) type Calling = LocalBoxFuture<'static, Result<Brought, String>>;
+
 /// What the loops of a session share.
 pub struct Base<S> {
     /// What shows the session and asks its person.
@@ -95,6 +98,8 @@ pub struct Base<S> {
     pub grants: Grants,
     /// What the person was shown of calls that they were asked about.
     pub writes: Writes,
+    /// The call that turns the machine off, once what asked for it is recorded and kept.
+    pub(crate) off: Rc<RefCell<Option<Calling>>>,
     /// How many loops the session has had.
     loops: Cell<u64>,
     /// The broker has forgotten this session.
@@ -134,6 +139,7 @@ impl<S: Surface> Runner<S> {
             broker: held.broker.clone(),
             info,
             writes: Writes::default(),
+            off: Rc::default(),
             loops: Cell::new(0),
             lost: Cell::new(false),
         });

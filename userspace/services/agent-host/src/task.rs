@@ -64,7 +64,7 @@ async fn turn(session: &mut Session<Client>, shared: &Rc<Shared>, prompt: Option
 /// How a turn ended, for a client and its person.
 fn told(end: TurnEnd) -> (Cause, String) {
     match end {
-        TurnEnd::Answered => (Cause::Answered, String::new()),
+        TurnEnd::Answered | TurnEnd::Off => (Cause::Answered, String::new()),
         TurnEnd::Interrupted | TurnEnd::Stopped => (Cause::Cancelled, String::new()),
         TurnEnd::Iterations(most) => {
             let text = format!(

@@ -64,6 +64,7 @@ const COMMANDS: &[&str] = &[
     "/more",
     "/more --json",
     "/passphrase",
+    "/poweroff",
     "/plain",
     "/plain off",
     "/policy",

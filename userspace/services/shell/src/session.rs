@@ -283,6 +283,8 @@ impl Session {
                 self.rest = outcome::tell(self).await;
                 return;
             }
+            // If the machine is still on, its person was told why.
+            TurnEnd::Off => return,
             TurnEnd::Stopped => (Style::Dim, "ended after its step; /continue goes on".to_string()),
             TurnEnd::Interrupted => (Style::Dim, "interrupted; /continue goes on".to_string()),
             TurnEnd::Iterations(most) => (
@@ -367,10 +369,13 @@ impl Session {
 }
 
 /// What to tell somebody who says a word to the model that is one for the shell. A model might take it for something else:
-/// switching off the machine is a way to exit.
+/// "exit" could turn the machine off.
 fn hint(line: &str) -> Option<&'static str> {
     match line.to_lowercase().as_str() {
         "?" | "h" | "help" => Some("/help lists the shell's commands; this line was not sent to the model"),
+        "halt" | "poweroff" | "shutdown" => {
+            Some("/poweroff turns the machine off; this line was not sent to the model")
+        }
         "bye" | "exit" | "logout" | "quit" => Some("/exit ends the session; this line was not sent to the model"),
         _ => None,
     }
@@ -384,6 +389,7 @@ mod tests {
     fn words_that_look_like_commands_are_pointed_out() {
         assert!(hint("help").unwrap().starts_with("/help lists the shell's commands"));
         assert!(hint("Exit").unwrap().starts_with("/exit ends the session"));
+        assert!(hint("shutdown").unwrap().starts_with("/poweroff turns the machine off"));
         for words in ["help me", "what is there?", "exit code", "stop", "status"] {
             assert_eq!(hint(words), None);
         }

@@ -77,3 +77,13 @@ fn nothing_runs_that_the_broker_forbids_or_the_log_does_not_take() {
     world.0.audit_down.set(true);
     assert!(!make(&world, "read", Outcome::Ok));
 }
+
+/// The machine is turned off when the call that asked for it has its end in the log.
+#[test]
+fn the_machine_is_turned_off_after_the_record() {
+    let world = World::new(vec![]);
+    world.0.leaving.set(true);
+    assert!(make(&world, "read", Outcome::Ok));
+    assert_eq!(records(&world)[1], (Phase::After, Some(Decision::Auto), Outcome::Ok));
+    assert_eq!((world.0.order.borrow().as_slice(), world.0.leaving.get()), (["off"].as_slice(), false));
+}

@@ -7,7 +7,7 @@ use capos_agent::{Agent, Conversation, Going, Session, TurnEnd};
 use capos_budget::Dimension;
 use capos_run_state::{Checkpoint, Predicate, Progress, RunState};
 use capos_schema::authority::SessionLimits;
-use capos_schema::models::Role;
+use capos_schema::models::{Outcome, Role};
 use serde_json::Value;
 
 use crate::world::*;
@@ -276,4 +276,35 @@ fn f07_a_message_has_its_id_step_and_tokens() {
     earlier.load_message(&old).unwrap();
     let entry = &earlier.entries()[0];
     assert_eq!((entry.id.as_str(), entry.step, entry.tokens), ("c9-0", 0, 2));
+}
+
+/// A call that turns the machine off ends the turn. The call and the run have their ends in the log and in the conversation
+/// before the machine is off, and the run does not go on after it.
+#[test]
+fn the_machine_is_turned_off_when_the_turn_is_kept() {
+    let world = World::new(vec![vec![call("a", "read", "{}"), call("b", "read_other", r#"{"n":1}"#)], vec![]]);
+    world.0.switch.set(Some("read"));
+    let mut agent = agent(&world, limits(9));
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Off);
+    let end = ["user", "assistant", "effect", "effect", "tool", "tool", "off"];
+    assert_eq!(*world.0.order.borrow(), end, "the model is not asked again");
+    assert_eq!(world.outcomes(), [Outcome::Ok, Outcome::Ok]);
+    world.check_audit();
+    let (point, open) = last(&world);
+    assert_eq!((point.progress.state, open, point.progress.step), (RunState::Cancelled, false, 1));
+    let shown = world.0.shown.borrow().join("\n");
+    assert!(!shown.contains("did not turn off"), "{shown}");
+}
+
+/// The person is told if the machine stays on, and the next request is a turn like any other.
+#[test]
+fn a_machine_that_stays_on_is_told_of() {
+    let world = World::new(vec![vec![call("a", "read", "{}")], vec![Piece::Text("done")]]);
+    world.0.switch.set(Some("read"));
+    world.0.stays_on.set(Some("the machine did not turn off; use its power button"));
+    let mut agent = agent(&world, limits(9));
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Off);
+    let shown = world.0.shown.borrow().join("\n");
+    assert!(shown.contains("the machine did not turn off; use its power button"), "{shown}");
+    assert_eq!(world.run(agent.turn("again", &snapshot())), TurnEnd::Answered);
 }

@@ -71,6 +71,10 @@ pub struct Sim {
     pub machine: RefCell<Option<Rc<Machine>>>,
     /// Whose messages were saved, with the effects in between.
     pub order: RefCell<Vec<&'static str>>,
+    /// The tool whose call turns the machine off, whether one has asked for that, and why the machine stays on.
+    pub switch: Cell<Option<&'static str>>,
+    pub leaving: Cell<bool>,
+    pub stays_on: Cell<Option<&'static str>>,
     pub trace: RefCell<Vec<Trace>>,
     /// When effects began, by their arguments.
     pub began: RefCell<BTreeMap<String, u64>>,
@@ -150,6 +154,9 @@ impl World {
                 points: RefCell::default(),
                 machine: RefCell::default(),
                 order: RefCell::default(),
+                switch: Cell::default(),
+                leaving: Cell::default(),
+                stays_on: Cell::default(),
                 trace: RefCell::default(),
                 began: RefCell::default(),
                 answers: RefCell::default(),
@@ -500,6 +507,7 @@ impl Tools for World {
             world.0.order.borrow_mut().push("effect");
             world.pause(prepared.get("ms").and_then(Value::as_u64).unwrap_or(2) * MS).await;
             world.0.trace.borrow_mut().push(Trace::EffectEnd(text));
+            world.0.leaving.set(world.0.leaving.get() || world.0.switch.get() == Some(&*name));
             world.boundary().await;
             match name.as_str() {
                 "fails" => Err("disk on fire, password=hunter2".into()),
@@ -524,6 +532,16 @@ impl Tools for World {
                 }
             }
         })
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.0.leaving.get()
+    }
+
+    async fn leave(&self) -> Result<(), String> {
+        self.0.leaving.set(false);
+        self.0.order.borrow_mut().push("off");
+        self.0.stays_on.get().map_or(Ok(()), |why| Err(why.to_string()))
     }
 }
 

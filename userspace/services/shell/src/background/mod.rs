@@ -286,7 +286,7 @@ async fn run(background: &Background, begun: Begun<Console>) -> (Style, String) 
     let (end, state) = begun.run(&background.request).await;
     let words = state.words();
     match end {
-        TurnEnd::Answered => (Style::Success, words.to_string()),
+        TurnEnd::Answered | TurnEnd::Off => (Style::Success, words.to_string()),
         TurnEnd::Interrupted => (Style::Dim, format!("{words}; {GOES_ON}")),
         end => (Style::Warning, format!("{words}, {}; {GOES_ON}", first_line(&end.why(), render::WIDTH))),
     }

@@ -11,7 +11,7 @@ use capos_schema::terminal::Style;
 
 use super::Done;
 use super::conversations::{MESSAGE, title};
-use super::runs::{cut_off_text, is_cut_off};
+use super::runs::{cut_off_text, is_closed, is_cut_off};
 use crate::escape::{first_line, name};
 use crate::history::{Evidence, Messages};
 use crate::keeper::PURPOSE;
@@ -70,8 +70,10 @@ pub async fn tell_cut_off(session: &Session) {
     // A message that cannot be read is told of when somebody reads it.
     let read = messages.next(&session.runner).await;
     let is_cut = matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered();
-    if is_cut {
-        let run = session.runner.audited(store.run(&info.id)).await.map(|run| cut_off_text(&run)).unwrap_or_default();
+    let run = session.runner.audited(store.run(&info.id)).await.ok();
+    // One that is closed was ended by its person: they left, or turned the machine off.
+    if is_cut && !run.as_ref().is_some_and(is_closed) {
+        let run = run.map(|run| cut_off_text(&run)).unwrap_or_default();
         let text = format!(
             "your last conversation, {}, was cut off; /resume and /continue go on with it{run}",
             title(&info.title)

@@ -178,6 +178,7 @@ const HELP: &[(&str, &str)] = &[
     ("/rename TITLE", "give the conversation a title"),
     ("/expire TIME", "delete the conversation so long after its last change: 12h, 30d, never"),
     ("/forget ID", "delete a saved conversation, after a question"),
+    ("/poweroff", "turn the machine off, with your passphrase"),
     ("/exit, /quit", "end the session"),
 ];
 
@@ -185,7 +186,8 @@ async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "exit" | "quit"
+        "tools" | "continue" | "rest" | "disks" | "status" | "jobs" | "passphrase" | "lock" | "poweroff" | "exit"
+        | "quit"
             if !rest.is_empty() =>
         {
             Err(format!("/{command} takes no arguments; /help lists the commands"))
@@ -238,6 +240,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "plain" => plainly(session, &rest).await,
         "stop" if !rest.is_empty() => commands::stop(session, &rest).await,
         "stop" => stop(session).await,
+        "poweroff" => own::power_off(session).await,
         "exit" | "quit" => return Flow::Exit,
         "" => Err("no command follows the /; /help lists the commands".to_string()),
         _ => Err(format!("there is no command /{}; /help lists the commands", escape(command))),

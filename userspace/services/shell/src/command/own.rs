@@ -10,8 +10,9 @@ use capos_schema::authority::Label;
 use capos_schema::cap::CallError;
 use capos_schema::models::Outcome;
 use capos_schema::terminal::Style;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::Done;
 use crate::escape::plain;
 use crate::session::Session;
 use crate::table;
@@ -51,6 +52,18 @@ pub async fn attend<T>(
             Err(format!("interrupted; {after}"))
         }
     }
+}
+
+/// `/poweroff`. It comes back only if the machine stays on: the person has been told why.
+pub async fn power_off(session: &Session) -> Done {
+    const NAME: &str = "power_off";
+    let (tool, nothing) = (tool(session, NAME)?, json!({}));
+    let (prepared, _) = session.runner.prepare(&tool, &nothing.to_string(), &Label::default())?;
+    let call = async {
+        session.runner.screen.line(Style::Success, "The machine turns itself off.").await;
+        session.runner.invoke(&tool, prepared).await.map_err(CallError::failed)
+    };
+    attend(session, (NAME, &nothing), call, "the machine is still on").await.map(|_| ())
 }
 
 /// A tool of the session, whether the model is offered it or not.

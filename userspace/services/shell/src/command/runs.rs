@@ -369,6 +369,11 @@ pub fn is_cut_off(run: &RunInfo) -> bool {
     run.open && run.aside.is_empty() && read_progress(&run.json).is_ok_and(|progress| progress.state.is_active())
 }
 
+/// Whether a run was brought to an end with its session.
+pub fn is_closed(run: &RunInfo) -> bool {
+    !run.open && run.aside.is_empty() && !run.json.is_empty()
+}
+
 /// What the login says of a run that was cut off; nothing if it was not.
 pub fn cut_off_text(run: &RunInfo) -> String {
     let Ok(progress) = read_progress(&run.json) else { return String::new() };
@@ -493,5 +498,14 @@ mod tests {
         assert!(rejected.starts_with("ada, login rejected 1970-01-01"), "{rejected}");
         assert!(rejected.ends_with(": the passphrase is wrong"), "{rejected}");
         assert!(text("s5").ends_with(", open"));
+    }
+
+    /// A login after an orderly end does not speak of a conversation that was cut off.
+    #[test]
+    fn a_run_that_ended_with_its_session_was_not_cut_off() {
+        assert!(is_closed(&run(RunState::Cancelled, false)));
+        assert!(!is_closed(&run(RunState::ExecutingTools, true)));
+        assert!(!is_closed(&RunInfo::default()), "there is none");
+        assert!(!is_closed(&RunInfo { aside: "damaged".into(), ..run(RunState::Cancelled, false) }));
     }
 }

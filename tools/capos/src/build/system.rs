@@ -146,12 +146,7 @@ impl System {
         let manifest = self.root.join("iso_root").join(MANIFEST);
         every_program_is_built(&manifest, &programs)?;
         let wanted = || programs.iter().chain(test_programs.iter().filter(|_| tests));
-        let names = |std: bool| {
-            let mut names: Vec<String> =
-                wanted().filter(|program| program.std == std).map(|program| program.package.clone()).collect();
-            names.dedup();
-            names
-        };
+        let names = |std: bool| packages_of(wanted(), std);
         stage(3, "the services");
         let user = toolchain::build_programs(&self.root, &names(false))?;
         stage(4, "the programs on std");
@@ -351,7 +346,8 @@ impl Parts {
     pub fn next(&self) -> Result<PathBuf> {
         let system = System::find()?;
         let _alone = files::lock(&system.target())?;
-        let built = toolchain::build_next(&system.root, &NEXT.map(|(package, _)| package))?;
+        let programs = packages::programs(&system.root)?;
+        let built = toolchain::build_next(&system.root, &packages_of(&programs, false), &NEXT)?;
         let mut placed = Vec::new();
         for (_, name) in NEXT {
             let stripped = system.target().join("stripped-next").join(name);
@@ -441,6 +437,15 @@ impl Parts {
         }
         built
     }
+}
+
+/// The packages of programs, with or without `std`.
+fn packages_of<'a>(programs: impl IntoIterator<Item = &'a Program>, std: bool) -> Vec<String> {
+    let mut packages: Vec<String> =
+        programs.into_iter().filter(|program| program.std == std).map(|program| program.package.clone()).collect();
+    packages.sort();
+    packages.dedup();
+    packages
 }
 
 /// Whether the kernel's command line asks for tests that run in the kernel.

@@ -170,23 +170,29 @@ fn build_bare_with(root: &Path, packages: &[&str], features: &[&str]) -> Result<
 
 /// Builds programs of the guest and returns their folder.
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
-    build_guest(root, packages, &[])
+    build_guest(root, packages, &[], &[])
 }
 
-/// Builds programs of the guest with their feature `next`. They lie where the others do until those are built again.
-pub fn build_next(root: &Path, packages: &[&str]) -> Result<PathBuf> {
-    let features: Vec<String> = packages.iter().map(|package| format!("{package}/next")).collect();
-    let packages: Vec<String> = packages.iter().map(ToString::to_string).collect();
-    build_guest(root, &packages, &features)
+/// Builds programs of the guest, each given with its package, with that package's feature `next`. They lie where the others do
+/// until those are built again. `packages` are all of the guest's: so the crates that the feature does not change are compiled
+/// with the same features as before, and not again.
+pub fn build_next(root: &Path, packages: &[String], next: &[(&str, &str)]) -> Result<PathBuf> {
+    let features: Vec<String> = next.iter().map(|(package, _)| format!("{package}/next")).collect();
+    let programs: Vec<&str> = next.iter().map(|(_, program)| *program).collect();
+    build_guest(root, packages, &programs, &features)
 }
 
-fn build_guest(root: &Path, packages: &[String], features: &[String]) -> Result<PathBuf> {
+/// Builds these programs of the packages, or all if none is named.
+fn build_guest(root: &Path, packages: &[String], programs: &[&str], features: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
     let mut command = cargo();
     command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {
         command.args(["-p", package]);
+    }
+    for program in programs {
+        command.args(["--bin", program]);
     }
     for feature in features {
         command.args(["--features", feature]);
@@ -198,7 +204,7 @@ fn build_guest(root: &Path, packages: &[String], features: &[String]) -> Result<
 /// Builds a library of the guest on its own and returns its folder: it is the same whichever programs are built. The schema
 /// has the features that programs use, so that it is compiled once.
 pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
-    build_guest(root, &[package.to_owned()], &["capos-schema/reflect".to_owned()])
+    build_guest(root, &[package.to_owned()], &[], &["capos-schema/reflect".to_owned()])
 }
 
 /// Builds a program on `std` for Linux, static and otherwise as those of the guest, and returns its folder.

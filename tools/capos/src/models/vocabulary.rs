@@ -125,9 +125,10 @@ impl Vocabulary {
             let pair = (draw(), draw());
             let (Some(left), Some(right)) = (self.tokens.get(pair.0), self.tokens.get(pair.1)) else { continue };
             let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphabetic());
-            let word = letters(left.strip_prefix(SPACE).unwrap_or(left)) && letters(right);
-            let text = format!("{left}{right}");
-            if word && text.len() <= LONGEST && !self.ids.contains_key(&text) {
+            let word = left.len() + right.len() <= LONGEST
+                && letters(right)
+                && letters(left.strip_prefix(SPACE).unwrap_or(left));
+            if word && !self.ids.contains_key(&format!("{left}{right}")) {
                 self.merge(pair);
             }
         }

@@ -304,7 +304,9 @@ impl<W: World> Agent<W> {
         if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
             going.state = last;
         }
-        if end == TurnEnd::Off && let Some(going) = &mut self.going {
+        if end == TurnEnd::Off
+            && let Some(going) = &mut self.going
+        {
             going.closed = true;
         }
         self.keep_point().await;

@@ -304,12 +304,10 @@ impl<W: World> Agent<W> {
         if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
             going.state = last;
         }
-        if end == TurnEnd::Off
-            && let Some(going) = &mut self.going
-        {
-            going.closed = true;
+        match end {
+            TurnEnd::Off => self.close_run().await,
+            _ => self.keep_point().await,
         }
-        self.keep_point().await;
         if self.origin.is_none() {
             leave(&*self.world).await;
         }

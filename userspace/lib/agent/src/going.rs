@@ -41,7 +41,7 @@ pub struct Going {
     /// Where it was when it ended, paused or was cut off.
     pub(crate) state: RunState,
     /// It cannot be continued any more.
-    pub(crate) closed: bool,
+    closed: bool,
     /// It continues, and the broker has not begun it here yet. It may still run in another session, which keeps where it is.
     pub(crate) unbegun: bool,
 }

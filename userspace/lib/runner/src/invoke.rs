@@ -118,11 +118,10 @@ impl<S: Surface> Tools for Runner<S> {
     }
 
     async fn leave(&self) -> Result<(), String> {
-        let calling = self.off.take();
-        if let Some(calling) = calling {
-            calling.await?;
+        match self.off.take() {
+            Some(calling) => calling.await.map(drop),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

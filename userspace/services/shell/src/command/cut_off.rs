@@ -70,15 +70,17 @@ pub async fn tell_cut_off(session: &Session) {
     // A message that cannot be read is told of when somebody reads it.
     let read = messages.next(&session.runner).await;
     let is_cut = matches!(read, Ok(Some(text)) if last.load_message(&text).is_ok()) && !last.is_answered();
-    let run = session.runner.audited(store.run(&info.id)).await.ok();
-    // One that is closed was ended by its person: they left, or turned the machine off.
-    if is_cut && !run.as_ref().is_some_and(is_closed) {
-        let run = run.map(|run| cut_off_text(&run)).unwrap_or_default();
-        let text = format!(
-            "your last conversation, {}, was cut off; /resume and /continue go on with it{run}",
-            title(&info.title)
-        );
-        session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
+    if is_cut {
+        let run = session.runner.audited(store.run(&info.id)).await.unwrap_or_default();
+        // One that is closed was ended by its person: they left, or turned the machine off.
+        if !is_closed(&run) {
+            let text = format!(
+                "your last conversation, {}, was cut off; /resume and /continue go on with it{}",
+                title(&info.title),
+                cut_off_text(&run)
+            );
+            session.runner.screen.wrapped(&[(Style::Warning, &text)]).await;
+        }
     }
     tell_others(session, &store, &info.id).await;
 }

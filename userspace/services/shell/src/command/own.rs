@@ -54,7 +54,7 @@ pub async fn attend<T>(
     }
 }
 
-/// `/poweroff`. It comes back only if the machine stays on: the person has been told why.
+/// `/poweroff`. It comes back only if the machine stays on, or the call was not permitted: the person has been told why.
 pub async fn power_off(session: &Session) -> Done {
     const NAME: &str = "power_off";
     let (tool, nothing) = (tool(session, NAME)?, json!({}));

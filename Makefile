@@ -5,8 +5,8 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
-# With LINTS=1 `make test` checks lints too: the compiler with lints compiles host code, once for both. Options for it have
-# this form, and the features are those of `capos lint`.
+# With LINTS=1 `make test` checks lints too: the compiler with lints compiles host code, once for both, and reads what it does not
+# compile (tools/lint-and-compile.sh). Options for it have this form, and the features are those of `capos lint`.
 ifeq ($(LINTS),1)
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__

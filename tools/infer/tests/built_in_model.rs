@@ -221,29 +221,21 @@ fn an_evaluation_counts_as_the_training_does() {
     }
 }
 
-/// The model of the image is about as good as its card says, in sentences that it was not trained on.
+/// The model of the image is as good as its card says, in sentences that it was not trained on.
 #[test]
 fn the_built_in_model_is_what_its_card_says() {
     let folder = tempfile::tempdir().unwrap();
     let sets = folder.path().join("sets");
-    python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "160"]);
+    python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "80"]);
     let model = train().join("../../iso_root/boot/models/assistant.gguf");
-    let eval = |set: &str| {
+    // The card has 96.4 % and 90.5 % of more conversations than the 80 here, in which 47 of 50 tools and 42 of 47 calls were
+    // right. It has all that strangers typed: 57 tools and 63 conversations, 109 and 114. Kernels differ in last digits.
+    for (set, tools, exact) in [("wording", 46, 41), ("strangers", 55, 61), ("strangers-trained", 107, 111)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
-        infer(command.arg("eval").arg(&model).arg("--set").arg(sets.join(set)))
-    };
-    let found = eval("wording");
-    let share = |group: &str, measure: &str| found[group][measure]["share"].as_f64().unwrap();
-    assert!(found["own tools"]["tool"]["of"].as_u64() > Some(70), "{found}");
-    // The card has 96.4 % and 90.5 % of more conversations: the bounds leave room for which ones these are.
-    assert!(share("own tools", "tool") >= 0.94, "{}", found["own tools"]);
-    assert!(share("own tools", "exact") >= 0.85, "{}", found["own tools"]);
-    assert_eq!(share("all", "wellFormed"), 1.0, "{}", found["all"]);
-    // The card has all that strangers typed: 57 tools and 63 conversations, 109 and 114. Kernels differ in last digits.
-    for (set, tools, exact) in [("strangers", 55, 61), ("strangers-trained", 107, 111)] {
-        let found = &eval(set)["own tools"];
-        let right = |measure: &str| found[measure]["right"].as_u64().unwrap();
+        let found = &infer(command.arg("eval").arg(&model).arg("--set").arg(sets.join(set)));
+        let right = |measure: &str| found["own tools"][measure]["right"].as_u64().unwrap();
         assert!(right("tool") >= tools && right("exact") >= exact, "{set}: {found}");
+        assert_eq!(found["all"]["wellFormed"]["share"].as_f64(), Some(1.0), "{set}: {found}");
     }
 }
 

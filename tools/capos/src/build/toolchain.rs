@@ -26,13 +26,30 @@ pub enum Bare {
 
 /// What cargo calls in place of the compiler for this workspace's crates: the compiler with lints, in `make test LINTS=1`.
 pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+/// The compiler with lints.
+const LINTER: &str = "clippy-driver";
+/// What cargo calls then for the guest's crates, below the source folder: the compiler with lints does not optimise as well.
+pub(super) const LINT_AND_COMPILE: &str = "tools/lint-and-compile.sh";
 
-/// The cargo to call: the one that runs this program, if one does. It calls the compiler itself: the one with lints does
-/// not optimise as well.
+/// The cargo to call: the one that runs this program, if one does. It calls the compiler itself.
 pub fn cargo() -> Command {
     let mut cargo = host_cargo();
     cargo.env_remove(WRAPPER);
     cargo
+}
+
+/// The same for the guest's code, whose lints are checked with those of host code.
+pub fn guest_cargo(root: &Path) -> Command {
+    let mut cargo = cargo();
+    if is_linted() {
+        cargo.env(WRAPPER, root.join(LINT_AND_COMPILE));
+    }
+    cargo
+}
+
+/// Whether lints are checked by what compiles.
+pub fn is_linted() -> bool {
+    std::env::var_os(WRAPPER).is_some_and(|wrapper| wrapper == LINTER)
 }
 
 /// The same for host code, which [`WRAPPER`] may check.
@@ -152,9 +169,10 @@ pub fn build_kernel_tests(root: &Path) -> Result<PathBuf> {
 
 fn build_bare_with(root: &Path, packages: &[&str], features: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
-    let mut command = cargo();
+    let mut command = guest_cargo(root);
     if bare()? == Bare::Debian {
-        command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+        // It has no lints.
+        command.env_remove(WRAPPER).env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
         command.args(["--config", "kernel/cargo-debian.toml"]);
     }
     command.args(["build", "--profile", "kernel", "--target", BARE, "--target-dir"]).arg(&target);
@@ -185,7 +203,7 @@ pub fn build_next(root: &Path, packages: &[String], next: &[(&str, &str)]) -> Re
 /// Builds these programs of the packages, or all if none is named.
 fn build_guest(root: &Path, packages: &[String], programs: &[&str], features: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
-    let mut command = cargo();
+    let mut command = guest_cargo(root);
     command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {

@@ -4,11 +4,11 @@
 //! disk has cached then is lost, whole or torn. The guest says on its log `acknowledged N` when it was told that batch N is
 //! durable. After each start it compares everything with what N batches leave, and says `found N`, or `FAILED` and why.
 
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use capos_vm::expect::Terminal;
 use capos_vm::qemu::Running;
 use capos_vm::served::{Seed, Served};
 use regex_lite::Regex;
@@ -70,7 +70,7 @@ pub fn run(
     count: u64,
     seed: u64,
     log: &Path,
-    start: &dyn Fn() -> Result<(UnixStream, Running)>,
+    start: &dyn Fn() -> Result<(Terminal, Running)>,
     deadline: Instant,
 ) -> Result<Result<String, String>> {
     let served = disks.served(disk)?;
@@ -86,11 +86,12 @@ pub fn run(
         let most = if seed.below(3) == 0 { EARLY } else { LATE };
         let request = seed.below(most);
         served.stop_before(if number == count { u64::MAX } else { request });
-        let (line, mut running) = start()?;
+        // The terminal is read all the time: at each line of its log the kernel would wait for a port that nothing drains.
+        let (terminal, mut running) = start()?;
         let stopped =
             if number == count { wait_found(log, from, &lines, deadline)? } else { wait_stopped(served, deadline) };
         running.kill()?;
-        drop(line);
+        drop(terminal);
         disks.cut(&mut seed)?;
         let text = log_since(log, from)?;
         from = std::fs::metadata(log)?.len();

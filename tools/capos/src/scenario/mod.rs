@@ -401,7 +401,7 @@ fn play(
             Step::Kills(disk, count, seed) => {
                 let start = || {
                     let (line, running, _) = (means.again)(Image::This)?;
-                    Ok((line, running))
+                    Ok((Terminal::new(line, Stripper::default())?, running))
                 };
                 running.kill()?;
                 match kills::run(means.disks, disk, *count, *seed, means.log, &start, deadline)? {

@@ -61,7 +61,7 @@ pub struct Args {
     /// Boot with the Limine binary release in this folder instead of GRUB.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
-    /// Check lints and formatting too. `make test LINTS=1` compiles host code with the lints, once for both.
+    /// Check lints and formatting too: `make test LINTS=1` sets the compiler for that.
     #[arg(long, env = "LINTS", value_parser = clap::builder::BoolishValueParser::new())]
     lint: bool,
 }
@@ -105,8 +105,10 @@ impl Tally {
 /// Runs the subcommand: success when nothing failed.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let is_linted = std::env::var_os(toolchain::WRAPPER).is_some();
-    ensure!(!args.lint || is_linted && args.only.is_none(), "lints are checked with all tests: make test LINTS=1");
+    ensure!(
+        !args.lint || toolchain::is_linted() && args.only.is_none(),
+        "lints are checked with all tests: make test LINTS=1"
+    );
     let mut tally = Tally::default();
     let named = groups::Groups::read(system.root())?;
     let wanted = |name: &str| args.only.as_deref().is_none_or(|part| named.select(part, name));
@@ -117,7 +119,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let builder = guest.any().then(|| {
             scope.spawn(|| {
                 let began = Instant::now();
-                let findings = if args.lint { lint::except_host(&system) } else { Ok(Vec::new()) };
+                let findings = if args.lint { lint::formats(&system) } else { Ok(Vec::new()) };
                 (findings, system.build(true), began.elapsed())
             })
         });

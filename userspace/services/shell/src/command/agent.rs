@@ -13,7 +13,7 @@ use crate::more::more;
 use crate::session::Session;
 
 /// The commands of the program `capos-agent`.
-pub const AGENT: Commands = Commands {
+pub static AGENT: Commands = Commands {
     surface: "capos-agent",
     help: HELP,
     run: |session, line| Box::pin(run(session, line)),

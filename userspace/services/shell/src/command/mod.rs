@@ -76,8 +76,8 @@ impl Commands {
     }
 }
 
-/// The commands of the program `shell`: all.
-pub const SHELL: Commands =
+/// The commands of the program `shell`: all. Each program would compile what a constant names again; a static is compiled once.
+pub static SHELL: Commands =
     Commands { surface: "console", help: HELP, run: |session, line| Box::pin(run(session, line)), has_programs: true };
 
 const HELP: &[(&str, &str)] = &[

@@ -175,7 +175,7 @@ mod tests {
     /// The calls that a model makes, free or constrained to the grammar of its form.
     fn calls(file: &[u8], free: bool) -> Vec<(String, String)> {
         let model = LanguageModel::open(file, None).unwrap();
-        let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+        let machine = Machine { kernels: kernel::reference(), pool: &Single };
         let mut assistant = Assistant::new(&model, machine, Options::default());
         let tool = |name: &str| Tool {
             name: name.into(),

@@ -398,7 +398,7 @@ mod tests {
         let model = LanguageModel::open(&file, None).unwrap();
         let answer = |grammar| {
             let mut assistant =
-                Assistant::new(&model, Machine { kernels: &kernel::Scalar, pool: &Single }, Options::default());
+                Assistant::new(&model, Machine { kernels: kernel::reference(), pool: &Single }, Options::default());
             let tool = |name: &str| Tool {
                 name: name.into(),
                 description: "Tells how it is.".into(),

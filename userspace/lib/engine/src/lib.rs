@@ -11,7 +11,7 @@
 //!
 //! fn next_token(file: &[u8], ids: &[u32]) -> Result<u32, EngineError> {
 //!     let model = Model::open(file, None)?;
-//!     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+//!     let machine = Machine { kernels: kernel::reference(), pool: &Single };
 //!     let mut caches = [Cache::new(model.config(), model.context())];
 //!     let mut forward = Forward::new();
 //!     let logits = forward.pass(&model, machine, &Batch::prompt(ids), &mut caches)?;

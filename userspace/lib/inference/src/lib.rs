@@ -12,7 +12,7 @@
 //!
 //! fn answer(file: &[u8], question: &str) -> Result<String, InferenceError> {
 //!     let model = LanguageModel::open(file, None)?;
-//!     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+//!     let machine = Machine { kernels: kernel::reference(), pool: &Single };
 //!     let mut assistant = Assistant::new(&model, machine, Options::default());
 //!     let messages = vec![Message::new(Role::User, question)];
 //!     assistant.request(Request { messages, ..Request::default() })?;

@@ -35,7 +35,7 @@ fn chatml() -> Vec<u8> {
 }
 
 fn assistant<'m>(model: &'m LanguageModel<'m>) -> Assistant<'m> {
-    let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+    let machine = Machine { kernels: kernel::reference(), pool: &Single };
     Assistant::new(model, machine, Options::default())
 }
 

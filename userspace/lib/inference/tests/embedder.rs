@@ -9,7 +9,9 @@ use capos_engine::{EngineError, Machine, Single, kernel};
 use capos_inference::{Embedder, EmbeddingId, EmbeddingModel, InferenceError, LanguageModel};
 use serde_json::Value;
 
-const MACHINE: Machine<'_> = Machine { kernels: &kernel::Scalar, pool: &Single };
+fn machine() -> Machine<'static> {
+    Machine { kernels: kernel::reference(), pool: &Single }
+}
 
 fn read(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer").join(name);
@@ -17,7 +19,7 @@ fn read(name: &str) -> Vec<u8> {
 }
 
 fn embedder<'m>(model: &'m EmbeddingModel<'m>) -> Embedder<'m> {
-    Embedder::new(model.model(), model.tokenizer(), MACHINE, Options::default()).unwrap()
+    Embedder::new(model.model(), model.tokenizer(), machine(), Options::default()).unwrap()
 }
 
 type Vectors = Result<Vec<Vec<f32>>, InferenceError>;
@@ -72,7 +74,7 @@ fn several_requests_come_to_what_each_comes_to_alone_and_none_waits_for_a_longer
     let file = read("embedders/bert.gguf");
     let model = EmbeddingModel::open(&file, None).unwrap();
     let options = Options { prefill: 16, ..Options::default() };
-    let mut embedder = Embedder::new(model.model(), model.tokenizer(), MACHINE, options).unwrap();
+    let mut embedder = Embedder::new(model.model(), model.tokenizer(), machine(), options).unwrap();
     let long = ["water the plants", "feed a cat", "rain and snow in may"].repeat(7);
     let alone = (one(&mut embedder, &long).unwrap(), one(&mut embedder, &["go home"]).unwrap());
     assert_eq!((alone.0.len(), alone.1.len()), (21, 1));
@@ -141,7 +143,7 @@ fn an_embedder_is_no_language_model_and_a_language_model_embeds() {
     }
     let file = read("models/talking.gguf");
     let model = LanguageModel::open(&file, None).unwrap();
-    let mut embedder = Embedder::new(model.model(), model.tokenizer(), MACHINE, Options::default()).unwrap();
+    let mut embedder = Embedder::new(model.model(), model.tokenizer(), machine(), Options::default()).unwrap();
     let vectors = one(&mut embedder, &["the cat", "the snow"]).unwrap();
     assert!(vectors[0] != vectors[1] && vectors.iter().all(|vector| vector.len() == 64));
 }

@@ -35,7 +35,7 @@ fn answer(model: &LanguageModel<'_>, kernels: &dyn Kernels) -> String {
 fn b01_the_guest_says_what_the_host_computes() {
     let file = read("tests/infer/models/talking.gguf");
     let model = LanguageModel::open(&file, None).unwrap();
-    let said = answer(&model, &kernel::Scalar);
+    let said = answer(&model, kernel::reference());
     assert!(said.split(' ').count() > 10, "{said}");
     for kernels in kernel::available() {
         assert_eq!(answer(&model, kernels), said, "{}", kernels.name());
@@ -58,7 +58,7 @@ fn b03_the_guest_embeds_as_the_host_does() {
         let folder = if name == "talking" { "models" } else { "embedders" };
         let file = read(&format!("tests/infer/{folder}/{name}.gguf"));
         let model = EmbeddingModel::open(&file, None).unwrap();
-        let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+        let machine = Machine { kernels: kernel::reference(), pool: &Single };
         let mut embedder = Embedder::new(model.model(), model.tokenizer(), machine, Options::default()).unwrap();
         embedder.request(vec![text.to_owned()]).unwrap();
         let found = loop {

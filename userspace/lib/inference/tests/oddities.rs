@@ -72,7 +72,7 @@ fn filled(mut file: Vec<u8>) -> Vec<u8> {
 /// A file's answer, or its error.
 fn said(file: &[u8]) -> Result<String, String> {
     let model = LanguageModel::open(file, None).map_err(|error| error.to_string())?;
-    let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+    let machine = Machine { kernels: kernel::reference(), pool: &Single };
     let mut assistant = Assistant::new(&model, machine, Options::default());
     let sampling = Some(Sampling { temperature: 1.0, seed: 5, ..Sampling::default() });
     let messages = vec![Message::new(Role::User, "Hello!")];

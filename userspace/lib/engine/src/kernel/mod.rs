@@ -47,7 +47,7 @@ pub use choice::{NAMES, available, fastest, named};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use detect::permit_tiles;
 pub use prefetch::prefetch;
-pub use scalar::Scalar;
+pub use scalar::{Scalar, reference};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use sse41::Sse41;
 pub use swar::Swar;

@@ -13,7 +13,9 @@ use capos_engine::{
     Request, RequestId, Sampling, Single, Usage, greedy,
 };
 
-const SCALAR: Machine<'static> = Machine { kernels: &kernel::Scalar, pool: &Single };
+fn scalar() -> Machine<'static> {
+    Machine { kernels: kernel::reference(), pool: &Single }
+}
 
 fn request(prompt: &[u32], limit: usize) -> Request {
     Request { prompt: prompt.to_vec(), limit, ..Request::default() }
@@ -155,9 +157,10 @@ fn random_tokens_depend_on_the_seed_alone() {
         Request { sampling, ..request(&expected.ids, 30) }
     };
     let options = Options { prefill: 5, ..Options::default() };
-    let alone: Vec<_> =
-        (0..4).map(|seed| run(&mut Generation::new(&model, SCALAR, options), &[with(seed)]).remove(0).tokens).collect();
-    let together = run(&mut Generation::new(&model, SCALAR, options), &[with(0), with(1), with(2), with(3)]);
+    let alone: Vec<_> = (0..4)
+        .map(|seed| run(&mut Generation::new(&model, scalar(), options), &[with(seed)]).remove(0).tokens)
+        .collect();
+    let together = run(&mut Generation::new(&model, scalar(), options), &[with(0), with(1), with(2), with(3)]);
     for (together, alone) in together.iter().zip(&alone) {
         assert_eq!(together.tokens, *alone);
     }
@@ -168,7 +171,7 @@ fn random_tokens_depend_on_the_seed_alone() {
 fn sequences_that_are_written_go_on_while_a_prompt_is_read() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 3, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 3, ..Options::default() });
     let first = generation.submit(request(&[5], 100), None).unwrap();
     generation.step();
     let second = generation.submit(request(&expected.ids, 1), None).unwrap();
@@ -184,7 +187,7 @@ fn sequences_that_are_written_go_on_while_a_prompt_is_read() {
 fn a_prompt_is_read_even_where_all_of_a_pass_is_taken() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 1, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 1, ..Options::default() });
     let requests = [request(&[5], 100), request(&[6], 100), request(&expected.ids, 3)];
     let found = run(&mut generation, &requests);
     assert_eq!(found[2].tokens, expected.greedy[..3]);
@@ -195,7 +198,7 @@ fn a_prompt_is_read_even_where_all_of_a_pass_is_taken() {
 fn a_conversation_that_goes_on_does_not_read_its_beginning_again() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 4, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 4, ..Options::default() });
     let first = run_one(&mut generation, request(&expected.ids, 6), None);
     assert_eq!(first.usage(), Usage { prompt: 21, reused: 0, new: 6 });
     assert_eq!(first.progress, [4, 8, 12, 16, 20, 21].map(|done| (done, 21)));
@@ -206,7 +209,7 @@ fn a_conversation_that_goes_on_does_not_read_its_beginning_again() {
     assert_eq!(second.usage(), Usage { prompt: 30, reused: 26, new: 4 });
     assert_eq!(second.progress, [(30, 30)]);
     assert_eq!(second.steps, 4);
-    assert_eq!(second.tokens, likeliest(&model, SCALAR, &prompt, 4));
+    assert_eq!(second.tokens, likeliest(&model, scalar(), &prompt, 4));
 
     // Nothing is left of it once it is forgotten.
     generation.forget();
@@ -220,9 +223,9 @@ fn keys_and_values_of_bytes_are_taken_over_as_they_are() {
     let options = Options { cache: Some(CacheType::Q8_0), prefill: 4, ..Options::default() };
     let alone: Vec<_> = prompts(&expected.ids)
         .iter()
-        .map(|prompt| run_one(&mut Generation::new(&model, SCALAR, options), request(prompt, 6), None).tokens)
+        .map(|prompt| run_one(&mut Generation::new(&model, scalar(), options), request(prompt, 6), None).tokens)
         .collect();
-    let mut generation = Generation::new(&model, SCALAR, options);
+    let mut generation = Generation::new(&model, scalar(), options);
     let requests: Vec<_> = prompts(&expected.ids).iter().map(|prompt| request(prompt, 6)).collect();
     for _ in 0..2 {
         let found = run(&mut generation, &requests);
@@ -267,27 +270,27 @@ fn keys_and_values_take_little_more_memory_than_their_tokens() {
 fn several_sequences_go_on_from_the_same_beginning_each_its_own_way() {
     let (file, expected) = read("llama-q8_0");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 8, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 8, ..Options::default() });
     run_one(&mut generation, request(&expected.ids, 1), None);
     let prompts: Vec<Vec<u32>> = (0..4u32).map(|own| [&expected.ids[..15], &[own, own + 1, 3]].concat()).collect();
     for _ in 0..2 {
         let requests: Vec<_> = prompts.iter().map(|prompt| request(prompt, 10)).collect();
         for (prompt, found) in prompts.iter().zip(run(&mut generation, &requests)) {
-            assert_eq!(found.tokens, likeliest(&model, SCALAR, prompt, 10));
+            assert_eq!(found.tokens, likeliest(&model, scalar(), prompt, 10));
             assert!(found.usage().reused >= 15);
         }
     }
     // And the one that they came from is still what it was.
     let again = run_one(&mut generation, request(&expected.ids, 5), None);
     assert_eq!(again.usage().reused, 20);
-    assert_eq!(again.tokens, likeliest(&model, SCALAR, &expected.ids, 5));
+    assert_eq!(again.tokens, likeliest(&model, scalar(), &expected.ids, 5));
 }
 
 #[test]
 fn a_prompt_that_is_being_read_is_not_read_twice() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 7, kept: 0, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 7, kept: 0, ..Options::default() });
     let found = run(&mut generation, &[request(&expected.ids, 8), request(&expected.ids, 8)]);
     assert_eq!(found[0].usage().reused, 0);
     assert_eq!(found[1].usage().reused, 20);
@@ -301,7 +304,7 @@ fn what_is_kept_stays_within_its_memory() {
     let model = Model::open(&file, None).unwrap();
     // Two layers, 16 numbers of 16 bits for keys and as many for values: 128 bytes a token.
     for (kept, reused) in [(0, 0), (128 * 7, 0), (128 * 12, 12), (128 * 20, 20), (1 << 20, 20)] {
-        let mut generation = Generation::new(&model, SCALAR, Options { kept, ..Options::default() });
+        let mut generation = Generation::new(&model, scalar(), Options { kept, ..Options::default() });
         run_one(&mut generation, request(&expected.ids, 1), None);
         let again = run_one(&mut generation, request(&expected.ids, 8), None);
         assert_eq!(again.usage().reused, reused, "{kept}");
@@ -309,7 +312,7 @@ fn what_is_kept_stays_within_its_memory() {
     }
     // If two do not both fit, the one that was used last stays.
     let [one, other, third] = [&expected.ids[..], &expected.ids[1..], &expected.ids[2..]];
-    let mut generation = Generation::new(&model, SCALAR, Options { kept: 128 * 45, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { kept: 128 * 45, ..Options::default() });
     for (prompt, reused) in [(one, 0), (other, 0), (one, 20), (third, 0), (one, 20), (third, 18), (other, 0)] {
         let found = run_one(&mut generation, request(prompt, 1), None);
         assert_eq!(found.usage().reused, reused);
@@ -320,7 +323,7 @@ fn what_is_kept_stays_within_its_memory() {
 fn a_request_is_cancelled_between_two_pieces_of_its_prompt() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { prefill: 6, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { prefill: 6, ..Options::default() });
     let id = generation.submit(request(&expected.ids, 8), None).unwrap();
     generation.step();
     let events = generation.step();
@@ -340,7 +343,7 @@ fn a_request_is_cancelled_between_two_pieces_of_its_prompt() {
 fn a_request_is_cancelled_between_two_tokens_and_others_are_not() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options { sequences: 2, ..Options::default() });
+    let mut generation = Generation::new(&model, scalar(), Options { sequences: 2, ..Options::default() });
     let [stays, ends, waits] =
         [8, 100, 100].map(|limit| generation.submit(request(&expected.ids, limit), None).unwrap());
     let mut outcomes = [Outcome::default(), Outcome::default(), Outcome::default()];
@@ -371,7 +374,7 @@ fn a_request_is_cancelled_between_two_tokens_and_others_are_not() {
 fn each_cause_of_an_end_is_told_with_what_it_took() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, Some(24)).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let mut end_of = |request: Request| {
         generation.forget();
         let found = run_one(&mut generation, request, None);
@@ -398,7 +401,7 @@ fn each_cause_of_an_end_is_told_with_what_it_took() {
 fn what_cannot_be_run_is_refused_in_words() {
     let (file, _) = read("llama-f32");
     let model = Model::open(&file, Some(24)).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let mut refused = |request: Request| generation.submit(request, None).unwrap_err().to_string();
     assert_eq!(refused(request(&[], 1)), "the batch has no tokens; a prompt needs at least one");
     assert_eq!(
@@ -449,7 +452,7 @@ fn script(sets: &[&[u32]]) -> (Option<Box<dyn Constraint>>, Accepted) {
 fn only_tokens_that_a_constraint_allows_are_chosen() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let random = Sampling { temperature: 100.0, ..Sampling::default() };
     for sampling in [Sampling::default(), random] {
         let (constraint, accepted) = script(&[&[4, 5], &[30, 31, 32], &[1, 2]]);
@@ -466,7 +469,7 @@ fn only_tokens_that_a_constraint_allows_are_chosen() {
 fn tokens_without_a_choice_go_through_the_model_in_one_pass() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let (constraint, _) = script(&[&[1, 2], &[3], &[4], &[5], &[1, 2, 3]]);
     let found = run_one(&mut generation, request(&expected.ids, 6), constraint);
     assert_eq!(found.tokens[1..4], [3, 4, 5]);
@@ -476,15 +479,15 @@ fn tokens_without_a_choice_go_through_the_model_in_one_pass() {
     let fifth = [1, 2, 3].contains(&found.tokens[4]).then_some(found.tokens[4]);
     assert!(fifth.is_some(), "{:?}", found.tokens);
     let before = [&so_far[..], &[found.tokens[4]]].concat();
-    assert_eq!(found.tokens[5..], likeliest(&model, SCALAR, &before, 1));
+    assert_eq!(found.tokens[5..], likeliest(&model, scalar(), &before, 1));
 
     // Those that follow the prompt at once go with it, also if a pass has no room for all.
     for prefill in [512, 23, 22, 21, 4] {
-        let mut generation = Generation::new(&model, SCALAR, Options { prefill, ..Options::default() });
+        let mut generation = Generation::new(&model, scalar(), Options { prefill, ..Options::default() });
         let (constraint, _) = script(&[&[3], &[4], &[5]]);
         let found = run_one(&mut generation, request(&expected.ids, 5), constraint);
         let all = [&expected.ids[..], &[3, 4, 5]].concat();
-        assert_eq!(found.tokens, [&[3, 4, 5], &likeliest(&model, SCALAR, &all, 2)[..]].concat(), "{prefill}");
+        assert_eq!(found.tokens, [&[3, 4, 5], &likeliest(&model, scalar(), &all, 2)[..]].concat(), "{prefill}");
         assert_eq!(found.steps, 24usize.div_ceil(prefill) + 1, "{prefill}");
         assert_eq!(found.progress.last(), Some(&(21, 21)));
         assert_eq!(found.usage(), Usage { prompt: 21, reused: 0, new: 5 });
@@ -495,7 +498,7 @@ fn tokens_without_a_choice_go_through_the_model_in_one_pass() {
 fn a_limit_and_an_end_hold_for_tokens_without_a_choice() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let (constraint, _) = script(&[&[3], &[4], &[5]]);
     let found = run_one(&mut generation, request(&expected.ids, 2), constraint);
     assert_eq!((found.reason(), &found.tokens[..]), (Finish::Limit, &[3, 4][..]));
@@ -509,7 +512,7 @@ fn a_limit_and_an_end_hold_for_tokens_without_a_choice() {
 fn a_constraint_that_cannot_go_on_is_a_failure_in_words() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
-    let mut generation = Generation::new(&model, SCALAR, Options::default());
+    let mut generation = Generation::new(&model, scalar(), Options::default());
     let (constraint, _) = script(&[&[1, 2], &[]]);
     let (bystander, _) = script(&[&[1, 2]]);
     let ids = [
@@ -534,7 +537,7 @@ fn pieces_are_as_large_as_the_clock_allows_and_the_tokens_the_same() {
     let (file, expected) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
     let prompt = [&expected.ids[..], &expected.ids, &expected.ids, &expected.ids].concat();
-    let tokens = likeliest(&model, SCALAR, &prompt, 4);
+    let tokens = likeliest(&model, scalar(), &prompt, 4);
     // Clocks that advance by this much at each reading.
     for (tick, first) in [(1, &[16, 32, 36][..]), (100_000_000, &[16, 6, 6, 6, 6])] {
         let time = RefCell::new(0u64);
@@ -543,7 +546,7 @@ fn pieces_are_as_large_as_the_clock_allows_and_the_tokens_the_same() {
             *time.borrow()
         };
         let options = Options { prefill: 42, clock: Some(&clock), ..Options::default() };
-        let found = run_one(&mut Generation::new(&model, SCALAR, options), request(&prompt, 4), None);
+        let found = run_one(&mut Generation::new(&model, scalar(), options), request(&prompt, 4), None);
         assert_eq!(found.tokens, tokens);
         let mut before = 0;
         let pieces = found.progress.iter().map(|(done, _)| done - std::mem::replace(&mut before, *done));

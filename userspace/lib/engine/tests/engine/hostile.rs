@@ -157,7 +157,7 @@ fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, numbers: &[f32]) ->
 /// The logits after some tokens.
 fn logits(file: &[u8]) -> Vec<f32> {
     let model = Model::open(file, None).unwrap();
-    let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+    let machine = Machine { kernels: kernel::reference(), pool: &Single };
     let mut caches = [Cache::new(model.config(), 16)];
     Forward::new().pass(&model, machine, &Batch::prompt(&[1, 2, 3]), &mut caches).unwrap().to_vec()
 }
@@ -313,7 +313,7 @@ fn numbers_of_all_kinds_in_the_tensors_go_through() {
 fn tokens_and_batches_that_cannot_be_leave_the_caches_as_they_were() {
     let file = Parts::llama().file().unwrap();
     let model = Model::open(&file, None).unwrap();
-    let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+    let machine = Machine { kernels: kernel::reference(), pool: &Single };
     let mut caches = [Cache::new(model.config(), 4)];
     let mut forward = Forward::new();
     let mut said = |batch: &Batch, caches: &mut [Cache]| match forward.pass(&model, machine, batch, caches) {

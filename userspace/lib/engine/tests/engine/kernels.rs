@@ -7,7 +7,7 @@ use bytemuck::Zeroable;
 use capos_engine::activations::{Activations, FLOAT_ROWS, FloatTile, TILE_COLUMNS};
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
-use capos_engine::kernel::{Kernels, Layout, MANY_FROM, Parts, Scalar};
+use capos_engine::kernel::{Kernels, Layout, MANY_FROM, Parts, reference};
 use capos_engine::{Single, Tensor};
 use capos_engine_threads::Threads;
 use capos_gguf::TensorType;
@@ -119,8 +119,8 @@ fn products_are_those_of_the_reference() {
             for (rows, count) in shapes {
                 let bytes = matrix(&mut random, kind, rows, columns);
                 let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
-                let mut activations = activations(&mut random, &Scalar, count, columns);
-                let expected = product(&Scalar, &tensor, &activations);
+                let mut activations = activations(&mut random, reference(), count, columns);
+                let expected = product(reference(), &tensor, &activations);
                 let exact = exact(&tensor, &activations);
                 for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
@@ -159,7 +159,7 @@ fn few_rows_come_to_what_each_comes_to_alone() {
         for kernels in kernels().into_iter().filter_map(|kernels| kernels.many_from(*MANY_FROM.last().unwrap())) {
             // Tiles of AMX are another path, whatever the number of rows that are many for AVX-512.
             for count in (1..=17).filter(|count| kernels.layout(ours, *count) != Some(Layout::Sixteen)) {
-                let mut together = activations(&mut random, &Scalar, count, columns);
+                let mut together = activations(&mut random, reference(), count, columns);
                 together.prepare(ours, kernels, &Single);
                 let found = product(kernels, &tensor, &together);
                 for (index, found) in found.chunks_exact(rows).enumerate() {
@@ -181,9 +181,9 @@ fn the_reference_multiplies_what_the_blocks_stand_for() {
         let Some(ours) = Kind::of(kind) else { continue };
         let bytes = matrix(&mut random, kind, 3, 512);
         let tensor = Tensor::new(ours, 3, 512, &bytes).unwrap();
-        let activations = activations(&mut random, &Scalar, 1, 512);
+        let activations = activations(&mut random, reference(), 1, 512);
         let exact = exact(&tensor, &activations);
-        for (found, (exact, size)) in product(&Scalar, &tensor, &activations).iter().zip(exact) {
+        for (found, (exact, size)) in product(reference(), &tensor, &activations).iter().zip(exact) {
             // Quantised activations are right to about one part in 250.
             let allowed = if ours.is_float() { 1e-5 } else { 4e-3 };
             let apart = (f64::from(*found) - exact).abs();
@@ -197,7 +197,7 @@ fn rows_are_quantised_as_by_the_reference() {
     let mut random = Random(3);
     for kernels in kernels() {
         let seed = random.next();
-        let expected = activations(&mut Random(seed), &Scalar, 2, 320);
+        let expected = activations(&mut Random(seed), reference(), 2, 320);
         let found = activations(&mut Random(seed), kernels, 2, 320);
         for row in 0..2 {
             let (found, expected) = (found.row(row), expected.row(row));
@@ -224,7 +224,7 @@ fn what_is_no_number_is_quantised_as_by_the_reference() {
             values(&mut found);
             values(&mut expected);
             found.prepare(Kind::Q8_0, kernels, &Single);
-            expected.prepare(Kind::Q8_0, &Scalar, &Single);
+            expected.prepare(Kind::Q8_0, reference(), &Single);
             let (found, expected) = (found.row(0), expected.row(0));
             assert_eq!(found.quants, expected.quants, "{} of {odd}", kernels.name());
             let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<u32>>();
@@ -258,7 +258,7 @@ fn a_row_is_quantised_by_several_threads_as_by_one() {
 
 #[test]
 fn what_quants_stand_for_is_near_the_values() {
-    let activations = activations(&mut Random(4), &Scalar, 1, 64);
+    let activations = activations(&mut Random(4), reference(), 1, 64);
     let row = activations.row(0);
     for (group, values) in row.values.chunks(32).enumerate() {
         let (mut sum, scale) = (0.0, row.scales[group]);
@@ -293,16 +293,16 @@ fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
                 let (vector, weights, values) = (numbers(length), numbers(count), numbers(count * width));
                 let (mut narrow, mut expected) = (vec![0; values.len()], vec![0; values.len()]);
                 kernels.narrow(&values, &mut narrow);
-                Scalar.narrow(&values, &mut expected);
+                reference().narrow(&values, &mut expected);
                 assert_eq!(narrow, expected, "{}", kernels.name());
                 let rows = Parts::new(&narrow, width, start, length);
                 let (mut found, mut expected) = (vec![0.0; count], vec![0.0; count]);
                 kernels.dot_f16(&vector, rows, &mut found);
-                Scalar.dot_f16(&vector, rows, &mut expected);
+                reference().dot_f16(&vector, rows, &mut expected);
                 assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4), "{}", kernels.name());
                 let (mut found, mut expected) = (vector.clone(), vector.clone());
                 kernels.add_f16(&weights, rows, &mut found);
-                Scalar.add_f16(&weights, rows, &mut expected);
+                reference().add_f16(&weights, rows, &mut expected);
                 assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{}", kernels.name());
             }
         }
@@ -318,7 +318,7 @@ fn many_vectors_take_rows_of_the_cache_as_each_by_the_reference() {
                 let (width, start) = (length + 5, 3);
                 let mut numbers = |count: usize| (0..count).map(|_| random.number()).collect::<Vec<f32>>();
                 let mut rows = vec![0; count * width];
-                Scalar.narrow(&numbers(count * width), &mut rows);
+                reference().narrow(&numbers(count * width), &mut rows);
                 let rows = Parts::new(&rows, width, start, length);
                 let (queries, weights, before) =
                     (numbers(vectors * length), numbers(vectors * count), numbers(vectors * length));
@@ -328,7 +328,7 @@ fn many_vectors_take_rows_of_the_cache_as_each_by_the_reference() {
                     kernels.adds_f16(weights.chunks_exact(count), rows, sums.chunks_exact_mut(length));
                     [dots, sums]
                 };
-                for (found, expected) in run(kernels).iter().zip(run(&Scalar)) {
+                for (found, expected) in run(kernels).iter().zip(run(reference())) {
                     let same = found.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-4);
                     assert!(same, "{}: {vectors} of {length} with {count} rows", kernels.name());
                 }
@@ -352,8 +352,8 @@ fn the_largest_quants_and_values_do_not_overflow() {
             for (count, value) in [(1, 1.0), (2, -1.0), (3, 1.0), (6, 1.0), (17, -1.0)] {
                 let mut activations = Activations::default();
                 activations.resize(count, columns).fill(value);
-                activations.prepare(ours, &Scalar, &Single);
-                let expected = product(&Scalar, &tensor, &activations);
+                activations.prepare(ours, reference(), &Single);
+                let expected = product(reference(), &tensor, &activations);
                 for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
                     // All weights may be rounded the same way.
@@ -445,7 +445,7 @@ fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
             let mut blocks = vec![Q8_0::zeroed(); length.div_ceil(32)];
             kernels.quantise_q8_0(&values, &mut blocks);
             let mut expected = vec![Q8_0::zeroed(); blocks.len()];
-            Scalar.quantise_q8_0(&values, &mut expected);
+            reference().quantise_q8_0(&values, &mut expected);
             assert_eq!(bytemuck::cast_slice::<_, u8>(&blocks), bytemuck::cast_slice::<_, u8>(&expected));
             let mut meant = vec![0.0; blocks.len() * 32];
             dequantise_row(Kind::Q8_0, bytemuck::cast_slice(&blocks), &mut meant);
@@ -482,7 +482,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
             for row in rows.chunks_exact_mut(width) {
                 let size = random.number();
                 let values: Vec<f32> = (0..length).map(|_| random.number() * size).collect();
-                Scalar.quantise_q8_0(&values, &mut row[start..start + blocks]);
+                reference().quantise_q8_0(&values, &mut row[start..start + blocks]);
             }
             let rows = Parts::new(&rows, width, start, blocks);
             let mut numbers = |count: usize| (0..count).map(|_| random.number()).collect::<Vec<f32>>();
@@ -497,7 +497,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
                 kernels.add_q8_0(weights.chunks_exact(count), rows, sums.chunks_exact_mut(length));
                 (dots, sums)
             };
-            let (found, expected) = (run(kernels, &vectors, &weights), run(&Scalar, &vectors, &weights));
+            let (found, expected) = (run(kernels, &vectors, &weights), run(reference(), &vectors, &weights));
             for (found, expected) in [(&found.0, &expected.0), (&found.1, &expected.1)] {
                 let most = expected.iter().fold(1.0f32, |most, value| most.max(value.abs()));
                 let same = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 2e-4 * most);

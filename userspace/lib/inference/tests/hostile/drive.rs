@@ -23,7 +23,7 @@ pub enum Way {
 }
 
 fn machine() -> Machine<'static> {
-    Machine { kernels: kernel::available().last().copied().unwrap_or(&kernel::Scalar), pool: &Single }
+    Machine { kernels: kernel::available().last().copied().unwrap_or(kernel::reference()), pool: &Single }
 }
 
 /// The whole path with a model that writes nothing: it is asked for vectors of two texts, twice.

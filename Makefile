@@ -5,14 +5,16 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
-# With LINTS=1 `make test` checks lints too: the compiler with lints compiles host code, once for both, and reads what it does not
-# compile (tools/lint-and-compile.sh). Options for it have this form, and the features are those of `capos lint`.
-ifeq ($(LINTS),1)
+# With LINTS=1 `make test` checks lints too. The compiler with lints compiles host code, so tests and lints share one build.
+# Guest code it only checks, and the compiler builds it (tools/lint-and-compile.sh). Options for it have this form, and the
+# features are those of `capos lint`.
+ifneq ($(LINTS),)
+ifneq ($(MAKECMDGOALS) $(LINTS),test 1)
+$(error LINTS=$(LINTS) is not for make $(MAKECMDGOALS): make lint checks lints, and make test LINTS=1 checks them with all tests)
+endif
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 BUILD += --features capos-audit/measure,capos-home-keys/measure
-else ifneq ($(LINTS),)
-$(error LINTS=$(LINTS) is not LINTS=1)
 endif
 
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Cargo calls this in place of the compiler for the crates of this workspace that run in the guest, in `make test LINTS=1`:
 # it checks the lints of a crate, and compiles it if there is nothing to find. The compiler with lints does not optimise as
-# well, so it only checks. It reads other crates as they were compiled, which `cargo clippy` would check once more.
+# well, so it only checks. It reads the compiled files of other crates. `cargo clippy` would check those crates again.
 # Usage: lint-and-compile.sh compiler option...
 set -eu
 
@@ -9,23 +9,30 @@ compiler=$1
 shift
 case " $* " in
 *" --emit="*) ;;
-*) exec "$compiler" "$@" ;; # Cargo asks the compiler what it is.
+*" -vV "* | *" --print"*) exec "$compiler" "$@" ;; # Cargo asks the compiler what it is.
+*)
+    echo "$0: no option --emit=..., so it is not known what is compiled: $*" >&2
+    exit 1
+    ;;
 esac
 
 checked=$(mktemp -d)
 trap 'rm -rf "$checked"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 (
-    before=
+    after=
     for option; do
         shift
-        case $before$option in
-        --out-dir*) test -z "$before" || option=$checked ;;
+        case $option in
+        --out-dir=*) option=--out-dir=$checked ;;
         --emit=*) option=--emit=metadata ;;
         # Without the message that the crate can be read: that comes from the compiler.
         --json=*) option=--json=diagnostic-rendered-ansi ;;
         esac
-        before=
-        test "$option" != --out-dir || before=--out-dir
+        test "$after" != --out-dir || option=$checked
+        after=$option
         set -- "$@" "$option"
     done
     clippy-driver "$compiler" "$@"

@@ -221,20 +221,28 @@ fn an_evaluation_counts_as_the_training_does() {
     }
 }
 
-/// The model of the image is as good as its card says, in sentences that it was not trained on.
+/// The model of the image is about as good as its card says, in sentences that it was not trained on.
 #[test]
 fn the_built_in_model_is_what_its_card_says() {
     let folder = tempfile::tempdir().unwrap();
     let sets = folder.path().join("sets");
     python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "80"]);
     let model = train().join("../../iso_root/boot/models/assistant.gguf");
-    // The card has 96.4 % and 90.5 % of more conversations than the 80 here, in which 47 of 50 tools and 42 of 47 calls were
-    // right. It has all that strangers typed: 57 tools and 63 conversations, 109 and 114. Kernels differ in last digits.
-    for (set, tools, exact) in [("wording", 46, 41), ("strangers", 55, 61), ("strangers-trained", 107, 111)] {
+    // The card has 96.4 % of the tools and 90.5 % of the conversations of a larger set. Of this one 47 of 50 tools were right, and
+    // 42 of 47 conversations; of what strangers typed 58 and 64, 109 and 114, of which the card has
+    // 57 and 63, 109 and 114. Kernels differ in last digits.
+    let expected = [
+        ("wording", (46, 50), (41, 47)),
+        ("strangers", (55, 63), (61, 72)),
+        ("strangers-trained", (107, 113), (111, 126)),
+    ];
+    for (set, tools, conversations) in expected {
         let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
         let found = &infer(command.arg("eval").arg(&model).arg("--set").arg(sets.join(set)));
-        let right = |measure: &str| found["own tools"][measure]["right"].as_u64().unwrap();
-        assert!(right("tool") >= tools && right("exact") >= exact, "{set}: {found}");
+        for (measure, (right, of)) in [("tool", tools), ("exact", conversations)] {
+            let count = |member: &str| found["own tools"][measure][member].as_u64().unwrap();
+            assert!(count("right") >= right && count("of") == of, "{set}: {found}");
+        }
         assert_eq!(found["all"]["wellFormed"]["share"].as_f64(), Some(1.0), "{set}: {found}");
     }
 }

@@ -53,7 +53,7 @@ pub fn build(root: &Path) -> Result<bool> {
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/std");
     relink(&target.join(toolchain::USER).join("std"), &root.join(OBJECT), packages)?;
-    let mut command = toolchain::guest_cargo(root);
+    let mut command = toolchain::guest_cargo(root)?;
     command.args(["build", "--config", CONFIG, "--profile", "std", "--target", toolchain::USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {

@@ -91,30 +91,60 @@ pub fn formats(system: &System) -> Result<Vec<&'static str>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
+    use std::io::Write;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Output};
 
-    /// Whether a crate of this text is compiled, and whether there is a library then.
-    fn compiled(text: &str) -> (bool, bool) {
+    use crate::build::toolchain::{LINT_AND_COMPILE, LINT_OPTIONS};
+
+    /// The script, called in a folder with a crate of this text: what it says, and the names of the files that it leaves.
+    fn compile(text: &str, options: &[&str]) -> (Output, Vec<PathBuf>) {
         let folder = tempfile::tempdir().unwrap();
-        let (source, out) = (folder.path().join("a.rs"), folder.path().join("out"));
-        std::fs::write(&source, text).unwrap();
-        std::fs::create_dir(&out).unwrap();
+        let temporary = folder.path().join("temporary");
+        for made in [folder.path().join("out"), temporary.clone()] {
+            std::fs::create_dir(made).unwrap();
+        }
+        std::fs::write(folder.path().join("a.rs"), text).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        let mut command = Command::new(root.join(super::toolchain::LINT_AND_COMPILE));
-        command.args(["rustc", "--crate-name", "a", "--crate-type", "lib", "--error-format=json"]);
-        command.args(["--json=diagnostic-rendered-ansi,artifacts", "--emit=dep-info,metadata,link", "--out-dir"]);
-        command.arg(&out).arg(&source).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-        (command.output().unwrap().status.success(), out.join("liba.rlib").is_file())
+        let mut command = Command::new(root.join(LINT_AND_COMPILE));
+        command.args(["rustc", "--crate-name", "a", "--crate-type", "lib", "--cfg", "feature=\"a b\"", "a.rs"]);
+        command.args(options).current_dir(folder.path()).env(LINT_OPTIONS.0, LINT_OPTIONS.1).env("TMPDIR", &temporary);
+        let output = command.output().unwrap();
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "what is temporary is removed");
+        let made = std::fs::read_dir(folder.path().join("out")).unwrap();
+        (output, made.map(|file| file.unwrap().file_name().into()).collect())
     }
 
     #[test]
     fn what_has_a_finding_is_not_compiled() {
-        if Command::new("clippy-driver").arg("--version").output().is_err() {
-            println!("not run: lints, because clippy is not installed");
+        let has_clippy = Command::new("clippy-driver").arg("--version").output();
+        if !has_clippy.is_ok_and(|output| output.status.success()) {
+            // Output of macros is shown for failed tests only. The line must not follow a test's name.
+            std::io::stdout().write_all(b"\nnot run: lints of guest code: clippy is not installed\n").unwrap();
             return;
         }
-        assert_eq!(compiled("pub fn same(x: u8) -> u8 { x }"), (true, true));
-        assert_eq!(compiled("pub fn same(x: u8) -> u8 { return x; }"), (false, false));
+        let good = "#[cfg(feature = \"a b\")]\npub fn same(x: u8) -> u8 {\n    x\n}\n";
+        let bad = good.replace("    x\n", "    return x;\n");
+        let format =
+            ["--error-format=json", "--json=diagnostic-rendered-ansi,artifacts", "--emit=dep-info,metadata,link"];
+        for folder in [&["--out-dir", "out"][..], &["--out-dir=out"]] {
+            let options = [&format, folder].concat();
+            let (output, made) = compile(good, &options);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && made.contains(&PathBuf::from("liba.rlib")), "{said} {made:?}");
+            assert_eq!(said.matches("liba.rmeta").count(), 1, "cargo is told once that the crate can be read: {said}");
+            let (output, made) = compile(&bad, &options);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && made.is_empty() && said.contains("needless_return"), "{said} {made:?}");
+        }
+    }
+
+    #[test]
+    fn options_that_the_linter_would_not_understand_are_rejected() {
+        let (output, made) = compile("", &["--emit", "link", "--out-dir", "out"]);
+        assert!(!output.status.success() && made.is_empty());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no option --emit="));
+        let (output, _) = compile("", &["--print", "sysroot"]);
+        assert!(output.status.success());
     }
 }

@@ -139,19 +139,39 @@ impl System {
                 println!("Building {what} ({number} of 4).");
             }
         };
-        stage(2, "the kernel");
-        let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
         let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
         let manifest = self.root.join("iso_root").join(MANIFEST);
         every_program_is_built(&manifest, &programs)?;
         let wanted = || programs.iter().chain(test_programs.iter().filter(|_| tests));
         let names = |std: bool| packages_of(wanted(), std);
-        stage(3, "the services");
-        let user = toolchain::build_programs(&self.root, &names(false))?;
-        stage(4, "the programs on std");
-        c_library::build(&self.root)?;
-        let std = c_library::build_programs(&self.root, &names(true))?;
+        let kernel = || {
+            stage(2, "the kernel");
+            toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])
+        };
+        let user = || {
+            stage(3, "the services");
+            toolchain::build_programs(&self.root, &names(false))
+        };
+        let std = || {
+            stage(4, "the programs on std");
+            c_library::build_programs(&self.root, &names(true))
+        };
+        // A crate late in the order often has one processor to itself, so tests build all at once. A person sees one after the
+        // other: the lines of several cargos would overwrite one another.
+        let (bare, user, std) = if tests {
+            c_library::build(&self.root)?;
+            std::thread::scope(|scope| {
+                let (kernel, user) = (scope.spawn(kernel), scope.spawn(user));
+                let std = std();
+                (joined(kernel), joined(user), std)
+            })
+        } else {
+            let (bare, user) = (kernel()?, user()?);
+            c_library::build(&self.root)?;
+            (Ok(bare), Ok(user), std())
+        };
+        let (bare, user, std) = (bare?, user?, std?);
         let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
         let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
         let stage = self.stage(&programs, &user, &std)?;
@@ -446,6 +466,11 @@ fn packages_of<'a>(programs: impl IntoIterator<Item = &'a Program>, std: bool) -
     packages.sort();
     packages.dedup();
     packages
+}
+
+/// What a thread returns; its panic goes on here.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Whether the kernel's command line asks for tests that run in the kernel.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
 
 use capos_host::files;
 use capos_host::tool;
@@ -30,24 +31,45 @@ pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 const LINTER: &str = "clippy-driver";
 /// What cargo calls then for the guest's crates, below the source folder: the compiler with lints does not optimise as well.
 pub(super) const LINT_AND_COMPILE: &str = "tools/lint-and-compile.sh";
+/// The options of the compiler with lints: every finding is an error.
+pub(super) const LINT_OPTIONS: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
 
-/// The cargo to call: the one that runs this program, if one does. It calls the compiler itself.
+/// The cargo to call: the one that runs this program, if one does. It calls the compiler itself, and no [`LINTER`].
 pub fn cargo() -> Command {
     let mut cargo = host_cargo();
     cargo.env_remove(WRAPPER);
     cargo
 }
 
-/// The same for the guest's code, whose lints are checked with those of host code.
-pub fn guest_cargo(root: &Path) -> Command {
+/// The same for the guest's code, whose lints are checked if those of host code are.
+pub fn guest_cargo(root: &Path) -> Result<Command> {
     let mut cargo = cargo();
     if is_linted() {
-        cargo.env(WRAPPER, root.join(LINT_AND_COMPILE));
+        let (name, options) = LINT_OPTIONS;
+        cargo.env(WRAPPER, lint_and_compile(root)?).env(name, options);
     }
-    cargo
+    Ok(cargo)
 }
 
-/// Whether lints are checked by what compiles.
+/// [`LINT_AND_COMPILE`], at a path that contains a digest of what decides on findings: cargo compiles a crate again if the path
+/// is another one.
+fn lint_and_compile(root: &Path) -> Result<PathBuf> {
+    let script = root.join(LINT_AND_COMPILE);
+    let mut digest = Sha256::new();
+    for file in [&script, &root.join("clippy.toml")] {
+        digest.update(std::fs::read(file).with_context(|| format!("reading {}", file.display()))?);
+    }
+    digest.update(LINT_OPTIONS.1);
+    let folder = root.join("target/lint");
+    let path = folder.join(format!("{}.sh", hex::encode(digest.finalize())));
+    if !path.is_file() {
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        std::fs::copy(&script, &path).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(path)
+}
+
+/// Whether what compiles checks lints too.
 pub fn is_linted() -> bool {
     std::env::var_os(WRAPPER).is_some_and(|wrapper| wrapper == LINTER)
 }
@@ -169,9 +191,9 @@ pub fn build_kernel_tests(root: &Path) -> Result<PathBuf> {
 
 fn build_bare_with(root: &Path, packages: &[&str], features: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
-    let mut command = guest_cargo(root);
+    let mut command = guest_cargo(root)?;
     if bare()? == Bare::Debian {
-        // It has no lints.
+        // Debian's compiler has no clippy.
         command.env_remove(WRAPPER).env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
         command.args(["--config", "kernel/cargo-debian.toml"]);
     }
@@ -203,7 +225,7 @@ pub fn build_next(root: &Path, packages: &[String], next: &[(&str, &str)]) -> Re
 /// Builds these programs of the packages, or all if none is named.
 fn build_guest(root: &Path, packages: &[String], programs: &[&str], features: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
-    let mut command = guest_cargo(root);
+    let mut command = guest_cargo(root)?;
     command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {
@@ -261,7 +283,8 @@ pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> 
 pub(super) fn build(command: &mut Command, what: &str) -> Result<()> {
     let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
     if !status.success() {
-        bail!("building {what} failed ({status})");
+        let or = if is_linted() { ", or it has findings of lints" } else { "" };
+        bail!("building {what} failed{or} ({status}); see above");
     }
     Ok(())
 }

@@ -196,7 +196,7 @@ fn what_a_model_only_proposes_leaves_a_bounded_record_with_the_hash_of_the_whole
 #[test]
 fn a_model_that_proposes_nonsense_for_ever_is_stopped_before_it_fills_the_log() {
     let nonsense = || (0..64).map(|_| raw("read", "\u{1}".repeat(60_000))).collect::<Vec<_>>();
-    // More answers than it gets to: the largest would fill memory.
+    // It reads fewer than ten answers. A thousand of them would take 4 GB.
     let world = World::new((0..20).map(|_| nonsense()).collect());
     world.0.budget.set(u64::MAX);
     let limits = SessionLimits { max_iterations: 1000, ..SessionLimits::default() };

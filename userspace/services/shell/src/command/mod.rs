@@ -55,7 +55,8 @@ pub enum Flow {
     Succeeded,
 }
 
-/// What a person can type behind a slash, which never reaches a model.
+/// What a person can type behind a slash, which never reaches a model. A program's commands are a static: what a constant names
+/// is compiled again in each program.
 pub struct Commands {
     /// What the audit log calls the program.
     pub surface: &'static str,
@@ -76,7 +77,7 @@ impl Commands {
     }
 }
 
-/// The commands of the program `shell`: all. Each program would compile what a constant names again; a static is compiled once.
+/// The commands of the program `shell`: all.
 pub static SHELL: Commands =
     Commands { surface: "console", help: HELP, run: |session, line| Box::pin(run(session, line)), has_programs: true };
 
@@ -114,7 +115,7 @@ const HELP: &[(&str, &str)] = &[
     ("/disks", "list the disks, what they hold, and their sizes"),
     ("/users", "list the users of the data disk"),
     ("/users add NAME PROFILE", "add a user, with the profile operator or guest; /users remove NAME removes one"),
-    ("/users profile NAME PROFILE", "change a user's profile"),
+    ("/users profile NAME PROFILE", "change a user's profile; /users quota NAME QUOTA limits their home"),
     ("/users reset NAME", "give a user a new passphrase; /users recovery-code makes a new recovery code"),
     ("/passphrase", "change your own passphrase"),
     ("/lock", "lock the terminal until your passphrase is given"),

@@ -7,14 +7,15 @@ BUILD := $(CARGO) build --workspace --bin capos
 
 # With LINTS=1 `make test` checks lints too. The compiler with lints compiles host code, so tests and lints share one build.
 # Guest code it only checks, and the compiler builds it (tools/lint-and-compile.sh). Options for it have this form, and the
-# features are those of `capos lint`.
-ifneq ($(LINTS),)
-ifneq ($(MAKECMDGOALS) $(LINTS),test 1)
-$(error LINTS=$(LINTS) is not for make $(MAKECMDGOALS): make lint checks lints, and make test LINTS=1 checks them with all tests)
-endif
+# features are those of `capos lint`. Other commands do not check lints.
+ifeq ($(LINTS),1)
+ifeq ($(MAKECMDGOALS),test)
 export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 BUILD += --features capos-audit/measure,capos-home-keys/measure
+endif
+else ifneq ($(LINTS),)
+$(error LINTS=$(LINTS) is not LINTS=1)
 endif
 
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of

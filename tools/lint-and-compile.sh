@@ -1,7 +1,8 @@
 #!/bin/sh
-# Cargo calls this in place of the compiler for the crates of this workspace that run in the guest, in `make test LINTS=1`:
-# it checks the lints of a crate, and compiles it if there is nothing to find. The compiler with lints does not optimise as
-# well, so it only checks. It reads the compiled files of other crates. `cargo clippy` would check those crates again.
+#
+# In `make test LINTS=1` cargo calls this in place of the compiler, for this workspace's crates that run in the guest. It
+# checks the lints of a crate, and compiles it if there is nothing to find. The compiler with lints does not optimise as well,
+# so it only checks. It reads the compiled files of other crates. `cargo clippy` would check those crates again.
 # Usage: lint-and-compile.sh compiler option...
 set -eu
 

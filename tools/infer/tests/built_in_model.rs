@@ -229,8 +229,8 @@ fn the_built_in_model_is_what_its_card_says() {
     python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "80"]);
     let model = train().join("../../iso_root/boot/models/assistant.gguf");
     // The card has 96.4 % of the tools and 90.5 % of the conversations of a larger set. Of this one 47 of 50 tools were right, and
-    // 42 of 47 conversations; of what strangers typed 58 and 64, 109 and 114, of which the card has
-    // 57 and 63, 109 and 114. Kernels differ in last digits.
+    // 42 of 47 conversations. Of what strangers typed, 58 tools and 64 conversations were right, and
+    // 109 and 114. The card has 57 and 63, and 109 and 114. Kernels differ in last digits.
     let expected = [
         ("wording", (46, 50), (41, 47)),
         ("strangers", (55, 63), (61, 72)),

@@ -468,8 +468,8 @@ fn packages_of<'a>(programs: impl IntoIterator<Item = &'a Program>, std: bool) -
     packages
 }
 
-/// What a thread returns; its panic goes on here.
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+/// What a thread returns. If it panicked, its panic continues here.
+pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

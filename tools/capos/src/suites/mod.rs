@@ -22,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::build::iso::{Limine, limine_dir};
 use crate::build::lint;
-use crate::build::system::{Parts, System};
+use crate::build::system::{Parts, System, joined};
 use crate::build::toolchain;
 use crate::measure::bench;
 use crate::measure::figures::{self, Outcome, Verdict};
@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         if !groups.is_empty() {
             host::run(&system, &groups, &mut tally)?;
         }
-        let built = builder.map(|builder| builder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let built = builder.map(joined);
         anyhow::Ok(built)
     })?;
     let tested = built.map_or(Ok(()), |(findings, parts, took)| {

@@ -8,7 +8,7 @@ use core::fmt;
 use capos_rt::{Clock, Error};
 use capos_schema::cap::CallError;
 use capos_schema::storage::BlockDeviceClient;
-use capos_schema::system::SystemStatusClient;
+use capos_schema::system::{ServiceInfo, ServiceState, SystemStatusClient};
 
 use crate::patience::Patience;
 
@@ -39,7 +39,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The usage once the machine is at rest: nothing changes any more, and no page-in is in flight.
+    /// The usage once the machine is at rest: nothing changes any more, no service starts, and no page-in is in flight.
     ///
     /// The service `own` is the one that kills.
     ///
@@ -58,10 +58,13 @@ impl Rest {
             patience.wait(disk.flush()).await??;
             clock.sleep(PAUSE).await;
             let now = Figures::now(status).await?;
-            same = if now == last { same.saturating_add(1) } else { 0 };
+            let services = status.services().await?;
+            // The first process may read a program from a disk for longer than the pauses. No figure changes meanwhile.
+            let starts = |info: &ServiceInfo| matches!(info.state, ServiceState::Starting | ServiceState::Restarting);
+            let changes = now != last || services.iter().any(starts);
+            same = if changes { 0 } else { same.saturating_add(1) };
             last = now;
             if same == PAUSES {
-                let services = status.services().await?;
                 let others = services.into_iter().filter(|info| info.name != own);
                 let services = others.map(|info| (info.name, info.frames)).collect();
                 return Ok(Self { figures: now, services });

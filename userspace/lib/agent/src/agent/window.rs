@@ -49,10 +49,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// How much of a window it takes, in percent; none if the window is not known.
+    /// How much of a window it takes, in percent; none if the window is not known. A part above its share has more percent than
+    /// that.
     #[must_use]
     pub fn percent(&self, window: &Window) -> Option<u64> {
-        self.tokens.saturating_mul(100).checked_div(window.tokens)
+        let percent = self.tokens.saturating_mul(100).checked_div(window.tokens)?;
+        Some(if self.is_above(window) { percent.max(self.share.saturating_add(1)) } else { percent })
     }
 
     /// Whether it takes more of a window than it is meant to.

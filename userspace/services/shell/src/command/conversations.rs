@@ -238,7 +238,8 @@ async fn tell_run(session: &Session, found: &Found) {
         screen.wrapped(&[(Style::Warning, &text)]).await;
     }
     if checkpoint.policy != session.agent.policy() {
-        let text = "what a session permits has changed since this run began; each call is decided by what holds now";
+        let text = "what a session holds or permits has changed since this run began (a disk that was attached counts too); \
+                    each call is decided by what holds now";
         screen.wrapped(&[(Style::Warning, text)]).await;
     }
 }

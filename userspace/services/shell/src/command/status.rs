@@ -63,13 +63,16 @@ pub async fn status(session: &Session) -> Done {
     } else {
         "no model".to_string()
     };
+    let background = match session.agent.background() {
+        0 => String::new(),
+        calls => format!("; {} in the background", count(calls, "call")),
+    };
     let text = format!(
-        "session {} of {}: {left}, at most {} per turn, {} s in total; {} in the background",
+        "session {} of {}: {left}, at most {} per turn, {} s in total{background}",
         info.id,
         info.principal,
         count(limits.max_iterations, "model call"),
-        limits.max_seconds,
-        count(session.agent.background(), "call")
+        limits.max_seconds
     );
     screen.line(Style::Plain, &text).await;
     if let Some(info) = session.runner.model.info() {
@@ -136,6 +139,9 @@ mod tests {
             "context: about 804 of 2048 tokens: system prompt 150 (7 %), tools 614 (29 %, above its share of 15 %), history 40 \
              (1 %); older messages are left out when it is full"
         );
+        // What is just above its share is not told as if it had its share.
+        let above = context(&Window { tools: 319, ..window }, false);
+        assert!(above.contains("tools 319 (16 %, above its share of 15 %)"), "{above}");
         let unknown = context(&Window { tokens: 0, ..window }, true);
         assert!(
             unknown.starts_with("context: about 804 tokens: system prompt 150, tools 614, history 40; "),

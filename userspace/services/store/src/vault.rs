@@ -430,7 +430,10 @@ impl<D: DataDisk> Vault<D> {
         let header = locked.header().ok_or("the volume has no header")?;
         // A recovery code is the volume's and nobody's own.
         let slots = slots_of(header, if slot_kind == SlotKind::Recovery { "" } else { name }, slot_kind);
-        if let Err(answer) = self.count() {
+        // Nobody guesses the random bytes of a key file. A machine that opens its disk with one at each start neither waits after
+        // starts that were cut off, nor forgets the wrong passphrases that were entered at it.
+        let is_counted = slot_kind != SlotKind::KeyFile;
+        if is_counted && let Err(answer) = self.count() {
             return answer;
         }
         let memory = (self.means.memory)();
@@ -446,7 +449,9 @@ impl<D: DataDisk> Vault<D> {
                     if matches!(self.stage, Stage::Broken | Stage::Blank) {
                         return Err(self.details.clone());
                     }
-                    self.right();
+                    if is_counted {
+                        self.right();
+                    }
                     return Ok(Tried::Right);
                 }
                 Err(Error::WrongKey) => {}
@@ -527,7 +532,7 @@ impl<D: DataDisk> Vault<D> {
         let what = match kind {
             SlotKind::Passphrase => "passphrase",
             SlotKind::Recovery => "recovery code",
-            SlotKind::KeyFile => "key file",
+            SlotKind::KeyFile => return "the key file is wrong".to_string(),
         };
         match self.attempts.clone().count((self.means.clock)()) {
             Ok(()) => format!("the {what} is wrong"),

@@ -195,7 +195,7 @@ mod tests {
         let window = Window { tokens: 1000, system: 100, tools: 151, history: 750 };
         let above: Vec<bool> = window.parts().iter().map(|part| part.is_above(&window)).collect();
         assert_eq!((above, window.used()), (Vec::from([false, true, false]), 1001));
-        assert_eq!(window.parts().map(|part| part.percent(&window)), [Some(10), Some(15), Some(75)]);
+        assert_eq!(window.parts().map(|part| part.percent(&window)), [Some(10), Some(16), Some(75)]);
         assert_eq!(window.parts().iter().map(|part| part.share).sum::<u64>(), 100);
         let unknown = Window { tokens: 0, ..window };
         assert!(unknown.parts().iter().all(|part| !part.is_above(&unknown) && part.percent(&unknown).is_none()));

@@ -430,7 +430,7 @@ impl<D: DataDisk> Vault<D> {
         let header = locked.header().ok_or("the volume has no header")?;
         // A recovery code is the volume's and nobody's own.
         let slots = slots_of(header, if slot_kind == SlotKind::Recovery { "" } else { name }, slot_kind);
-        // Nobody guesses the random bytes of a key file. A machine that opens its disk with one at each start neither waits after
+        // The random bytes of a key file cannot be guessed. A machine that opens its disk with one at each start neither waits after
         // starts that were cut off, nor forgets the wrong passphrases that were entered at it.
         let is_counted = slot_kind != SlotKind::KeyFile;
         if is_counted && let Err(answer) = self.count() {

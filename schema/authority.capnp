@@ -40,6 +40,7 @@ enum Reply {
   late @4;           # There was no reply in time.
   lost @5;           # The terminal with the question has ended.
   elsewhere @6;      # The surface does not ask this, but the console does.
+  withdrawn @7;      # The program that asked has ended before there was a reply.
 }
 
 enum Span {

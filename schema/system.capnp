@@ -112,8 +112,8 @@ interface Launcher {
   # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there. A program ends
   # with the call that runs it: if no caller waits for its result any more, it is killed.
 
-  run @0 (program :Text $A.pattern(same), arguments :List(Text) = [], label :Label $A.runner $A.optional)
-      -> (result :ProgramResult, label :Label $A.runner)
+  run @0 (program :Text $A.pattern(same), arguments :List(Text) = [], label :Label $A.runner $A.optional,
+      approval :UInt64 = 0 $A.runner) -> (result :ProgramResult, label :Label $A.runner)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
   # Runs an installed program with arguments and returns its output.
 
@@ -126,8 +126,8 @@ interface Launcher {
   describe @2 () -> (programs :List(ProgramInfo));
   # The programs and what each needs.
 
-  runWith @3 (program :Text, arguments :List(Text), environment :List(Text), own :List(Text), grants :List(Grant))
-      -> (exit :Kernel.ExitInfo) $A.abortable;
+  runWith @3 (program :Text, arguments :List(Text), environment :List(Text), own :List(Text), grants :List(Grant),
+      approval :UInt64 = 0) -> (exit :Kernel.ExitInfo) $A.abortable;
   # Runs an installed program with exactly `grants`, which are the caller's, and with those of its grants in the
   # manifest that `own` names. `own` can name only grants that no session needs to hold: see ProgramNeed. Answers when
   # the program has ended, and ends it if no caller waits any more.
@@ -138,6 +138,20 @@ interface Launcher {
   forSession @5 (from :Text, home :Directory $A.optional) -> (launcher :Launcher, meter :ProgramMeter);
   # The same launcher for one session. Programs whose manifest entry grants a directory of `from`, as in `ProgramNeed`,
   # get `home` for it, if there is one.
+
+  expect @6 (approval :ProgramApproval) -> (number :UInt64);
+  # Keeps whom the next program asks before a step. The number goes to `run` or `runWith`, as `approval`, once. A program that is run
+  # without one is told that no person can be asked. At most 32 are kept.
+}
+
+interface ProgramApproval {
+  # Has a program that runs ask the person of its session before a step that cannot be undone. The runner of the session serves it while
+  # the call runs. The launcher passes questions on and sets `program`, so a program cannot give another's name. `action` says what the
+  # step does, in 1 to 1,000 bytes. If the step is not granted, `why` tells the program the reason. A program may ask 16 times in one call.
+
+  ask @0 (action :Text, program :Text = "") -> (granted :Bool, why :Text)
+      $A.tool("ask_before_step") $A.onRequest $A.category(destructive) $A.abortable;
+  # Asks the person whether a program that runs may go on with its next step.
 }
 
 struct ProgramsSpent {

@@ -68,6 +68,7 @@ fn what_only_the_person_calls_is_offered_to_no_model() {
 const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Launcher", "run", "the program is killed, and what it did until then it did by its own grants"),
     ("Launcher", "runWith", "the same"),
+    ("ProgramApproval", "ask", "the question ends, and what nobody has agreed to is not granted"),
     ("Standard", "writeBytes", "what was written was written; its writer asks no more how much"),
     ("Standard", "ready", "it only looks"),
     ("StandardInput", "read", "its reader reads no more: it has ended, or given up the stream"),
@@ -131,6 +132,7 @@ fn generated_servers_know_what_is_abortable() {
             _program: String,
             _arguments: Vec<String>,
             _label: Option<capos_schema::authority::Label>,
+            _approval: u64,
         ) -> Result<capos_schema::system::LauncherRunResults, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
@@ -157,6 +159,7 @@ fn generated_servers_know_what_is_abortable() {
             _environment: Vec<String>,
             _own: Vec<String>,
             _grants: Vec<capos_schema::system::Grant>,
+            _approval: u64,
         ) -> Result<capos_schema::kernel::ExitInfo, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
@@ -174,6 +177,14 @@ fn generated_servers_know_what_is_abortable() {
             _from: String,
             _home: Option<DirectoryClient>,
         ) -> Result<capos_schema::system::LauncherForSessionResults, capos_schema::cap::CallError> {
+            Err(capos_schema::cap::CallError::failed("this is a test"))
+        }
+
+        async fn expect(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+            _approval: capos_schema::system::ProgramApprovalClient,
+        ) -> Result<u64, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
     }

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::ControlFlow;
 
+use capos_async_lock::AsyncMutex;
 use capos_run_state::{Event, RunEvent};
 use capos_schema::authority::{Provenance, SessionLimits};
 use capos_schema::models::{ChatMessage, FinishReason, Role, ToolCall};
@@ -94,6 +95,8 @@ pub struct Agent<W: World> {
     /// How many messages were not sent, and how many the model's worker left out besides, when the person was last told so.
     pub(crate) removed: (usize, usize),
     backlog: Rc<Backlog>,
+    /// Held while a question is open.
+    pub(crate) questions: Rc<AsyncMutex>,
     course: Rc<Course>,
     /// What has to hold before the run is done, and the next one.
     pub(crate) conditions: Vec<Condition>,
@@ -138,6 +141,7 @@ impl<W: World> Agent<W> {
             next_summary: 0,
             removed: (0, 0),
             backlog,
+            questions: Rc::default(),
             course: Rc::default(),
             conditions: Vec::new(),
             next_conditions: Vec::new(),
@@ -496,6 +500,7 @@ impl<W: World> Agent<W> {
                 allowance: self.allowance.clone(),
                 unexamined: Unexamined::default(),
                 curtain: Curtain::default(),
+                questions: self.questions.clone(),
                 reserved: Reserved::default(),
                 failures: failures.clone(),
                 traces: Traces::default(),

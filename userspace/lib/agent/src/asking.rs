@@ -1,5 +1,9 @@
 //! A call about which the person is asked.
 
+mod program;
+
+pub use program::{OfCall, STEP};
+
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -16,6 +20,7 @@ use crate::call::{Checked, Context, Gated, NANOSECONDS, Ready, judge, refusal};
 use crate::lanes::{Quiet, Touches};
 use crate::race::{Either, race};
 use crate::result::Why;
+use crate::signal::Signal;
 use crate::snapshot::{Tool, quote_long};
 use crate::world::{Ask, Gate, Review, Ruling, World, field};
 
@@ -69,7 +74,7 @@ impl<W: World> Context<W> {
         } else {
             match self.unasked(&asks.tool, &asks.question).await {
                 Ok(gated) => gated,
-                Err(review) => self.ask(&asks, review).await,
+                Err(review) => self.ask(&asks, review, &Signal::default()).await,
             }
         };
         decided(asks, gated)
@@ -99,8 +104,15 @@ impl<W: World> Context<W> {
         }
     }
 
-    /// Asks the person about a call, and the broker with their answer.
-    async fn ask(&self, asks: &Asks<W>, Review { mode, note, risk, .. }: Review) -> Gated<<W as Gate>::Lease> {
+    /// Asks the person about a call, and the broker with their answer. If `over` is set, the question ends without an answer.
+    async fn ask(
+        &self,
+        asks: &Asks<W>,
+        Review { mode, note, risk, .. }: Review,
+        over: &Signal,
+    ) -> Gated<<W as Gate>::Lease> {
+        // One question is open at a time. The time of an answer begins when it is.
+        let turn = race(race(over.wait(), self.cancel.wait()), self.questions.lock()).await;
         let Asks { tool, call, question, .. } = asks;
         let mut note = self.told_of_child(note);
         if let Some(why) = self.failures.known.failure(tool, call) {
@@ -121,13 +133,28 @@ impl<W: World> Context<W> {
             by_hand: false,
             approval: &approval,
         };
-        self.course.emit(asked, Event::ApprovalRequested(approval.clone()));
-        let reply = self.reply(&ask, mode).await;
-        self.resolve(&approval, asked, reply.as_ref().map(drop)).await;
+        let ended = || match (over.is_set(), self.cancel.is_set()) {
+            (true, _) => Err(Reply::Withdrawn),
+            (false, true) => Err(Reply::Interrupted),
+            (false, false) => Ok(()),
+        };
+        let reply = match ended() {
+            Err(reply) => Err(reply),
+            Ok(()) => {
+                self.course.emit(asked, Event::ApprovalRequested(approval.clone()));
+                let reply = self.reply(&ask, mode, over).await.and_then(|agreed| ended().map(|()| agreed));
+                if matches!(reply, Err(Reply::Interrupted)) {
+                    // The person wants the turn to end: no question that waits is opened.
+                    self.cancel.set();
+                }
+                self.resolve(&approval, asked, reply.as_ref().map(drop)).await;
+                reply
+            }
+        };
+        drop(turn);
         let exactly = ConsentReach::default();
         // Everything is checked again after a yes: the broker decides now, not before.
-        let reply = match reply {
-            Ok(_) if self.cancel.is_set() => Reply::Interrupted,
+        let reply = match reply.and_then(|agreed| ended().map(|()| agreed)) {
             Ok(Agreed::Consent(reach)) => {
                 let ruling = self.world.decide(question, mode, Reply::Agreed, &reach).await;
                 return judge(ruling, Some(Decision::Consented));
@@ -141,7 +168,11 @@ impl<W: World> Context<W> {
             Reply::Late => Why::own(format!("nobody answered within {} s", limit / 1_000_000_000)),
             reply => unagreed(reply, mode).into(),
         };
-        let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
+        let outcome = match reply {
+            Reply::Withdrawn => Outcome::Cancelled,
+            _ if mode == PermissionMode::Consent => Outcome::DeniedByUser,
+            _ => Outcome::StepUpFailed,
+        };
         declined(self.world.decide(question, mode, reply, &exactly).await, reply == Reply::Interrupted, why, outcome)
     }
 
@@ -171,19 +202,20 @@ impl<W: World> Context<W> {
 
     /// The person's reply until the question expires. No line about another call is shown until then. What is answered
     /// later has no effect.
-    async fn reply(&self, ask: &Ask<'_>, mode: PermissionMode) -> Result<Agreed, Reply> {
+    async fn reply(&self, ask: &Ask<'_>, mode: PermissionMode, over: &Signal) -> Result<Agreed, Reply> {
         let patience = self.world.sleep_until(ask.approval.expires);
         self.curtain.close();
-        let reply = if mode == PermissionMode::Consent {
-            match race(self.world.consent(ask), patience).await {
-                Either::Left(reply) => reply.map(Agreed::Consent),
-                Either::Right(()) => Err(Reply::Late),
+        let answer = async {
+            if mode == PermissionMode::Consent {
+                self.world.consent(ask).await.map(Agreed::Consent)
+            } else {
+                self.world.passphrase(ask).await.given().map(Agreed::Passphrase)
             }
-        } else {
-            match race(self.world.passphrase(ask), patience).await {
-                Either::Left(secret) => secret.given().map(Agreed::Passphrase),
-                Either::Right(()) => Err(Reply::Late),
-            }
+        };
+        let reply = match race(over.wait(), race(answer, patience)).await {
+            Either::Right(Either::Left(reply)) => reply,
+            Either::Right(Either::Right(())) => Err(Reply::Late),
+            Either::Left(()) => Err(Reply::Withdrawn),
         };
         self.open_curtain().await;
         if reply.is_ok() && self.world.now() >= ask.approval.expires { Err(Reply::Late) } else { reply }

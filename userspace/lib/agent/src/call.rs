@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
+use capos_async_lock::AsyncMutex;
 use capos_plural::count;
 use capos_run_state::Event;
 use capos_schema::annotations::Category;
@@ -60,6 +61,8 @@ pub struct Context<W: World> {
     pub unexamined: Unexamined,
     /// What is shown when no question is open any more.
     pub curtain: Curtain,
+    /// Held while a question of this agent is open.
+    pub questions: Rc<AsyncMutex>,
     /// Calls for which a step of the run is reserved.
     pub reserved: Reserved,
     /// How often each tool has failed in this run.
@@ -357,17 +360,20 @@ impl<W: World> Context<W> {
         let limit = time_limit(&tool.descriptor, &self.session.limits);
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
-        let mut effect = self.world.invoke(tool, prepared);
+        let asker = self.asker(call);
+        let mut effect = self.world.invoke(tool, prepared, Some(asker.clone()));
         // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
         let told = async {
             self.course.emit(self.world.now(), Event::ToolStarted { call_id: call.id.clone() });
             self.tell(Line::Started { tool: tool.clone(), call_id: call.id.clone() }).await;
             core::future::pending::<Infallible>().await
         };
-        let stop = race(race(self.cancel.wait(), self.world.sleep_until(deadline)), told);
+        let late = asker.out_of_time(deadline, self.session.end());
+        let stop = race(race(self.cancel.wait(), late), told);
         let cause = match race(effect.as_mut(), stop).await {
             Either::Left(mut outcome) => {
                 let patch = taken(&mut outcome);
+                asker.settled().await;
                 let result = self.after(event, self.ended(tool, call, outcome).await).await;
                 // That the call has ended is recorded first.
                 self.keep_patch(tool, call, patch).await;
@@ -380,6 +386,7 @@ impl<W: World> Context<W> {
         match cause {
             Either::Left(()) if abortable => {
                 drop(effect);
+                asker.settled().await;
                 self.after(event, answered(&call.id, Outcome::Cancelled, "cancelled by the person")).await
             }
             Either::Left(()) => {
@@ -388,13 +395,14 @@ impl<W: World> Context<W> {
                 answered(&call.id, Outcome::Cancelled, why)
             }
             Either::Right(()) => {
-                let why = if deadline < own_end {
+                let why = if self.world.now() >= self.session.end() {
                     "the session's time was over before it ended".to_string()
                 } else {
                     format!("it did not end within {limit} ms")
                 };
                 let why = if abortable {
                     drop(effect);
+                    asker.settled().await;
                     why
                 } else {
                     self.clone().note_late(tool.clone(), effect, event.clone());

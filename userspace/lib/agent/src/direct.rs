@@ -11,6 +11,7 @@ use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
+use crate::asking::OfCall;
 use crate::budget::{Failures, Reserved};
 use crate::call::{Context, Gated, close, judge, refusal};
 use crate::conversation::hex;
@@ -21,13 +22,14 @@ use crate::result::{MAX_ERROR, answered, call_of, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
 use crate::turn_end::leave;
-use crate::world::{Ask, Gate, Review, World};
+use crate::world::{Ask, Asker, Gate, Review, World};
 
 /// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
 #[must_use]
 pub struct DirectCall<W: World> {
     context: Rc<Context<W>>,
     event: ToolEvent,
+    asker: Rc<OfCall<W>>,
 }
 
 impl<W: World> Agent<W> {
@@ -65,6 +67,7 @@ impl<W: World> Agent<W> {
             allowance: Rc::new(Allowance::of_person()),
             unexamined: Unexamined::default(),
             curtain: Curtain::default(),
+            questions: self.questions.clone(),
             reserved: Reserved::default(),
             failures: Failures::default(),
             traces: Traces::default(),
@@ -157,7 +160,7 @@ impl<W: World> Context<W> {
             Ok(sequence) => {
                 event.phase = Phase::After;
                 event.before = sequence;
-                Some(DirectCall { context: self, event })
+                Some(DirectCall { asker: self.asker(call), context: self, event })
             }
             Err(result) => {
                 self.show_end(call, &result).await;
@@ -174,8 +177,20 @@ impl<W: World> DirectCall<W> {
         call_of(&self.event)
     }
 
+    /// Asks the person for a program that the call runs.
+    #[must_use]
+    pub fn asker(&self) -> Rc<dyn Asker> {
+        self.asker.clone()
+    }
+
+    /// Ends when the person has pressed Ctrl-C at a question of its program.
+    pub async fn cancelled(&self) {
+        self.context.cancel.wait().await;
+    }
+
     /// Records what became of it: `why` says more where that is not plain success.
     pub async fn finish(mut self, outcome: Outcome, why: &str) {
+        self.asker.settled().await;
         let result = answered(&self.event.call_id, outcome, why.to_string());
         close(&mut self.event, &result);
         self.context.write(&self.event).await;

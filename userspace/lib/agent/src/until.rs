@@ -187,7 +187,7 @@ impl<W: World> Agent<W> {
         let limit = time_limit(&tool.descriptor, &self.session().limits);
         let deadline = world.now().saturating_add(u64::from(limit).saturating_mul(MILLISECOND));
         let stop = race(interrupt.as_mut(), world.sleep_until(deadline));
-        let (outcome, told) = match race(world.invoke(tool, prepared), stop).await {
+        let (outcome, told) = match race(world.invoke(tool, prepared, None), stop).await {
             Either::Left(Ok(told)) => (Outcome::Ok, Some(Ok(told))),
             Either::Left(Err(why)) => (Outcome::ExecutionError, Some(Err(why))),
             Either::Right(Either::Left(())) => (Outcome::Cancelled, None),

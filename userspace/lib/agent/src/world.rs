@@ -1,5 +1,6 @@
 //! What the loop runs on. A program implements these for its capabilities, a test for a simulated world.
 
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -46,6 +47,15 @@ pub trait ModelStream {
     fn cancel(self);
 }
 
+/// Asks the person for a program, while a call runs it.
+pub trait Asker {
+    /// Asks whether the program of this name may do what it says that its next step does.
+    ///
+    /// # Errors
+    /// It may not, and why, for the program.
+    fn ask(&self, program: &str, action: &str) -> LocalBoxFuture<'static, Result<(), String>>;
+}
+
 /// The session's capabilities, as tools.
 #[allow(async_fn_in_trait)]
 pub trait Tools {
@@ -66,8 +76,13 @@ pub trait Tools {
     }
 
     /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
-    /// future aborts the call.
-    fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<Brought, String>>;
+    /// future aborts the call. If it runs a program, that may ask `asker` before a step.
+    fn invoke(
+        &self,
+        tool: &Tool,
+        prepared: Self::Prepared,
+        asker: Option<Rc<dyn Asker>>,
+    ) -> LocalBoxFuture<'static, Result<Brought, String>>;
 
     /// Whether a call was put off that turns the machine off: no model is asked any more.
     fn is_leaving(&self) -> bool {

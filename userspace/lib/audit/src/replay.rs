@@ -18,6 +18,9 @@ use sha2::{Digest, Sha256};
 
 use crate::general::Kind;
 
+/// The question of a program before a step. It is recorded like a call, and has no effect that a budget counts.
+pub(crate) const QUESTION: &str = "ask_before_step";
+
 /// A conversation and a turn of it, which together name a run.
 pub type RunName = (String, u64);
 
@@ -60,6 +63,8 @@ pub struct Call {
     pub result: String,
     /// Whether the person made it at the prompt, and no model.
     pub is_persons: bool,
+    /// Whether it is the question of a program, which the person has answered.
+    pub is_question: bool,
 }
 
 impl Call {
@@ -169,6 +174,7 @@ impl Replayed {
         let before = record.get("before").and_then(Value::as_u64).unwrap_or_default();
         let call = self.calls.entry(id.to_string()).or_default();
         call.is_persons |= of(record, "modelId").is_empty();
+        call.is_question = tool == QUESTION;
         call.arguments.clone_from(&arguments);
         let mut faults = Vec::new();
         let text = if phase == Phase::Before.name() {
@@ -203,7 +209,7 @@ impl Replayed {
         let calls = &self.calls;
         self.steps.retain(|step| calls.get(&step.call).is_none_or(|call| !call.is_persons));
         self.calls.retain(|_, call| !call.is_persons);
-        let began = self.calls.values().filter(|call| call.began > 0).count() as u64;
+        let began = self.calls.values().filter(|call| call.began > 0 && !call.is_question).count() as u64;
         if let Some(counted) = counted.filter(|counted| *counted < began) {
             self.faults.push(format!("its budget has counted {counted} calls, and {began} began"));
         }

@@ -12,6 +12,7 @@ use capos_schema::models::Outcome;
 use serde_json::Value;
 
 use crate::moment::{clock, date, offset_text, shifted};
+use crate::replay::QUESTION;
 use crate::words::{self, Person};
 
 /// The tool that runs programs, which only read, or do not.
@@ -99,6 +100,8 @@ pub struct Tally {
     pub programs: usize,
     /// Began and failed, or were interrupted, or have no recorded end: their changes until then are not known.
     pub failed: usize,
+    /// Questions of programs to which the person agreed. What the programs did then is not known here.
+    pub granted: usize,
     /// Never ran.
     pub refused: usize,
 }
@@ -113,6 +116,7 @@ impl Tally {
                 (false, _) => &mut tally.refused,
                 (true, Some("ok")) if deed.category == Category::ReadOnly.name() => &mut tally.read,
                 (true, Some("ok")) if deed.tool == PROGRAM => &mut tally.programs,
+                (true, Some("ok")) if deed.tool == QUESTION => &mut tally.granted,
                 (true, Some("ok")) => &mut tally.changed,
                 (true, _) => &mut tally.failed,
             };
@@ -129,6 +133,7 @@ impl fmt::Display for Tally {
             (self.read, "only read"),
             (self.changed, "changed something"),
             (self.programs, "ran a program"),
+            (self.granted, "granted a step of a program"),
             (self.failed, "failed or were interrupted"),
             (self.refused, "did not run"),
         ];
@@ -208,6 +213,8 @@ impl fmt::Display for Deed {
         }
         formatter.write_str("; ")?;
         let outcome = self.outcome.as_deref().map(|name| match Outcome::from_name(name) {
+            // Whether its program did the step then is not known.
+            Some(Outcome::Ok) if self.tool == QUESTION => "granted".to_string(),
             Some(outcome) => words::outcome(outcome, self.person()),
             None => name.into(),
         });

@@ -45,6 +45,7 @@ pub const INIT: &[&str] = &[
     "SessionProfiles",
     "FaultInjector",
     "StateKeeper",
+    "ProgramApproval",
 ];
 
 /// Interfaces that no manifest may grant to a session: a holder could bypass the broker or the audit log, or the broker itself
@@ -68,6 +69,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "Namespace",
     "PciFunction",
     "ProcessSpawner",
+    "ProgramApproval",
     "SessionObserver",
     "SessionProfiles",
     "Settings",

@@ -35,6 +35,7 @@ pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
         Reply::Late => "nobody answered in time",
         Reply::Lost => "the terminal was lost before anybody answered",
         Reply::Interrupted => "the person pressed Ctrl-C",
+        Reply::Withdrawn => "the program that asked has ended",
         Reply::NotAsked => "nobody was asked",
         Reply::Elsewhere => "a client takes no passphrase for a call; make it at the console of the machine",
         Reply::Agreed | Reply::Declined if mode == PermissionMode::StepUp => "no passphrase was entered",

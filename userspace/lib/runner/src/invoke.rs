@@ -2,18 +2,20 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::world::Tools;
+use capos_agent::world::{Asker, Tools};
 use capos_agent::{Brought, Patch, Piece, Tool};
 use capos_schema::authority::Label;
-use capos_schema::cap::{AsCap, Message};
+use capos_schema::cap::{AsCap, Client, Message};
 use capos_schema::models::ToolCall;
 use capos_schema::reflection::{self, MethodInfo};
-use capos_schema::system::PowerClient;
+use capos_schema::system::{LauncherClient, PowerClient};
 use serde_json::{Map, Value, json};
 
+use crate::asking::Asking;
 use crate::change::Change;
 use crate::runner::{Calling, Runner};
 use crate::surface::{Form, Surface};
@@ -23,6 +25,8 @@ const RESULTS: u32 = 1 << 20;
 
 /// The parameter and the result in which labels go.
 const LABEL: &str = "label";
+/// The parameter in which goes who answers a program's questions.
+const APPROVAL: &str = "approval";
 /// The parameter in which goes what the person was shown of a file.
 const BASIS: &str = "basis";
 
@@ -71,16 +75,29 @@ impl<S: Surface> Tools for Runner<S> {
         Prepared { change: self.change(tool, call).await, ..prepared }
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Prepared) -> Calling {
+    fn invoke(&self, tool: &Tool, prepared: Prepared, asker: Option<Rc<dyn Asker>>) -> Calling {
         let cap = self.grants.capability(tool.capability, tool.descriptor.interface_id);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
         let (form, tell) = (S::form(self, tool), self.surface.teller());
+        let runs = found.as_ref().is_ok_and(|found| found.runner_params.contains(&APPROVAL));
+        let asker = asker.filter(|_| runs && interface == LauncherClient::INTERFACE_ID);
+        let table = self.table.clone();
         let calling: Calling = Box::pin(async move {
             let (cap, found) = (cap?, found?);
             let Prepared { message, mut given, change } = prepared;
             let shown = change.as_ref().filter(|(_, is_shown)| *is_shown);
             let basis = shown.and_then(|(change, _)| change.basis()).filter(|_| found.runner_params.contains(&BASIS));
+            // It answers the program's questions until the call has ended.
+            let asking = match asker {
+                Some(asker) => Asking::of(&cap.clone().cast(), asker, table).await,
+                None => None,
+            };
             let (message, form) = match (form, basis) {
+                (None, None) if asking.is_some() => {
+                    let number = asking.as_ref().map(|asking| asking.number);
+                    given.insert(APPROVAL.to_string(), json!(number));
+                    (encode(found, given)?, None)
+                }
                 (None, None) => (message, None),
                 (None, Some(basis)) => {
                     given.insert(BASIS.to_string(), json!({ "hash": basis }));

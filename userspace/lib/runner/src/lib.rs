@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod asking;
 pub mod attachments;
 mod beside;
 pub mod budget;

@@ -17,6 +17,6 @@ pub use error::GraphError;
 /// Name of the first process as a provider.
 pub const FIRST: &str = "init";
 /// How many interfaces the first process provides.
-pub const FIRST_INTERFACES: u16 = 7;
+pub const FIRST_INTERFACES: u16 = 8;
 /// The path of a service's program that comes out of the boot package.
 pub const BOOT: &str = "boot:";

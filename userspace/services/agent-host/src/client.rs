@@ -18,7 +18,9 @@ use capos_runner::grants::DELEGATION;
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, SettingsClient, Span, UsersClient};
 use capos_schema::cap::{LocalBoxFuture, Message};
+use capos_schema::models::ToolDescriptor;
 use capos_schema::reflection::MethodInfo;
+use capos_schema::system::ProgramApprovalClient;
 use capos_schema::terminal::Style;
 use serde_json::{Map, Value};
 
@@ -185,7 +187,7 @@ impl Surface for Client {
         let request = ApprovalRequest {
             approval_id: ask.approval.id.clone(),
             kind: Kind::ToolCall,
-            title: format!("The model wants to run {}", tool.name),
+            title: title(tool),
             action_summary: cut(&ask.approval.summary, &mut 512).0,
             risk_level: risk(ask.approval.risk),
             reaches: reaches.to_vec(),
@@ -291,4 +293,12 @@ pub fn status(state: RunState) -> Option<TaskStatus> {
         RunState::Failed => TaskStatus::TaskFailed,
         RunState::Cancelled => TaskStatus::TaskCancelled,
     })
+}
+
+/// What a client is shown as the title of a question.
+fn title(tool: &ToolDescriptor) -> String {
+    match tool.interface_id {
+        ProgramApprovalClient::INTERFACE_ID => format!("A program that runs asks before its next step: {}", tool.name),
+        _ => format!("The model wants to run {}", tool.name),
+    }
 }

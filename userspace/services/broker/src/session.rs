@@ -31,7 +31,7 @@ use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{ModelInfo, PermissionMode};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::store::KeyKind;
-use capos_schema::system::LauncherClient;
+use capos_schema::system::{LauncherClient, ProgramApprovalClient};
 
 use crate::administration::{Operator, SetupObject};
 use crate::broker::Broker;
@@ -113,6 +113,8 @@ impl Session {
         for part in found {
             grant_tools(&mut tools, part.interface, part.read_only);
             let given = if part.interface == LauncherClient::INTERFACE_ID {
+                // The runner serves it to the programs, and no session holds it.
+                grant_tools(&mut tools, ProgramApprovalClient::INTERFACE_ID, false);
                 let (from, directory) = home.as_ref().map_or(("", None), |(from, home)| (from.as_str(), Some(home)));
                 let launcher = LauncherClient::from_cap(part.cap.clone());
                 let made = launcher.for_session(from, directory).await?;

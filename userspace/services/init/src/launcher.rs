@@ -1,5 +1,6 @@
 //! Running the programs that the manifest lists.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -11,20 +12,21 @@ use capos_policy::{all_above, join};
 use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
 use capos_rt::Server;
 use capos_schema::authority::Label;
-use capos_schema::cap::{AsCap, CallContext, CallError, Client};
+use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client};
 use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
 use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry, Setting as NamedSetting};
 use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    Grant, LauncherClient, LauncherForSessionResults, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo,
-    ProgramMeterClient, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
+    Grant, LauncherClient, LauncherForSessionResults, LauncherRunResults, LauncherServer, LoggerClient,
+    ProgramApprovalClient, ProgramInfo, ProgramMeterClient, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
 };
 
 use capos_settings::{Kind, Setting, split};
 
 use crate::grants::Given;
 use crate::program_meter::{Meter, MeterObject, Waited};
+use crate::steps::Steps;
 use crate::system::System;
 
 /// Output that is kept of a program, in bytes.
@@ -92,22 +94,19 @@ impl Accounts {
     }
 }
 
-/// A program that runs. It ends with this value, and where it writes with it.
+/// A program that runs. It ends with this value, and what is served to it with it.
 struct Running<'a> {
-    server: &'a Server,
     started: Started,
     name: String,
     accounts: Rc<Accounts>,
-    out: Option<StandardClient>,
+    /// Objects of its own.
+    _served: Served<'a>,
     /// Why it is ended, if it has not ended by itself.
     reason: &'static str,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if let Some(out) = &self.out {
-            self.server.unexport(out.as_cap());
-        }
         let (started, reason) = (self.started.clone(), self.reason);
         let (accounts, name) = (self.accounts.clone(), core::mem::take(&mut self.name));
         drop(capos_rt::spawn(async move {
@@ -115,6 +114,20 @@ impl Drop for Running<'_> {
             drop(started.process.kill(reason).await);
             accounts.settle(&started.account, &name).await;
         }));
+    }
+}
+
+/// Objects that are served to one program, and to no other. They end with this value.
+struct Served<'a> {
+    server: &'a Server,
+    caps: Vec<Cap>,
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        for cap in &self.caps {
+            self.server.unexport(cap);
+        }
     }
 }
 
@@ -143,16 +156,24 @@ pub struct ProgramLauncher {
     home: Option<(String, DirectoryClient)>,
     /// What its programs have used.
     meter: Rc<Meter>,
+    /// Whom programs that are about to be run ask before a step, by number.
+    expected: RefCell<BTreeMap<u64, ProgramApprovalClient>>,
+    numbers: Cell<u64>,
 }
 
-/// Whether the launcher may give a capability to any program's caller: time and chance, and a way to write to the log,
-/// under the program's name.
+/// Whether the launcher may give a capability to any program's caller: time and chance, and under the program's name a way to
+/// write to the log, and to ask the caller's person.
 fn own(wanted: &Wanted) -> bool {
     match &wanted.source {
         GrantSource::Kernel(name) => name == "timer" || name == "entropy",
-        GrantSource::Service(_) => wanted.interface == LoggerClient::INTERFACE_ID,
+        GrantSource::Service(_) => wanted.interface == LoggerClient::INTERFACE_ID || asks(wanted),
         _ => false,
     }
+}
+
+/// Whether a grant is the right to ask the person before a step, which is made for each program.
+fn asks(wanted: &Wanted) -> bool {
+    wanted.interface == ProgramApprovalClient::INTERFACE_ID
 }
 
 /// The labels that a program's data may carry because of its capabilities, besides those of files.
@@ -187,7 +208,8 @@ fn working(entry: &Entry) -> Vec<String> {
 impl ProgramLauncher {
     /// A launcher of the manifest's programs.
     pub fn new(system: Rc<System>) -> Self {
-        Self { system, running: Rc::default(), accounts: Rc::default(), home: None, meter: Rc::default() }
+        let (running, accounts, home, meter, expected, numbers) = Default::default();
+        Self { system, running, accounts, home, meter, expected, numbers }
     }
 
     fn entry(&self, program: &str) -> Result<&Entry, CallError> {
@@ -234,15 +256,29 @@ impl ProgramLauncher {
     }
 
     /// A started program, to be ended with the value.
-    fn running(
+    fn running<'a>(&'a self, entry: &Entry, started: Started, served: Served<'a>, reason: &'static str) -> Running<'a> {
+        let (name, accounts) = (entry.name.clone(), self.accounts.clone());
+        Running { started, name, accounts, _served: served, reason }
+    }
+
+    /// A program's entry without the grants that are made for each program, and these, which are served to it alone and added to
+    /// `grants`. The program asks by `approval`.
+    fn apart(
         &self,
         entry: &Entry,
-        started: Started,
-        out: Option<StandardClient>,
-        reason: &'static str,
-    ) -> Running<'_> {
-        let (name, accounts) = (entry.name.clone(), self.accounts.clone());
-        Running { server: &self.system.server, started, name, accounts, out, reason }
+        approval: Option<&ProgramApprovalClient>,
+        grants: &mut Vec<Granted>,
+    ) -> Result<(Entry, Served<'_>), CallError> {
+        let (own, given): (Vec<Wanted>, Vec<Wanted>) = entry.grants.iter().cloned().partition(asks);
+        let server = &self.system.server;
+        let mut served = Served { server, caps: Vec::new() };
+        for wanted in own {
+            let steps = Steps::of(&entry.name, approval.cloned());
+            let client = ProgramApprovalClient::serve(server, Rc::new(steps))?;
+            served.caps.push(client.as_cap().clone());
+            grants.push(Granted::new(&wanted.name, &client));
+        }
+        Ok((Entry { grants: given, ..entry.clone() }, served))
     }
 }
 
@@ -253,22 +289,25 @@ impl LauncherServer for ProgramLauncher {
         program: String,
         arguments: Vec<String>,
         label: Option<Label>,
+        approval: u64,
     ) -> Result<LauncherRunResults, CallError> {
+        let approval = self.expected.borrow_mut().remove(&approval);
         let _place = self.place()?;
         let system = &self.system;
         let entry = self.entry(&program)?;
         let label = join(&label.unwrap_or_default(), &of_grants(entry));
-        let given = system.give(entry, Some((&label, self.home.as_ref()))).await?;
+        let mut grants = Vec::new();
+        let (of_system, mut served) = self.apart(entry, approval.as_ref(), &mut grants)?;
+        let given = system.give(&of_system, Some((&label, self.home.as_ref()))).await?;
         let labelled: Vec<DirectoryClient> = given.labelled.values().cloned().collect();
         let output = Rc::new(Collector::<Output>::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
-        let grants = Vec::from([Granted::new("out", &out)]);
+        served.caps.push(out.as_cap().clone());
+        grants.push(Granted::new("out", &out));
         let with = Start { arguments, environment: working(entry), grants };
-        let started = self.start(entry, given, with).await.inspect_err(|_| {
-            system.server.unexport(out.as_cap());
-        })?;
+        let started = self.start(entry, given, with).await?;
         let reason = "its caller no longer waits for it";
-        let mut running = self.running(entry, started, Some(out), reason);
+        let mut running = self.running(entry, started, served, reason);
         let result = self.meter.wait(&running.started, &system.clock, MAX_TIME).await;
         running.reason = match result {
             Waited::Spent(why) => why,
@@ -321,7 +360,9 @@ impl LauncherServer for ProgramLauncher {
         environment: Vec<String>,
         wanted: Vec<String>,
         grants: Vec<Grant>,
+        approval: u64,
     ) -> Result<ExitInfo, CallError> {
+        let approval = self.expected.borrow_mut().remove(&approval);
         let _place = self.place()?;
         let entry = self.entry(&program)?;
         let mut chosen: Vec<Wanted> = Vec::new();
@@ -345,7 +386,7 @@ impl LauncherServer for ProgramLauncher {
             }
             names.push(&grant.name);
         }
-        let grants = grants
+        let mut grants: Vec<Granted> = grants
             .into_iter()
             .map(|grant| Granted {
                 name: grant.name,
@@ -354,10 +395,12 @@ impl LauncherServer for ProgramLauncher {
                 rights: Rights(grant.rights),
             })
             .collect();
+        let (of_system, served) =
+            self.apart(&Entry { grants: chosen, ..entry.clone() }, approval.as_ref(), &mut grants)?;
         // The launcher's own grants contain no directories.
-        let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
+        let given = self.system.give(&of_system, None).await?;
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
-        let mut running = self.running(entry, started, None, "its launcher no longer waits for it");
+        let mut running = self.running(entry, started, served, "its launcher no longer waits for it");
         let exit = match self.meter.wait(&running.started, &self.system.clock, u64::MAX).await {
             Waited::Exited(exit) => exit,
             Waited::Spent(why) => {
@@ -386,9 +429,21 @@ impl LauncherServer for ProgramLauncher {
         let object = Rc::new(MeterObject(meter.clone()));
         let launcher = LauncherClient::serve(
             &system.server,
-            Rc::new(Self { system: system.clone(), running, accounts, home, meter }),
+            Rc::new(Self { running, accounts, home, meter, ..Self::new(system.clone()) }),
         )?;
         Ok(LauncherForSessionResults { launcher, meter: ProgramMeterClient::serve(&system.server, object)? })
+    }
+
+    async fn expect(&self, _cx: &CallContext, approval: ProgramApprovalClient) -> Result<u64, CallError> {
+        let number = self.numbers.get().saturating_add(1);
+        self.numbers.set(number);
+        let mut expected = self.expected.borrow_mut();
+        if expected.len() >= MAX_RUNNING as usize {
+            // Of a call that never came.
+            expected.pop_first();
+        }
+        expected.insert(number, approval);
+        Ok(number)
     }
 
     async fn usage(&self, _cx: &CallContext) -> Result<ProgramsUsage, CallError> {

@@ -21,6 +21,7 @@ mod restarts;
 mod service;
 mod spawner;
 mod status;
+mod steps;
 mod supervisor;
 mod system;
 

@@ -17,8 +17,8 @@ use capos_schema::kernel::{
 use capos_schema::manifest::{GrantSource, Manifest, Service as Entry, SessionProfile, SessionProfilesService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    FaultInjectorService, LauncherService, ProcessSpawnerService, ServiceState, ServiceSupervisorService,
-    StateKeeperService, SystemStatusService,
+    FaultInjectorService, LauncherService, ProcessSpawnerService, ProgramApprovalService, ServiceState,
+    ServiceSupervisorService, StateKeeperService, SystemStatusService,
 };
 use capos_service_graph::FIRST;
 
@@ -31,6 +31,7 @@ use crate::profiles::Profiles;
 use crate::service::Service;
 use crate::spawner::Spawner;
 use crate::status::Status;
+use crate::steps::Steps;
 use crate::supervisor::{Faults, Supervisor};
 
 /// The advice for a medium from which nothing can be started.
@@ -171,6 +172,8 @@ impl System {
             let name = system.client(client.number).map(|service| service.name().to_string()).unwrap_or_default();
             Rc::new(StateKeeperService(Rc::new(Keeper::new(system.clone(), &name))))
         });
+        // For processes that no session runs: no person can be asked.
+        self.server.serve(7, Rc::new(ProgramApprovalService(Rc::new(Steps::default()))));
     }
 
     /// The service that is the first process's client of this number.
@@ -194,7 +197,8 @@ impl System {
     /// # Errors
     /// Nothing could be started, or its own endpoint is gone.
     pub async fn run(self: Rc<Self>) -> Result<(), Error> {
-        let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 64 };
+        // Each program that runs has a call of its caller open, and may have a question.
+        let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 96 };
         let booting = async {
             match self.clone().boot().await {
                 // Started services continue by themselves.

@@ -202,7 +202,7 @@ impl Questions<'_> {
     ) -> Vec<Sheet> {
         let tool = &ask.tool.descriptor;
         let mut page = Page::default();
-        let who = if ask.by_hand { "You are about to run" } else { "The model wants to run" };
+        let who = shown::who(ask);
         let risk = format!("({}, {} risk; {what})", tool.category, ask.approval.risk.name());
         page.add(Style::Question, format!("{who} {} ", tool.name));
         page.add(Style::Plain, format!("{risk}\n"));

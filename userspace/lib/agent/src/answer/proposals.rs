@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
 use crate::answer::response::{Draft, Response};
+use crate::asking::STEP;
 use crate::call::{Proposal, flaw};
 use crate::conversation::Conversation;
 use crate::limits::Bounds;
@@ -32,7 +33,8 @@ impl Ids {
 
     /// The id itself, or where it is taken with a number behind it.
     fn take(&mut self, wanted: String) -> String {
-        if self.taken.insert(wanted.clone()) {
+        // The questions of a call's program have ids of that form.
+        if !wanted.contains(STEP) && self.taken.insert(wanted.clone()) {
             return wanted;
         }
         let mut number = self.numbers.get(&wanted).copied().unwrap_or(1);

@@ -2,8 +2,9 @@
 //! does not take the conversation.
 
 use capos_agent::TurnEnd;
-use capos_agent::world::{Answer, Secret};
-use capos_schema::authority::{ConsentReach, Reply, SessionLimits, Span};
+use capos_agent::world::{Answer, Host, Secret};
+use capos_schema::audit::Phase;
+use capos_schema::authority::{ConsentReach, Decision, Reply, SessionLimits, Span};
 use capos_schema::models::{Outcome, PermissionMode, Role};
 use proptest::prelude::*;
 
@@ -240,4 +241,204 @@ fn a_model_that_takes_no_calls_goes_on_with_their_text() {
     assert!(agent.has_calls());
     agent.tell_plainly(false);
     assert!(agent.has_calls());
+}
+
+/// A program asks before each of its `n` steps. The results of the call, after a turn.
+fn careful(world: &World, n: u32) -> (TurnEnd, Vec<String>) {
+    careful_within(world, n, SessionLimits::default())
+}
+
+fn careful_within(world: &World, n: u32, limits: SessionLimits) -> (TurnEnd, Vec<String>) {
+    world.0.script.borrow_mut().extend([vec![call("run", "careful", &format!("{{\"n\":{n}}}"))], vec![]]);
+    world.0.modes.borrow_mut().entry("ask_before_step".into()).or_insert(PermissionMode::Consent);
+    let mut agent = agent(world, limits);
+    let end = world.run(agent.turn("please", &snapshot()));
+    world.drain();
+    let told = agent.conversation().entries().iter().filter(|entry| entry.message.role == Role::Tool);
+    (end, told.map(|entry| entry.message.content.clone()).collect())
+}
+
+/// Requirement J12: a program that a call runs asks the person itself, before a step that it says. It learns the answer, and each
+/// question has its decision and its records.
+#[test]
+fn j12_a_program_asks_the_person_before_a_step() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No]);
+    let (end, told) = careful(&world, 2);
+    assert_eq!(end, TurnEnd::Answered);
+    assert!(told == ["1: done; 2: the person said no"], "{told:?}");
+    let prompts = world.0.prompts.borrow().clone();
+    assert!(
+        prompts[0].starts_with("ask_before_step {\"action\":\"delete file 1\",\"program\":\"cleaner\"} "),
+        "{prompts:?}"
+    );
+    assert!(prompts.iter().all(|prompt| prompt.contains("The program wrote `action`.")) && prompts.len() == 2);
+    let events = world.0.events.borrow();
+    let of = |id: &str| -> Vec<_> {
+        let found = events.iter().filter(|event| event.call_id == id);
+        found.map(|event| (event.phase, event.decided.then_some(event.decision), event.outcome)).collect()
+    };
+    let consented = Some(Decision::Consented);
+    assert_eq!(of("run.step-1"), [(Phase::Before, consented, Outcome::Ok), (Phase::After, consented, Outcome::Ok)]);
+    assert_eq!(of("run.step-2"), [(Phase::Refused, Some(Decision::Denied), Outcome::DeniedByUser)]);
+    drop(events);
+    world.check_audit();
+}
+
+/// Requirement J12: a step is not granted without a clear yes in time, by a broker that permits it, with a record.
+#[test]
+fn j12_a_step_that_nobody_agrees_to_is_not_granted() {
+    let granted = |prepare: &dyn Fn(&World)| -> (String, usize) {
+        let world = World::new(vec![]);
+        prepare(&world);
+        let (_, told) = careful(&world, 1);
+        let prompts = world.0.prompts.borrow().len();
+        (told.concat(), prompts)
+    };
+    let yes = |world: &World| world.0.answers.borrow_mut().push_back(Answer::Yes);
+    assert!(granted(&yes).0.contains("1: done"));
+    for reply in [Answer::No, Answer::Lost] {
+        let (told, prompts) = granted(&|world| world.0.answers.borrow_mut().push_back(reply));
+        assert!(!told.contains("done") && prompts == 1, "{told}");
+    }
+    let (told, _) = granted(&|world| {
+        yes(world);
+        world.0.thinks.set(400_000 * MS);
+    });
+    assert!(told.contains("1: nobody answered within 300 s"), "{told}");
+    let (told, prompts) = granted(&|world| {
+        yes(world);
+        world.0.modes.borrow_mut().insert("ask_before_step".into(), PermissionMode::Forbidden);
+    });
+    assert!(!told.contains("done") && prompts == 0, "a person is not asked what the policy forbids: {told}");
+    for (passphrase, is_right) in [("open sesame", true), ("open barley", false)] {
+        let (told, prompts) = granted(&|world| {
+            world.0.secrets.borrow_mut().push_back(Secret::Given(passphrase.into()));
+            world.0.modes.borrow_mut().insert("ask_before_step".into(), PermissionMode::StepUp);
+        });
+        assert!(prompts == 1 && told.contains("done") == is_right, "{passphrase}: {told}");
+    }
+}
+
+/// Requirement J12: Ctrl-C at a program's question ends the turn, as at any other.
+#[test]
+fn j12_ctrl_c_at_a_programs_question_ends_the_turn() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().push_back(Answer::Interrupted);
+    let (end, told) = careful(&world, 3);
+    assert_eq!(end, TurnEnd::Interrupted);
+    assert!(told.concat().contains("cancelled") && world.0.prompts.borrow().len() == 1, "{told:?}");
+    // The question has its record before the call that ran the program.
+    let events = world.0.events.borrow();
+    let ends = events.iter().filter(|event| event.phase != Phase::Before).map(|event| (&*event.call_id, event.outcome));
+    assert_eq!(Vec::from_iter(ends), [("run.step-1", Outcome::Cancelled), ("run", Outcome::Cancelled)]);
+}
+
+/// Requirement J12: the time in which a person looks at a question is not the program's.
+#[test]
+fn j12_a_call_does_not_run_out_of_time_at_a_question() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    // Longer than the time of the call, which is 600 s.
+    world.0.thinks.set(700_000 * MS);
+    let limits = SessionLimits { approval_timeout_ms: 900_000, ..SessionLimits::default() };
+    assert_eq!(careful_within(&world, 1, limits).1, ["1: done"]);
+}
+
+/// Requirement J12: the question of a program that does not wait any more is over, and the record does not say that the person
+/// has answered.
+#[test]
+fn j12_a_question_ends_with_its_program() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.thinks.set(20_000 * MS);
+    world.0.gives_up.set(Some(1000 * MS));
+    let (end, told) = careful(&world, 1);
+    assert_eq!((end, told.concat()), (TurnEnd::Answered, "1: it gave up".to_string()));
+    let events = world.0.events.borrow();
+    let ends = events.iter().filter(|event| event.phase != Phase::Before).map(|event| (&*event.call_id, event.outcome));
+    assert_eq!(Vec::from_iter(ends), [("run.step-1", Outcome::Cancelled), ("run", Outcome::Ok)]);
+    assert_eq!(*world.0.replies.borrow(), [Reply::Withdrawn]);
+    let refused = events.iter().find(|event| event.call_id == "run.step-1").unwrap();
+    assert!(refused.error.contains("the program that asked has ended"), "{}", refused.error);
+}
+
+/// Requirement J12: a program that asks without end is answered without the person.
+#[test]
+fn j12_a_program_asks_so_often_and_no_more() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().extend([Answer::Yes; 20]);
+    careful(&world, 18);
+    assert_eq!(world.0.prompts.borrow().len(), 16);
+    let granted = world.0.events.borrow().iter().filter(|event| event.call_id.contains(".step-")).count();
+    assert_eq!(granted, 32, "two records for each question, and none for what was not asked");
+}
+
+/// Requirement J12: questions that programs ask at the same time are open one after the other, and each has its own answer.
+#[test]
+fn j12_questions_are_asked_one_after_the_other() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No, Answer::Yes]);
+    world.0.thinks.set(200_000 * MS);
+    world.0.at_once.set(true);
+    let (_, told) = careful(&world, 3);
+    // Each has its whole time: none is late although all were asked at the beginning.
+    assert!(told[0].contains("1: done; 2: the person said no; 3: done"), "{told:?}");
+    let shown = world.0.shown.borrow();
+    let of_questions: Vec<&str> = shown.iter().filter_map(|text| text.split(' ').next()).collect();
+    let asked: Vec<&&str> = of_questions.iter().filter(|word| ["asked", "answered"].contains(*word)).collect();
+    assert_eq!(asked, [&"asked", &"answered"].repeat(3));
+}
+
+/// Requirement J12: what may not begin any more is not granted, whatever a person has agreed to before.
+#[test]
+fn j12_no_step_is_granted_after_the_policy_has_expired() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.thinks.set(1000 * MS);
+    world.0.policy_expires.set(500 * MS);
+    let (_, told) = careful(&world, 1);
+    assert!(!told.concat().contains("done"), "{told:?}");
+    let events = world.0.events.borrow();
+    assert!(events.iter().all(|event| event.call_id != "run.step-1" || event.phase == Phase::Refused), "{events:?}");
+}
+
+/// A model cannot take the id of a question.
+#[test]
+fn j12_the_ids_of_questions_are_no_models() {
+    let world = World::new(vec![vec![call("run.step-1", "read", "{}")], vec![]]);
+    turn(&world);
+    let events = world.0.events.borrow();
+    assert!(events.iter().all(|event| event.call_id == "run.step-1~2"), "{events:?}");
+}
+
+/// Requirement J12: a program that gives up behind another's question has its end at once, and is not asked about.
+#[test]
+fn j12_a_question_that_waits_ends_with_its_program() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.thinks.set(20_000 * MS);
+    world.0.gives_up.set(Some(1000 * MS));
+    world.0.at_once.set(true);
+    let before = world.now();
+    let (_, told) = careful(&world, 3);
+    assert_eq!(told.concat(), "3: it gave up; 2: it gave up; 1: it gave up");
+    assert!(world.now() - before < 10_000 * MS, "nobody waits for the person");
+    assert_eq!(world.0.prompts.borrow().len(), 1, "the others were never shown");
+}
+
+/// Two calls with long ids that begin alike have different questions.
+#[test]
+fn j12_long_ids_are_told_apart() {
+    let ids = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(240)));
+    let calls = ids.iter().map(|id| call(id, "careful", "{\"n\":1}")).collect();
+    let world = World::new(vec![calls, vec![]]);
+    world.0.modes.borrow_mut().insert("ask_before_step".into(), PermissionMode::Consent);
+    world.0.answers.borrow_mut().extend([Answer::Yes; 2]);
+    turn(&world);
+    let events = world.0.events.borrow();
+    let asked = |event: &&capos_schema::audit::ToolEvent| event.descriptor.name == "ask_before_step";
+    let found: std::collections::BTreeSet<&str> =
+        events.iter().filter(asked).map(|event| event.call_id.as_str()).collect();
+    assert!(found.len() == 2 && found.iter().all(|id| id.len() < 256), "{found:?}");
 }

@@ -47,6 +47,10 @@ pub enum Trace {
 
 pub struct Sim {
     pub clock: Cell<u64>,
+    /// How long a program waits for an answer.
+    pub gives_up: Cell<Option<u64>>,
+    /// Whether a program asks about all of its steps at the same time.
+    pub at_once: Cell<bool>,
     /// When the policy expires.
     pub policy_expires: Rc<Cell<u64>>,
     timers: RefCell<Vec<u64>>,
@@ -139,6 +143,8 @@ impl World {
         Self(
             Rc::new(Sim {
                 clock: Cell::new(0),
+                gives_up: Cell::new(None),
+                at_once: Cell::new(false),
                 policy_expires: Rc::new(Cell::new(u64::MAX)),
                 timers: RefCell::default(),
                 tasks: RefCell::default(),
@@ -294,8 +300,12 @@ impl World {
                     let not_begun = matches!(&trace[after[0]],
                         Trace::After(_, error, Outcome::Cancelled | Outcome::RefusedByPolicy)
                         if error.contains("did not start"));
-                    // What a child run does is recorded by itself.
-                    let is_effect = !not_begun && !arguments.contains("\"task\":");
+                    // What a child run does is recorded by itself. A step is done by its program.
+                    let of_program = |event: &&ToolEvent| event.descriptor.name == "ask_before_step";
+                    let events = self.0.events.borrow();
+                    let is_step = events.iter().filter(of_program).any(|event| event.arguments == *arguments);
+                    let is_elsewhere = is_step || arguments.contains("\"task\":");
+                    let is_effect = !not_begun && !is_elsewhere;
                     assert_eq!(effects.len(), usize::from(is_effect), "{entry:?} in {trace:#?}");
                     for effect in effects {
                         assert!(place < effect && effect < after[0], "{entry:?} in {trace:#?}");
@@ -316,7 +326,7 @@ impl World {
 }
 
 /// Name, mode, abortable, time limit in milliseconds, capability.
-pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 11] = [
+pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 12] = [
     ("read", PermissionMode::Auto, true, 100, 1),
     ("read_other", PermissionMode::Auto, true, 100, 2),
     ("read_third", PermissionMode::Auto, true, 100, 3),
@@ -328,6 +338,7 @@ pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 11] = [
     ("secret", PermissionMode::Auto, true, 100, 7),
     ("copy", PermissionMode::Auto, true, 100, 8),
     ("change", PermissionMode::Auto, true, 100, 1),
+    ("careful", PermissionMode::Auto, true, 600_000, 9),
 ];
 
 pub fn handle(name: &str) -> String {
@@ -485,7 +496,7 @@ impl Tools for World {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
                 "tokens" | "modelCalls" | "toolCalls" | "seconds" if value.is_u64() => {}
-                "pad" | "path" | "program" | "task" if value.is_string() => {}
+                "action" | "pad" | "path" | "program" | "task" if value.is_string() => {}
                 "arguments" | "tools" if value.is_array() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
@@ -494,7 +505,12 @@ impl Tools for World {
         Ok((value, canonical))
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Value) -> LocalBoxFuture<'static, Result<Brought, String>> {
+    fn invoke(
+        &self,
+        tool: &Tool,
+        prepared: Value,
+        asker: Option<Rc<dyn Asker>>,
+    ) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let (world, name) = (self.clone(), tool.descriptor.name.clone());
         Box::pin(async move {
             let text = prepared.to_string();
@@ -511,6 +527,37 @@ impl Tools for World {
             world.boundary().await;
             match name.as_str() {
                 "fails" => Err("disk on fire, password=hunter2".into()),
+                // A program that asks before each of its steps, and tells what it was told.
+                "careful" => {
+                    let asker = asker.ok_or("nobody can be asked")?;
+                    let mut told = Vec::new();
+                    let steps = 1..=prepared.get("n").and_then(Value::as_u64).unwrap_or(1);
+                    let mut asked: Vec<_> =
+                        steps.map(|step| (step, Some(asker.ask("cleaner", &format!("delete file {step}"))))).collect();
+                    if world.0.at_once.get() {
+                        poll_fn(|context| {
+                            for (_, question) in &mut asked {
+                                let question = question.as_mut().expect("a question that was not polled to its end");
+                                assert!(question.as_mut().poll(context).is_pending());
+                            }
+                            Poll::Ready(())
+                        })
+                        .await;
+                    }
+                    if world.0.gives_up.get().is_some() {
+                        // First on what waits behind the others.
+                        asked.reverse();
+                    }
+                    for (step, question) in asked {
+                        let patience = world.pause(world.0.gives_up.get().unwrap_or(u64::MAX / 4));
+                        let answer = match capos_agent::race(question.expect("a question"), patience).await {
+                            capos_agent::Either::Left(answer) => answer,
+                            capos_agent::Either::Right(()) => Err("it gave up".to_string()),
+                        };
+                        told.push(answer.map_or_else(|why| format!("{step}: {why}"), |()| format!("{step}: done")));
+                    }
+                    Ok(told.join("; ").into())
+                }
                 "secret" => Ok("token=abcdef".to_string().into()),
                 "look" => {
                     world.0.looks.borrow_mut().pop_front().unwrap_or(Err("nothing is there".into())).map(Into::into)

@@ -418,7 +418,11 @@ fn a_read_is_no_change_and_a_failure_neither() {
     assert_eq!(Tally::default().to_string(), "0 calls");
     // The actions of a program are not in the log, whoever ran it.
     let program = capos_audit::Deed { tool: "run_program".into(), category: "mutating".into(), ..deeds[0].clone() };
-    assert_eq!(Tally::of(&[program, deeds[0].clone()]).to_string(), "2 calls: 1 only read, 1 ran a program");
+    assert_eq!(Tally::of(&[program.clone(), deeds[0].clone()]).to_string(), "2 calls: 1 only read, 1 ran a program");
+    // Nor is what it did after the person had agreed to its step.
+    let step = capos_audit::Deed { tool: "ask_before_step".into(), category: "destructive".into(), ..program };
+    assert!(step.to_string().ends_with("; granted"), "{step}");
+    assert_eq!(Tally::of(&[step]).to_string(), "1 call: 1 granted a step of a program");
 }
 
 /// No passphrase, a wrong one and Ctrl-C at the question are distinguished.

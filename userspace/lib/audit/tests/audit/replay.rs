@@ -135,6 +135,12 @@ fn e07_records_that_contradict_each_other_are_named() {
             .contains("one began although the decision is denied")
     );
     assert!(with("steps=2", "steps=1").contains("its budget has counted 1 calls, and 2 began"));
+    // A question that a person has answered is recorded like a call, and no budget counts it.
+    let questions = with("steps=2", "steps=0").contains("its budget has counted 0 calls, and 2 began");
+    let changed: Vec<String> = lines.iter().map(|line| line.replace("steps=2", "steps=0")).collect();
+    let asked: Vec<String> =
+        changed.iter().map(|line| line.replace("\"name\":\"write_file\"", "\"name\":\"ask_before_step\"")).collect();
+    assert!(questions && asked != changed && replay(&asked)[0].faults.is_empty(), "{:?}", replay(&asked)[0].faults);
     let again: Vec<String> =
         lines.iter().flat_map(|line| vec![line.clone(); 1 + usize::from(line.contains("\"before\""))]).collect();
     assert!(replay(&again)[0].faults.join("; ").contains("one began a second time"));

@@ -6,6 +6,7 @@ use core::cell::Cell;
 
 use capos_agent::world::{Ask, Secret};
 use capos_schema::models::PermissionMode;
+use capos_schema::system::ProgramApprovalClient;
 use capos_schema::terminal::{LineEnd, Style};
 
 use super::{ASKS, Last, NEEDS, Questions, Sheet, answer, passphrase_of, turn_over};
@@ -66,5 +67,14 @@ impl<'a> Shown<'a> {
     /// Shows it once more, and asks for the passphrase.
     pub async fn passphrase(&self) -> Secret {
         passphrase_of(&self.questions(), self.ask).await
+    }
+}
+
+/// How a question begins: whose step it is about.
+pub fn who(ask: &Ask<'_>) -> &'static str {
+    match ask.tool.descriptor.interface_id {
+        ProgramApprovalClient::INTERFACE_ID => "A program that runs asks before its next step:",
+        _ if ask.by_hand => "You are about to run",
+        _ => "The model wants to run",
     }
 }

@@ -61,7 +61,7 @@ pub async fn power_off(session: &Session) -> Done {
     let (prepared, _) = session.runner.prepare(&tool, &nothing.to_string(), &Label::default())?;
     let call = async {
         session.runner.screen.line(Style::Success, "The machine turns itself off.").await;
-        session.runner.invoke(&tool, prepared).await.map_err(CallError::failed)
+        session.runner.invoke(&tool, prepared, None).await.map_err(CallError::failed)
     };
     attend(session, (NAME, &nothing), call, "the machine is still on").await.map(|_| ())
 }
@@ -98,7 +98,7 @@ pub async fn result(
     let Some(begun) = session.agent.begin_direct(tool, arguments).await else { return Ok(None) };
     // A change that was shown is made, or none.
     let prepared = runner.observe(tool, &begun.call(), prepared).await;
-    match runner.invoke(tool, prepared).await {
+    match runner.invoke(tool, prepared, None).await {
         Ok(brought) => {
             begun.finish(Outcome::Ok, &brought.text).await;
             Ok(Some(brought))

@@ -83,7 +83,7 @@ async fn read(session: &Session, path: &str) -> Result<String, String> {
     let Some(begun) = session.agent.begin_direct(&tool, arguments).await else {
         return Err("reading the schema was not permitted".to_string());
     };
-    match session.runner.invoke(&tool, prepared).await {
+    match session.runner.invoke(&tool, prepared, None).await {
         Ok(brought) => {
             begun.finish(Outcome::Ok, "").await;
             let is_whole = brought.of.is_none_or(|(start, bytes)| start == 0 && bytes == brought.text.len() as u64);

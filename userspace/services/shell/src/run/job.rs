@@ -10,6 +10,7 @@ use capos_agent::DirectCall;
 use capos_async_lock::Waiters;
 use capos_rt::exit_code::{ABORTED, OUT_OF_MEMORY, PANIC};
 use capos_rt::{CancelToken, Either, ServeOptions, Server, TaskGroup, log, select};
+use capos_runner::asking::Asking;
 use capos_schema::cap::{CallError, Client};
 use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, ObjectClient};
 use capos_schema::models::Outcome;
@@ -187,7 +188,7 @@ impl Job {
                 return Err(why);
             }
         };
-        let server = Rc::new(Server::at(endpoint, around.table));
+        let server = Rc::new(Server::at(endpoint, around.table.clone()));
         let programs = permitted.iter().map(|one| Program {
             name: one.program.clone(),
             given: one.words.clone(),
@@ -230,8 +231,10 @@ impl Job {
             };
             let streams = Streams { input, out, err: Printer::new(job.output.clone()) };
             let (task, launcher, server) = (job.clone(), around.launcher.clone(), server.clone());
+            // The person is asked where they wait for the program.
+            let asks = foreground.then(|| around.table.clone());
             // Its record is written even if the job is no longer waited for.
-            drop(capos_rt::spawn(async move { task.run(at, one, streams, launcher, server).await }));
+            drop(capos_rt::spawn(async move { task.run(at, one, streams, (launcher, asks), server).await }));
         }
         Ok(job)
     }
@@ -241,16 +244,32 @@ impl Job {
         at: usize,
         one: Permitted,
         streams: Streams,
-        launcher: LauncherClient,
+        (launcher, asks): (LauncherClient, Option<CapabilityTableClient>),
         server: Rc<Server>,
     ) {
         let Permitted { program, arguments, environment, own, mut grants, call, .. } = one;
+        let asking = async {
+            match asks {
+                Some(table) => Asking::of(&launcher, call.asker(), table).await,
+                None => None,
+            }
+        };
+        // None if the person has stopped it.
+        let asking = match select(self.stop.cancelled(), asking).await {
+            Either::First(()) => None,
+            Either::Second(asking) => asking,
+        };
         let end = match streams.grants(&server) {
             Ok(own_streams) => {
                 grants.extend(own_streams);
-                let run = launcher.run_with(&program, &arguments, &environment, &own, &grants);
-                match select(self.stop.cancelled(), run).await {
-                    Either::First(()) => End::Stopped,
+                let number = asking.as_ref().map_or(0, |asking| asking.number);
+                let run = launcher.run_with(&program, &arguments, &environment, &own, &grants, number);
+                match select(select(self.stop.cancelled(), call.cancelled()), run).await {
+                    Either::First(_) => {
+                        // Ctrl-C at the question of one program ends the others of its line, too.
+                        self.stop();
+                        End::Stopped
+                    }
                     Either::Second(Ok(exit)) => End::of(&exit),
                     Either::Second(Err(why)) => End::NotRun(why.to_string()),
                 }

@@ -252,7 +252,13 @@ impl Reader {
         let (pipe, within) = (self.pipe.clone(), Rc::downgrade(keyboard));
         let (screen, prompt) = (keyboard.screen.clone(), keyboard.prompt.clone());
         keyboard.tasks.spawn(async move {
-            let answer = screen.input(&prompt).await;
+            // A question takes the place of the line, and the line is asked for again behind it.
+            let answer = loop {
+                match screen.input(&prompt).await {
+                    Ok((_, LineEnd::Cancelled)) => {}
+                    answer => break answer,
+                }
+            };
             let Some(keyboard) = within.upgrade() else { return };
             keyboard.reading.set(false);
             match answer {

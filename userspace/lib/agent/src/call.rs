@@ -323,10 +323,7 @@ impl<W: World> Context<W> {
                 .refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into()))
                 .await;
         }
-        let mut event = self.event(Phase::Before, &tool.descriptor, &call);
-        event.decision = ruling.decision;
-        event.reason = truncate(&ruling.reason, MAX_ERROR);
-        event.decided = true;
+        let mut event = self.before(&tool, &call, (ruling.decision, &ruling.reason));
         match self.begin(&event).await {
             Ok(sequence) => event.before = sequence,
             Err(result) => {

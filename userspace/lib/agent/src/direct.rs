@@ -18,7 +18,7 @@ use crate::conversation::hex;
 use crate::curtain::Curtain;
 use crate::evidence::{Allowance, Unexamined};
 use crate::record::Traces;
-use crate::result::{MAX_ERROR, answered, call_of, truncate};
+use crate::result::{answered, call_of};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
 use crate::turn_end::leave;
@@ -152,10 +152,7 @@ impl<W: World> Context<W> {
         decision: Decision,
         reason: &str,
     ) -> Option<DirectCall<W>> {
-        let mut event = self.event(Phase::Before, &tool.descriptor, call);
-        event.decision = decision;
-        event.reason = truncate(reason, MAX_ERROR);
-        event.decided = true;
+        let mut event = self.before(tool, call, (decision, reason));
         match self.begin(&event).await {
             Ok(sequence) => {
                 event.phase = Phase::After;

@@ -9,6 +9,7 @@ use core::cell::{Cell, RefCell};
 
 use capos_plural::count;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
+use capos_schema::authority::Decision;
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{Outcome, ToolCall, ToolDescriptor, ToolResult};
 
@@ -18,7 +19,8 @@ use crate::call::{Context, Proposal, close};
 use crate::curtain::Line;
 use crate::evidence::general_size;
 use crate::race::{Either, race};
-use crate::result::{Why, answered};
+use crate::result::{MAX_ERROR, Why, answered, truncate};
+use crate::snapshot::Tool;
 use crate::world::{AuditError, Show, World};
 
 /// How long the audit log may take to answer, in nanoseconds.
@@ -141,6 +143,12 @@ impl<W: World> Context<W> {
         if written.is_err() {
             self.backlog.add_general(event);
         }
+    }
+
+    /// The record before a call that may run by this decision.
+    pub fn before(&self, tool: &Tool, call: &ToolCall, (decision, reason): (Decision, &str)) -> ToolEvent {
+        let event = self.event(Phase::Before, &tool.descriptor, call);
+        ToolEvent { decision, reason: truncate(reason, MAX_ERROR), decided: true, ..event }
     }
 
     /// Records that an effect begins; the sequence of the record.

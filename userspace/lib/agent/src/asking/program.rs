@@ -20,7 +20,7 @@ use super::Asks;
 use crate::call::{Context, Gated, close, refusal};
 use crate::conversation::hex;
 use crate::race::{Either, race};
-use crate::result::{MAX_ERROR, Why, answered, hash, truncate};
+use crate::result::{Why, answered, hash};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
 use crate::world::{Asker, Gate, Review, Ruling, World};
@@ -101,9 +101,7 @@ impl<W: World> OfCall<W> {
     pub async fn settled(&self) {
         self.open.changed.until(|| (self.open.count.get() == 0).then_some(())).await;
     }
-}
 
-impl<W: World> OfCall<W> {
     /// Ends when the call is out of time, in nanoseconds since boot: at the deadline, later by as long as questions were open, and with the
     /// session.
     pub async fn out_of_time(&self, deadline: u64, end: u64) {
@@ -222,10 +220,7 @@ impl<W: World> Context<W> {
             return self.turn_away(asks, Some(ruling.decision), why.into(), Outcome::Cancelled).await;
         }
         let Asks { tool, call, .. } = asks;
-        let mut event = self.event(Phase::Before, &tool.descriptor, &call);
-        event.decision = ruling.decision;
-        event.reason = truncate(&ruling.reason, MAX_ERROR);
-        event.decided = true;
+        let mut event = self.before(&tool, &call, (ruling.decision, &ruling.reason));
         match self.begin(&event).await {
             Ok(sequence) => event.before = sequence,
             Err(result) => {

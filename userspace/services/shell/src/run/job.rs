@@ -276,7 +276,8 @@ impl Job {
             }
             Err(why) => End::NotRun(why.to_string()),
         };
-        drop((grants, server));
+        // Questions end here: their records stand before that of the call.
+        drop((grants, server, asking));
         streams.close().await;
         call.finish(end.outcome(), &end.words(&program).unwrap_or_default()).await;
         if let Some(place) = self.programs.get(at) {

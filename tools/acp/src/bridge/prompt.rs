@@ -134,8 +134,8 @@ impl Bridge {
             Cause::Cancelled => StopReason::Cancelled,
             Cause::Steps | Cause::Limit => StopReason::MaxTurnRequests,
             Cause::Tokens => StopReason::MaxTokens,
-            Cause::Rejected => StopReason::Refusal,
-            Cause::Failed => {
+            Cause::Rejected | Cause::LlmGuardrailBlocked => StopReason::Refusal,
+            Cause::Failed | Cause::Away => {
                 let message = if how.message.is_empty() { "the task failed" } else { &how.message };
                 return self.end_prompt_with(&RpcError::new(code::INTERNAL, message));
             }

@@ -22,7 +22,7 @@ use capos_schema::models::{ChatMessage, FinishReason, Role, ToolCall};
 
 use self::window::Scale;
 
-use crate::answer::infer::{Inferred, Manner};
+use crate::answer::infer::{Again, Inferred, Manner};
 use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
 use crate::budget::Reserved;
@@ -88,7 +88,7 @@ pub struct Agent<W: World> {
     pub(crate) scale: Scale,
     /// The worker left messages out of the last request.
     pub(crate) was_cut: bool,
-    /// How many answers in a row broke off.
+    /// How many requests in a row had no whole answer.
     pub(crate) broken: u32,
     /// Estimated tokens of messages from which on a summary is tried.
     next_summary: u64,
@@ -330,7 +330,7 @@ impl<W: World> Agent<W> {
                 course.emit(self.world.now(), Event::PolicyExpired);
                 RunEvent::AwaitEvent
             }
-            TurnEnd::Scheduled(_) | TurnEnd::Rate(_) => RunEvent::AwaitEvent,
+            TurnEnd::Scheduled(_) | TurnEnd::Rate(_) | TurnEnd::Away(_) => RunEvent::AwaitEvent,
             TurnEnd::Iterations(_)
             | TurnEnd::Evidence(_)
             | TurnEnd::SessionEvidence(_)
@@ -339,6 +339,7 @@ impl<W: World> Agent<W> {
             | TurnEnd::Unmet(_)
             | TurnEnd::Repeated
             | TurnEnd::Model(_)
+            | TurnEnd::Filtered
             | TurnEnd::Rejected(_)
             | TurnEnd::Refused(_) => RunEvent::Fail,
         };
@@ -431,7 +432,12 @@ impl<W: World> Agent<W> {
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
-                Inferred::Broken(why) if self.ask_again(&why).await => {
+                Inferred::Broken(why) => {
+                    match self.ask_again(&why, &mut interrupt).await {
+                        Again::Yes => {}
+                        Again::No => return TurnEnd::Away(why),
+                        Again::Interrupted => return TurnEnd::Interrupted,
+                    }
                     self.course.advance(&*self.world, RunEvent::Answer).await;
                     if let Err(why) = self.look_at_budget().await {
                         return TurnEnd::Refused(format!(
@@ -444,7 +450,11 @@ impl<W: World> Agent<W> {
                     self.course.advance(&*self.world, RunEvent::Continue).await;
                     continue;
                 }
-                Inferred::Broken(why) | Inferred::Failed(why) => return TurnEnd::Model(why),
+                Inferred::Filtered => {
+                    self.say_filtered(label).await;
+                    return TurnEnd::Filtered;
+                }
+                Inferred::Failed(why) => return TurnEnd::Model(why),
             };
             self.measure(&model.id, response.usage.prompt_tokens, &request);
             self.course.advance(&*self.world, RunEvent::Answer).await;

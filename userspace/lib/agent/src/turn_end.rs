@@ -44,6 +44,10 @@ pub enum TurnEnd {
     Repeated,
     /// The model gave no answer.
     Model(String),
+    /// The model gave no whole answer, as often as it was asked: the run is paused.
+    Away(String),
+    /// The model's content filter stopped the answer.
+    Filtered,
     /// The model rejects the conversation in this form.
     Rejected(String),
     /// The broker did not answer.
@@ -60,6 +64,7 @@ impl TurnEnd {
             | Self::Tokens(why)
             | Self::Rate(why)
             | Self::Model(why)
+            | Self::Away(why)
             | Self::Rejected(why)
             | Self::Refused(why)
             | Self::Unmet(why) => format!("{}: {why}", self.outcome()),
@@ -86,6 +91,8 @@ impl TurnEnd {
             Self::Time(_) => "paused: the session's time is over",
             Self::Policy => "paused: the policy has expired",
             Self::Repeated => "failed: the answer repeated itself",
+            Self::Away(_) => "paused: the model does not answer",
+            Self::Filtered => "failed: the model's content filter stopped the answer",
             Self::Model(_) | Self::Rejected(_) => "failed: the model gave no answer",
             Self::Refused(_) => "failed: the broker gave no answer",
         }

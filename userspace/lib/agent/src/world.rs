@@ -105,7 +105,9 @@ pub enum Unasked {
     Limit(String),
     /// The model rejects the conversation in this form; the next request with it would fail too.
     Rejected(String),
-    /// The model does not answer, or refused.
+    /// Its worker has ended, or has no room now. A moment later it may take the same request.
+    Away(String),
+    /// The model refused.
     Failed(String),
 }
 

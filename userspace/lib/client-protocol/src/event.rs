@@ -164,6 +164,10 @@ pub enum Cause {
     Tokens,
     /// Another limit of task or session was reached: time, requests, records of the audit log, a budget.
     Limit,
+    /// The model does not answer, and the task is paused.
+    Away,
+    /// The model's own content filter stopped the answer (`LLM_GUARDRAIL_BLOCKED` in other hosts).
+    LlmGuardrailBlocked,
     /// The model or the policy rejects the conversation.
     Rejected,
     /// Something failed, or a later host's cause.

@@ -140,10 +140,14 @@ impl<S: Surface> Model for Runner<S> {
         let Some(model) = self.model.client() else {
             return Err(Unasked::Failed("this session has no model; /model lists the models".to_string()));
         };
-        match self.of_broker(model.stream(request).await) {
-            Ok(stream) => Ok(Stream { stream }),
-            Err(error) => Err(unasked(&error)),
-        }
+        let opened = match model.stream(request).await {
+            // The broker says so of a worker. Of the broker the kernel does, and then the session is lost.
+            Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Disconnected => {
+                return Err(Unasked::Away(exception.reason.to_string()));
+            }
+            opened => self.of_broker(opened),
+        };
+        opened.map(|stream| Stream { stream }).map_err(|error| unasked(&error))
     }
 }
 
@@ -169,7 +173,6 @@ impl ModelStream for Stream {
     async fn next(&mut self) -> Result<(StreamChunk, bool), Broken> {
         match self.stream.next().await {
             Ok(piece) => Ok((piece.chunk, piece.done)),
-            // The broker says so of a worker. Of itself the kernel does, and then the session is lost.
             Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Disconnected => {
                 Err(Broken::Off(exception.reason.to_string()))
             }

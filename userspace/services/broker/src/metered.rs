@@ -381,7 +381,7 @@ impl Metered {
         {
             counted.nothing();
         }
-        answered.map_err(of_worker)
+        answered.map_err(|error| model::passing(&error).unwrap_or(error))
     }
 
     /// The model with another worker. The audit log takes a record of it as of each model that a session is given.
@@ -564,13 +564,12 @@ impl TokenStreamServer for Answer {
         let (piece, tokens) =
             match worker::read(&stream, counts, &self.counted.meter.broker.deadlines, &self.lost).await {
                 Read::Piece(piece, tokens) => (piece, tokens),
-                Read::Failed(error) if error.is_disconnected() => {
+                Read::Failed(error) => {
+                    let Some(passing) = model::passing(&error) else { return Err(error) };
                     self.counted.give_up();
                     self.over();
-                    // Its holder may ask again.
-                    return Err(CallError::disconnected(format!("the model's worker has ended: {error}")));
+                    return Err(passing);
                 }
-                Read::Failed(error) => return Err(error),
                 Read::Lost => return self.end(FinishReason::Cancelled).await,
                 Read::Overdue(bound) => {
                     self.give_up();

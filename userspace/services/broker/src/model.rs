@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use capos_policy::ProfileRules;
-use capos_schema::cap::CallError;
+use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 
 /// If a model is absent, the error lists this many others, each by this many letters of its name: a reason has room for
@@ -131,6 +131,18 @@ pub fn unless_gone(error: CallError, what: &str) -> CallError {
     if error.is_disconnected() { CallError::failed(format!("{what}: {error}")) } else { error }
 }
 
+/// What a session hears if a worker has ended or has no room: the same request may be taken a moment later. The session's own
+/// limits are told as `overloaded`, and do not pass so soon.
+#[must_use]
+pub fn passing(error: &CallError) -> Option<CallError> {
+    let why = match error {
+        CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => "the model has no room now",
+        error if error.is_disconnected() => "the model's worker has ended",
+        _ => return None,
+    };
+    Some(CallError::disconnected(format!("{why}: {error}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +217,21 @@ mod tests {
         assert!(silent.unwrap_err().to_string().contains("the model service does not answer"));
         let other = of_catalog(CallError::invalid_argument("no such model")).to_string();
         assert!(!other.contains("model service"), "{other}");
+    }
+
+    #[test]
+    fn c32_a_session_can_tell_what_passes_from_its_own_limits() {
+        for (error, why) in [
+            (CallError::overloaded("all seats are taken"), "the model has no room now: "),
+            (CallError::disconnected("it died"), "the model's worker has ended: "),
+            (CallError::Transport(Status::Disconnected), "the model's worker has ended: "),
+        ] {
+            let told = passing(&error).unwrap();
+            assert!(told.is_disconnected() && told.to_string().contains(why), "{told}");
+        }
+        for error in [CallError::failed("no"), CallError::invalid_argument("too long"), CallError::unimplemented("no")]
+        {
+            assert!(passing(&error).is_none(), "{error}");
+        }
     }
 }

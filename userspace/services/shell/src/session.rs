@@ -342,6 +342,14 @@ impl Session {
                 format!("failed: {why}; enter another request, with /until before it if it has a condition"),
             ),
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
+            TurnEnd::Away(why) => {
+                (Style::Warning, format!("paused: the model does not answer: {why}; /continue asks it again"))
+            }
+            TurnEnd::Filtered => (
+                Style::Warning,
+                "the model's own content filter stopped the answer; ask in other words, or choose another model with /model"
+                    .to_string(),
+            ),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}; /continue asks it again")),
             TurnEnd::Rejected(why) => {
                 let other = if self.agent.has_calls() { TELL_PLAINLY } else { "" };

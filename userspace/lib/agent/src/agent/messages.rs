@@ -51,6 +51,14 @@ impl<W: World> Agent<W> {
         self.append(message, self.conversation.last_turn(), Vec::new()).await;
     }
 
+    /// Tells the model in its next request that this one was stopped, and why there is no answer to it.
+    pub(super) async fn say_filtered(&mut self, label: Label) {
+        let content =
+            "(From the system, not from the person.) Your content filter stopped the answer to this, so there is none.";
+        let (role, content) = (Role::User, content.to_string());
+        self.remind(ChatMessage { role, content, label, ..ChatMessage::default() }).await;
+    }
+
     /// Appends a message, records that there is one (its role, time, length and hash, not what it says), and has it saved.
     pub(super) async fn append(&mut self, message: ChatMessage, turn: u32, tools: Vec<Mark>) {
         self.take(message, turn, tools, Known::default());

@@ -14,8 +14,10 @@ use crate::answer::response::Response;
 use crate::race::{Either, race};
 use crate::world::{Broken, ModelStream, Show, Unasked, World};
 
-/// How often a request is made again whose answer broke off.
-const AGAIN: u32 = 2;
+/// How often a request is made again to which no whole answer came.
+const AGAIN: u32 = 3;
+/// The longest wait before the first of these, in nanoseconds; that before each other is twice as long.
+const WAIT: u64 = 500_000_000;
 
 /// Whether an answer is shown while it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +36,10 @@ pub(crate) enum Inferred {
     Limit(String),
     Repeated,
     Rejected(String),
-    /// The answer broke off.
+    /// There is no whole answer, and a moment later there may be one.
     Broken(String),
+    /// The model's content filter stopped the answer.
+    Filtered,
     Failed(String),
 }
 
@@ -62,6 +66,7 @@ impl<W: World> Agent<W> {
             Either::Left(Ok(stream)) => stream,
             Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
             Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
+            Either::Left(Err(Unasked::Away(why))) => return Inferred::Broken(why),
             Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
             Either::Right(Either::Left(())) => return Inferred::Interrupted,
             Either::Right(Either::Right(())) => return Inferred::Time,
@@ -111,11 +116,9 @@ impl<W: World> Agent<W> {
             if done {
                 match response.finish {
                     Some(FinishReason::Error) => {
-                        break Inferred::Failed("it ended its answer with an error".to_string());
+                        break Inferred::Broken("it ended its answer with an error".to_string());
                     }
-                    Some(FinishReason::ContentFilter) => {
-                        break Inferred::Failed("its content filter stopped the answer".to_string());
-                    }
+                    Some(FinishReason::ContentFilter) => break Inferred::Filtered,
                     // In the conversation it would have the next answer say it again.
                     Some(FinishReason::Repetition) => break Inferred::Repeated,
                     Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
@@ -140,20 +143,43 @@ impl<W: World> Agent<W> {
         end
     }
 
-    /// Whether an answer that broke off is asked for again; the person is told so. Nothing of it is in the conversation, and none of its
-    /// calls has run. The next request is another step, with all its checks.
-    pub(crate) async fn ask_again(&mut self, why: &str) -> bool {
+    /// Whether a request is made again to which no whole answer came; the person is told so, and may interrupt the wait before
+    /// it. Nothing of a broken answer is in the conversation, and none of its calls has run. The next request is another step,
+    /// with all its checks.
+    pub(crate) async fn ask_again(&mut self, why: &str, interrupt: &mut LocalBoxFuture<'static, ()>) -> Again {
         if self.broken >= AGAIN {
-            return false;
+            return Again::No;
         }
+        let wait = wait(self.broken, self.world().random());
         self.broken = self.broken.saturating_add(1);
         let text = format!(
-            "the model's answer broke off and is dropped: {why}; the model is asked again ({} of {AGAIN})",
+            "the model's answer broke off and is dropped: {why}; the model is asked again in {} ms ({} of {AGAIN})",
+            wait / 1_000_000,
             self.broken
         );
         self.world().show(Show::Notice(&text)).await;
-        true
+        let until = self.world().now().saturating_add(wait).min(self.session().end());
+        match race(interrupt.as_mut(), self.world().sleep_until(until)).await {
+            Either::Left(()) => Again::Interrupted,
+            Either::Right(()) => Again::Yes,
+        }
     }
+}
+
+/// Whether a request is made again.
+pub(crate) enum Again {
+    Yes,
+    /// It was made often enough.
+    No,
+    /// The person pressed Ctrl-C while it waited.
+    Interrupted,
+}
+
+/// How long to wait before a request is made again that was made again `times` before, in nanoseconds. It is between half of the
+/// longest wait and all of it, by chance, so that those who were turned away together do not come back together.
+fn wait(times: u32, [low, high, ..]: [u8; 16]) -> u64 {
+    let half = (WAIT / 2) << times.min(AGAIN);
+    half.saturating_add(half / 0xffff * u64::from(u16::from_le_bytes([low, high])))
 }
 
 /// About as many tokens as a request has: one for each four bytes of its texts.
@@ -163,4 +189,16 @@ pub(crate) fn about_tokens(request: &InferenceRequest) -> u64 {
     let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
     let bytes = messages.chain(tools).fold(0, usize::saturating_add);
     u64::try_from(bytes / 4).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c32_each_wait_is_twice_as_long_and_varies_by_chance() {
+        let of = |times, byte| wait(times, [byte; 16]) / 1_000_000;
+        assert_eq!([0, 1, 2].map(|times| (of(times, 0), of(times, 0xff))), [(250, 499), (500, 999), (1000, 1999)]);
+        assert!((250..500).contains(&of(0, 0x5a)) && of(u32::MAX, 0xff) < 4000);
+    }
 }

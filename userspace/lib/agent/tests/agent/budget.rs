@@ -261,7 +261,7 @@ fn i07_notices_of_limits_are_shown() {
     assert!(world.0.shown.borrow().iter().any(|shown| shown.contains("80 % of the run's tool calls used")));
 }
 
-/// A tool that fails again and again is not run again in its run.
+/// Requirement I13: a tool that fails again and again is not run again in its run, in no segment of it either.
 #[test]
 fn i13_a_tool_that_keeps_failing_is_not_run_again() {
     let fails = |n: u64| vec![call("", "fails", &format!("{{\"n\":{n}}}"))];
@@ -278,9 +278,14 @@ fn i13_a_tool_that_keeps_failing_is_not_run_again() {
     let world = World::new(
         (0..7).map(fails).chain([vec![Piece::Text("done")]]).chain((7..14).map(fails)).chain([vec![]]).collect(),
     );
-    let mut agent = agent(&world, SessionLimits { max_iterations: 50, ..SessionLimits::default() });
+    let mut next = agent(&world, SessionLimits { max_iterations: 50, ..SessionLimits::default() });
     for _ in 0..2 {
-        assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
+        assert_eq!(world.run(next.turn("go", &snapshot())), TurnEnd::Answered);
     }
     assert_eq!(world.effects().len(), 14);
+    let world = World::new((0..12).map(fails).chain([vec![Piece::Text("done")]]).collect());
+    let mut agent = agent(&world, SessionLimits { max_iterations: 3, ..SessionLimits::default() });
+    agent.in_segments(9);
+    assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
+    assert_eq!(world.effects().len(), 8);
 }

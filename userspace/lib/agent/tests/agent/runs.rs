@@ -212,22 +212,18 @@ fn c22_a_fast_call_does_not_wait_for_a_slow_one() {
 /// budget failed does not.
 #[test]
 fn c36_failures_of_tools_enter_the_conversation_and_those_of_the_system_do_not() {
-    let script = vec![
-        vec![
-            call("a", "fails", "{\"n\":1}"),
-            call("b", "power_off", "{\"n\":2}"),
-            call("c", "write", "{\"n\":3}"),
-            Piece::Call { id: "d".into(), name: "rm".into(), handle: "/object/x".into(), arguments: "{}".into() },
-            call("e", "slow", r#"{"ms":500,"n":5}"#),
-        ],
-        vec![Piece::Break],
-        vec![Piece::Break],
-        vec![Piece::Break],
-    ];
-    let world = World::new(script);
+    let script = vec![vec![
+        call("a", "fails", "{\"n\":1}"),
+        call("b", "power_off", "{\"n\":2}"),
+        call("c", "write", "{\"n\":3}"),
+        Piece::Call { id: "d".into(), name: "rm".into(), handle: "/object/x".into(), arguments: "{}".into() },
+        call("e", "slow", r#"{"ms":500,"n":5}"#),
+    ]];
+    let broken = vec![vec![Piece::Break]; 4];
+    let world = World::new(script.into_iter().chain(broken).collect());
     world.0.answers.borrow_mut().push_back(Answer::No);
     let (end, agent) = turn(&world);
-    assert!(matches!(&end, TurnEnd::Model(why) if why.contains("the worker died")), "{end:?}");
+    assert!(matches!(&end, TurnEnd::Away(why) if why.contains("the worker died")), "{end:?}");
     let results: Vec<String> = agent
         .conversation()
         .entries()

@@ -108,6 +108,8 @@ pub struct Sim {
     pub reaches: RefCell<Vec<ConsentReach>>,
     pub decisions: Cell<u32>,
     pub budget: Cell<u64>,
+    /// Why the next requests are not answered.
+    pub faults: RefCell<VecDeque<Unasked>>,
     /// Requests that may still be made.
     pub rate: Cell<u32>,
     pub audit_down: Cell<bool>,
@@ -188,6 +190,7 @@ impl World {
                 chain: RefCell::new(Chain::new(8 << 20)),
                 backlog: Rc::default(),
                 broker_takes: Cell::new((0, MS)),
+                faults: RefCell::default(),
                 rate: Cell::new(u32::MAX),
                 broker_down: Cell::new(false),
                 given: RefCell::default(),
@@ -425,6 +428,9 @@ impl Model for World {
         self.pause(MS).await;
         if let Some(machine) = self.machine() {
             machine.ask_model(self).await;
+        }
+        if let Some(fault) = self.0.faults.borrow_mut().pop_front() {
+            return Err(fault);
         }
         if !self.0.takes_calls.get() && request.messages.iter().any(|message| message.role == Role::Tool) {
             return Err(Unasked::Rejected("it takes no calls".into()));

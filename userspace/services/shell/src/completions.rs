@@ -70,6 +70,8 @@ const COMMANDS: &[&str] = &[
     "/policy check ",
     "/poweroff",
     "/quit",
+    "/remind ",
+    "/remind cancel ",
     "/rename ",
     "/rest",
     "/resume",

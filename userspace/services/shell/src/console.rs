@@ -16,6 +16,7 @@ use capos_schema::terminal::Style;
 use crate::approver;
 use crate::background::announce::Announcer;
 use crate::background::questions::Given;
+use crate::background::reminders::Reminders;
 use crate::background::{self, Backgrounds};
 use crate::command::setup::{SetUp, Successor};
 use crate::render::{self, Progress};
@@ -30,7 +31,9 @@ pub struct Console {
     pub progress: Progress,
     /// Runs in parallel with the prompt.
     pub backgrounds: Backgrounds,
-    /// Shows the lines about them.
+    /// Texts that the person is shown later.
+    pub reminders: Reminders,
+    /// Shows the lines about both.
     pub announcer: Rc<Announcer>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
     interrupts: Cell<u64>,
@@ -49,6 +52,7 @@ impl Console {
             screen,
             progress,
             backgrounds,
+            reminders: Reminders::default(),
             announcer,
             interrupts: Cell::new(0),
             successor: Successor::default(),

@@ -93,9 +93,14 @@ impl Session {
         self.session.into_conversation().await
     }
 
-    /// Stops the runs and the jobs in the background. `why` is told of each job.
+    /// Stops the runs and the jobs in the background, and drops the reminders. `why` is told of each job and of the reminders.
     pub async fn stop_beside(&self, why: &str) {
         self.runner.backgrounds.stop_all(&self.runner).await;
+        let dropped = self.runner.reminders.cancel_all();
+        if dropped > 0 {
+            let text = format!("{} dropped: {why}", count(dropped, "reminder"));
+            self.runner.screen.line(Style::Warning, &text).await;
+        }
         self.jobs.stop_all(&self.runner.screen, why).await;
     }
 

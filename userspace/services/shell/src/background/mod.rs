@@ -3,6 +3,7 @@
 pub mod announce;
 mod output;
 pub mod questions;
+pub mod reminders;
 pub mod schedule;
 
 use alloc::format;
@@ -24,7 +25,7 @@ use crate::render::{self, Finished};
 use crate::session::Session;
 use output::Output;
 use questions::{Given, Questions};
-use schedule::{LOOK, When};
+use schedule::When;
 
 /// Runs that are in progress at one time, and all that are listed. Those that ended first are forgotten first.
 pub const AT_ONCE: usize = 2;
@@ -252,16 +253,9 @@ async fn ready(background: &Background, start: &Beside<Console>, when: Option<Wh
     let (runner, number) = (&start.runner, background.number);
     let cancelled = || "was cancelled before it began".to_string();
     if let Some(when) = when {
-        loop {
-            // The clock of the day is looked at again and again. A run that has begun does not come back here.
-            let left = when.left(runner.now(), runner.clock.wall_clock().ok());
-            if left == 0 {
-                break;
-            }
-            let wait = runner.sleep_until(runner.now().saturating_add(left.min(LOOK)));
-            if let Either::Left(()) = race(background.cancel.wait(), wait).await {
-                return Err(cancelled());
-            }
+        // A run that has begun does not come back here.
+        if !schedule::until(when, runner, &background.cancel).await {
+            return Err(cancelled());
         }
         *background.state.borrow_mut() = State::Queued;
         let place = runner.backgrounds.freed.until(|| {

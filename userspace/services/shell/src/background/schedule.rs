@@ -3,13 +3,21 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use capos_agent::world::Host;
+use capos_agent::{Either, Signal, race};
+
+use crate::console::Runner;
+use crate::escape::in_quotes;
+
 /// Nanoseconds of a second and of a millisecond, and milliseconds of a minute and a day.
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 1440 * MINUTE;
+/// Letters of a word that an error repeats.
+const WORD: usize = 20;
 /// Longest time in nanoseconds between two looks at the clock of the day, which people set.
-pub const LOOK: u64 = 10 * SECOND;
+const LOOK: u64 = 10 * SECOND;
 
 const USAGE: &str =
     "usage: /background REQUEST, /background --in 30m REQUEST (s, m or h), or /background --at 18:00 REQUEST";
@@ -32,14 +40,13 @@ pub fn parse(text: &str, now: u64, clock: Option<(u64, i16)>) -> Result<(Option<
     let (when, request) = match text.split_once(char::is_whitespace) {
         Some(("--in", rest)) => {
             let (time, request) = rest.trim_start().split_once(char::is_whitespace).ok_or(USAGE)?;
-            let wait = seconds(time).ok_or_else(|| format!("{time} is no time to wait; {USAGE}"))?;
-            (Some(When::After(now.saturating_add(wait.saturating_mul(SECOND)))), request)
+            let when = after(time, now).ok_or_else(|| format!("{} is no time to wait; {USAGE}", quoted(time)))?;
+            (Some(when), request)
         }
         Some(("--at", rest)) => {
             let (time, request) = rest.trim_start().split_once(char::is_whitespace).ok_or(USAGE)?;
-            let minutes = minutes(time).ok_or_else(|| format!("{time} is no time of the day; {USAGE}"))?;
-            let (unix, offset) = clock.ok_or("the clock is not set; /clock set sets it, and --in needs no clock")?;
-            (Some(When::At(next(minutes, unix, offset))), request)
+            let minutes = minutes(time).ok_or_else(|| format!("{} is no time of the day; {USAGE}", quoted(time)))?;
+            (Some(at(minutes, clock)?), request)
         }
         _ => (None, text),
     };
@@ -48,6 +55,46 @@ pub fn parse(text: &str, now: u64, clock: Option<(u64, i16)>) -> Result<(Option<
         return Err(USAGE.to_string());
     }
     Ok((when, request))
+}
+
+/// What a person's word says of the time: `30m` from now, or the next `18:00`.
+///
+/// # Errors
+/// It is no time, or the clock is not set.
+pub fn moment(time: &str, now: u64, clock: Option<(u64, i16)>) -> Result<When, String> {
+    match minutes(time) {
+        Some(minutes) => at(minutes, clock),
+        None => after(time, now).ok_or_else(|| format!("{} is no time", quoted(time))),
+    }
+}
+
+/// Waits until then; false if it was cancelled before.
+pub async fn until(when: When, runner: &Runner, cancel: &Signal) -> bool {
+    loop {
+        // The clock of the day is looked at again and again.
+        let left = when.left(runner.now(), runner.clock.wall_clock().ok());
+        if left == 0 {
+            return true;
+        }
+        let wait = runner.sleep_until(runner.now().saturating_add(left.min(LOOK)));
+        if let Either::Left(()) = race(cancel.wait(), wait).await {
+            return false;
+        }
+    }
+}
+
+fn quoted(time: &str) -> String {
+    in_quotes(time, WORD)
+}
+
+fn after(time: &str, now: u64) -> Option<When> {
+    Some(When::After(now.saturating_add(seconds(time)?.saturating_mul(SECOND))))
+}
+
+fn at(minutes: u64, clock: Option<(u64, i16)>) -> Result<When, String> {
+    let (unix, offset) =
+        clock.ok_or("the clock is not set; /clock set sets it, and a time to wait, such as 30m, needs no clock")?;
+    Ok(When::At(next(minutes, unix, offset)))
 }
 
 /// A time such as 30m in seconds.
@@ -129,6 +176,12 @@ mod tests {
             ["", "--in 30m", "--in 0s x", "--in 5 x", "--at 24:00 x", "--at 1:5 x", "--at +1:05 x", "--at", "--on x y"]
         {
             assert!(of(bad).is_err(), "{bad}");
+        }
+        assert_eq!(moment("30m", now, None), Ok(When::After(1805 * SECOND)));
+        assert_eq!(moment("08:41", now, clock), Ok(When::At(MORNING + MINUTE)));
+        assert!(moment("18:00", now, None).is_err_and(|why| why.contains("the clock is not set")));
+        for bad in ["", "soon", "24:00", "0m", "999999999999999999h"] {
+            assert_eq!(moment(bad, now, clock), Err(format!("{bad:?} is no time")));
         }
         assert!(parse("--at 18:00 x", now, None).is_err_and(|why| why.contains("the clock is not set")));
     }

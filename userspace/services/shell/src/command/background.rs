@@ -50,9 +50,15 @@ fn found(session: &Session, number: &str) -> Result<Rc<Background>, String> {
     found.ok_or_else(why)
 }
 
+/// The time of the day, in milliseconds since 1970, and the minutes by which the person's clock is ahead; none if it is not set.
+pub fn clock(session: &Session) -> Option<(u64, i16)> {
+    let unix = session.runner.clock.wall_clock().ok().filter(|unix| *unix >= capos_setup::CLOCK_IS_SET);
+    unix.map(|unix| (unix, offset()))
+}
+
 async fn begin(session: &mut Session, text: &str) -> Done {
-    let clock = session.runner.clock.wall_clock().ok().filter(|unix| *unix >= capos_setup::CLOCK_IS_SET);
-    let (when, request) = schedule::parse(text, session.runner.now(), clock.map(|unix| (unix, offset())))?;
+    let clock = clock(session);
+    let (when, request) = schedule::parse(text, session.runner.now(), clock)?;
     refreshed(session).await?;
     if session.has_expired() {
         return Err(format!("no run begins: {EXPIRED}"));
@@ -63,7 +69,7 @@ async fn begin(session: &mut Session, text: &str) -> Done {
     let text = match when {
         None => format!("background run {number} begins; /background show {number} shows what it says"),
         Some(when) => {
-            let left = schedule::text(when.left(session.runner.now(), clock));
+            let left = schedule::text(when.left(session.runner.now(), clock.map(|(unix, _)| unix)));
             format!(
                 "background run {number} begins in {left}, if this session lasts until then; /background cancel {number} drops it"
             )

@@ -16,6 +16,7 @@ mod model;
 mod models;
 mod own;
 mod policy;
+pub mod remind;
 mod runs;
 mod settings;
 pub mod setup;
@@ -109,7 +110,7 @@ const HELP: &[(&str, &str)] = &[
     ("/models install PATH", "install a model from the home directory, or with VOLUME:PATH from a transfer volume"),
     ("/run", "list the programs"),
     ("/run NAME ARGS", "run a program; `|` connects several, `&` at the end runs them in the background"),
-    ("/jobs", "list the background jobs"),
+    ("/jobs", "list the background jobs and the reminders"),
     ("/fg N, /stop N", "bring job N to the foreground; stop it"),
     ("/setup NAME", "set up the blank data disk, with this first user"),
     ("/disks", "list the disks, what they hold, and their sizes"),
@@ -162,6 +163,8 @@ const HELP: &[(&str, &str)] = &[
         "begin a run that goes on beside the prompt; /background --in 30m REQUEST and --at 18:00 REQUEST later",
     ),
     ("/background", "list the background runs; /background show N shows what one said, /background cancel N ends it"),
+    ("/remind TIME TEXT", "show a text at a time: 30m (s, m or h) from now, or 18:00"),
+    ("/remind", "list the reminders that wait; /remind cancel N drops one"),
     ("/rest", "ask for the part of the last request that no call was made for"),
     ("/segments N", "the next request may go on for N times as many model calls without a question"),
     ("/sessions", "list the last sessions of this machine; /sessions all lists every one"),
@@ -222,6 +225,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "continue" => cut_off::go_on(session).await,
         "rest" => cut_off::rest(session).await,
         "background" => background::background(session, text).await,
+        "remind" => remind::remind(session, text).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,

@@ -20,6 +20,7 @@ use super::command_line::{Line, parse};
 use super::grant_plan::{Given, Held, Plan, plan};
 use super::job::{Job, Permitted, Surroundings};
 use super::jobs::title;
+use crate::command::remind::waiting;
 use crate::command::{Done, refreshed, rows};
 use crate::escape::escape;
 use crate::session::Session;
@@ -186,13 +187,15 @@ async fn attend(session: &Session, job: &Rc<Job>) {
 /// `/jobs`.
 pub async fn jobs(session: &Session) -> Done {
     let jobs = session.jobs.all();
-    if jobs.is_empty() {
+    let reminders = waiting(session);
+    if jobs.is_empty() && reminders.is_empty() {
         session.runner.screen.line(Style::Plain, "there are no jobs").await;
     }
     let state = |job: &Job| if job.is_ended() { "ended" } else { "running" };
     let text: Vec<(String, String)> =
         jobs.iter().map(|job| (format!("[{}]", job.number), format!("{}  {}", state(job), title(job)))).collect();
     rows(session, &text).await;
+    rows(session, &reminders).await;
     Ok(())
 }
 

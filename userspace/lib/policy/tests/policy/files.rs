@@ -83,6 +83,20 @@ fn an_import_is_measured_on_its_volume() {
     assert_eq!(session.measures(&export), Some(Measured::Home("a".into())));
 }
 
+/// Only a tool that writes a text leaves a file of its size. An argument that another tool does not have changes nothing.
+#[test]
+fn a_text_in_the_arguments_makes_no_file_small() {
+    let session = session(Scope { max_file_bytes: Some(10), ..Scope::default() });
+    let gates = |tool: &str| {
+        let question = ask(tool, &json!({ "path": "a", "from": "a", "to": "b", "text": "", "append": false }));
+        [10, 11].map(|bytes| matches!(session.gate(&question, &at(Some(bytes))), Gate::Shut { .. }))
+    };
+    for tool in ["read_file", "copy_file", "export_file"] {
+        assert_eq!(gates(tool), [false, true], "{tool}");
+    }
+    assert_eq!(gates("write_file"), [false, false]);
+}
+
 /// An empty path of a tool that chooses one itself is out of scope: no rule can be about it.
 #[test]
 fn no_tool_chooses_a_path_that_a_rule_is_about() {

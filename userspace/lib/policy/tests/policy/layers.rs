@@ -4,6 +4,7 @@
 
 use capos_policy::*;
 use capos_schema::authority::{Profile, Risk, ToolQuestion};
+use capos_schema::models::PermissionMode::{Auto, Consent, Forbidden, StepUp};
 
 use crate::support::*;
 
@@ -49,4 +50,39 @@ fn risks_add_up_over_layers_and_are_of_their_profile() {
     let narrower = with(&[raises(None, &["proj/a"], &[])]);
     assert_eq!(changes(&alone, &narrower), ["now high risk for a change outside \"proj/a\" (settings)"]);
     assert_eq!(changes(&narrower, &alone), ["no longer high risk for a change outside \"proj/a\" (settings)"]);
+}
+
+/// Of several rules that widen the strictest counts, and of equal ones the last is named.
+#[test]
+fn of_rules_that_widen_the_strictest_counts() {
+    let layer =
+        |mode, source: &str| Override { mode: Some(mode), widen: true, source: source.into(), ..Override::default() };
+    for (first, second, mode, source) in [
+        (Consent, StepUp, StepUp, "second"),
+        (StepUp, Consent, StepUp, "first"),
+        (Consent, Consent, Consent, "second"),
+        (Auto, Auto, Auto, "second"),
+        (Auto, Forbidden, Forbidden, "second"),
+        (Forbidden, Auto, Forbidden, "first"),
+    ] {
+        let policy = Policy { overrides: vec![layer(first, "first"), layer(second, "second")], ..policy(Vec::new()) };
+        let (permission, found) = policy.permission(Profile::Operator, Category::Mutating, "m", "t");
+        assert_eq!((permission.mode, found.as_str()), (mode, source), "{first:?} and {second:?}");
+    }
+}
+
+/// Where nothing bounds the arguments of a call, nobody reads them.
+#[test]
+fn without_a_rule_no_arguments_are_read() {
+    let plain = session(&policy(Vec::new()));
+    let broken = ask("write_file", "{");
+    let found = plain.explain(&broken, &now());
+    assert_eq!((found.review.mode, found.review.risk), (Consent, Risk::Medium));
+    assert!(found.steps.contains(&"scope: no rule bounds its arguments".to_string()), "{:?}", found.steps);
+    // A rule on risks has to read them; what it cannot read has a high risk.
+    for more in [raises(None, &["proj"], &[]), raises(None, &[], &["ls"])] {
+        let session = session(&Policy { risks: vec![more], ..policy(Vec::new()) });
+        let review = session.review(&broken, &now());
+        assert_eq!((review.mode, review.risk), (Consent, Risk::High));
+    }
 }

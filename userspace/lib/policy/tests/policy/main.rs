@@ -2,7 +2,14 @@
 
 mod bundle;
 mod confirmed;
+mod consents;
 mod files;
+mod labels;
 mod layers;
+mod listing;
 mod policy;
+mod rates;
+mod reviews;
+mod step_up;
 mod support;
+mod texts;

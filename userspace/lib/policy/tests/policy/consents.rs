@@ -1,0 +1,161 @@
+//! Consents of a person: which reply is one, and which calls it covers.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
+use capos_policy::*;
+use capos_schema::annotations::Pattern;
+use capos_schema::authority::{ConsentReach, Decision, Reply, Span};
+use capos_schema::models::PermissionMode::{Auto, Consent, StepUp};
+
+use crate::support::*;
+
+fn yes(span: Span, pattern: &str) -> Answer {
+    Answer::Yes(ConsentReach { span, pattern: pattern.into() })
+}
+
+#[test]
+fn only_an_agreement_is_a_yes() {
+    let reach = ConsentReach { span: Span::Session, pattern: "notes".into() };
+    for reply in [
+        Reply::NotAsked,
+        Reply::Agreed,
+        Reply::Declined,
+        Reply::Interrupted,
+        Reply::Late,
+        Reply::Lost,
+        Reply::Elsewhere,
+        Reply::Withdrawn,
+    ] {
+        let wanted = if reply == Reply::Agreed { Answer::Yes(reach.clone()) } else { Answer::No };
+        assert_eq!(Answer::of(reply, reach.clone()), wanted, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_is_no_agreement_has_its_reason() {
+    for (reply, of_consent, of_step_up) in [
+        (Reply::Agreed, "the person said no", "no passphrase"),
+        (Reply::Declined, "the person said no", "no passphrase"),
+        (Reply::Interrupted, "Ctrl-C", "Ctrl-C"),
+        (Reply::Late, "in time", "in time"),
+        (Reply::Lost, "terminal was lost", "terminal was lost"),
+        (Reply::Elsewhere, "console of the machine", "console of the machine"),
+        (Reply::Withdrawn, "the program that asked", "the program that asked"),
+        (Reply::NotAsked, "nobody was asked", "nobody was asked"),
+    ] {
+        for (mode, words) in [(Consent, of_consent), (StepUp, of_step_up)] {
+            let found = unagreed(reply, mode);
+            assert!(found.contains(words), "{reply:?} {mode:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_change_nothing_outside_may_be_agreed_to_together() {
+    for (category, together) in [
+        (Category::ReadOnly, true),
+        (Category::Mutating, true),
+        (Category::Destructive, false),
+        (Category::Outbound, false),
+        (Category::Admin, false),
+    ] {
+        assert_eq!(may_stand(category), together, "{category:?}");
+    }
+}
+
+#[test]
+fn a_pattern_selects_by_its_kind() {
+    for (kind, pattern, argument, selected) in [
+        (Pattern::Same, "a", "a", true),
+        (Pattern::Same, "a", "a/b", false),
+        (Pattern::Same, "a", "./a", false),
+        (Pattern::Directory, "a", "./a", true),
+        (Pattern::Directory, "a", "a/b", true),
+        (Pattern::Directory, "a/b", "a", false),
+        (Pattern::Directory, "a", "b", false),
+        (Pattern::Directory, "a", "..", false),
+        (Pattern::Directory, "..", "a", false),
+        (Pattern::Directory, "/", "a", true),
+    ] {
+        assert_eq!(matches(kind, pattern, argument), selected, "{kind:?} {pattern} {argument}");
+    }
+}
+
+/// Requirement D10: a consent that is not in the record yet covers no call.
+#[test]
+fn d10_a_consent_covers_nothing_before_it_is_recorded() {
+    let mut session = session(&policy(Vec::new()));
+    for (number, path) in [(1, "a"), (2, "b")] {
+        assert_eq!(session.decide(&at(path), (Auto, &now()), &yes(Span::Session, ""), number).0, Decision::Consented);
+    }
+    let gates = |session: &SessionPolicy| ["a", "b"].map(|path| session.gate(&at(path), &now()));
+    session.approvals().withhold(2);
+    assert_eq!(gates(&session), [Gate::Approved(1), Gate::AskPerson]);
+    session.approvals().recorded(1);
+    assert_eq!(gates(&session), [Gate::Approved(1), Gate::AskPerson]);
+    session.approvals().recorded(2);
+    assert_eq!(gates(&session), [Gate::Approved(1), Gate::Approved(2)]);
+    // There is none with this number.
+    session.approvals().withhold(3);
+    assert_eq!(gates(&session), [Gate::Approved(1), Gate::Approved(2)]);
+}
+
+/// Each consent has its own number, its own count of calls and its own end.
+#[test]
+fn consents_are_kept_apart_by_the_number_of_their_question() {
+    let mut session = session(&policy(Vec::new()));
+    for (number, path) in [(1, "a"), (2, "b"), (3, "c")] {
+        session.decide(&at(path), (Auto, &now()), &yes(Span::Session, ""), number);
+    }
+    for _ in 0..2 {
+        session.decide(&at("b"), (Auto, &now()), &Answer::No, 9);
+    }
+    let uses = |session: &SessionPolicy, number| session.standing(number).map(|one| (one.number, one.uses));
+    assert_eq!([1, 2, 3, 9].map(|number| uses(&session, number)), [Some((1, 0)), Some((2, 2)), Some((3, 0)), None]);
+    assert_eq!(session.approvals().standing(3).map(|one| one.number), Some(3));
+    assert_eq!(session.approvals().revoke(Some(2)), 1);
+    assert_eq!([1, 2, 3].map(|number| uses(&session, number).is_some()), [true, false, true]);
+    assert_eq!(session.approvals().revoke(Some(2)), 0);
+    assert_eq!(session.approvals().revoke(None), 2);
+    assert_eq!(session.approvals().revoke(None), 0);
+    assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
+}
+
+/// The place of a consent is free again after its turn, in its own conversation and in every other one.
+#[test]
+fn consents_of_another_turn_take_no_place() {
+    let mut session = session(&policy(Vec::new()));
+    let asked = |number: u64, conversation: &str, turn: u32| {
+        let mut question = at(&number.to_string());
+        (question.conversation, question.turn) = (conversation.into(), turn);
+        question
+    };
+    for number in 0..16 {
+        session.decide(&asked(number, "c1", 1), (Auto, &now()), &yes(Span::Turn, ""), number);
+    }
+    let reaches = |session: &mut SessionPolicy, question| {
+        session.decide(&question, (Auto, &now()), &yes(Span::Session, ""), 99).1
+    };
+    assert!(reaches(&mut session.clone(), asked(99, "c1", 1)).contains("there are 16 consents"));
+    for (conversation, turn) in [("c1", 2), ("c2", 1)] {
+        let mut session = session.clone();
+        assert_eq!(reaches(&mut session, asked(99, conversation, turn)), "for the same call in this session");
+        assert_eq!(session.approvals().revoke(None), 1);
+    }
+}
+
+#[test]
+fn a_consent_says_how_far_it_reaches() {
+    let run = ask("run_program", r#"{"program":"ls"}"#);
+    for (question, span, pattern, said) in [
+        (at("notes/a"), Span::Once, "notes", ""),
+        (at("notes/a"), Span::Turn, "", "for the same call in this turn"),
+        (at("notes/a"), Span::Turn, "notes", "for all paths in \"notes\" in this turn"),
+        (run.clone(), Span::Session, "ls", "for all calls with \"ls\" in this session"),
+        (run, Span::Session, "l", "for this call only: the call itself is not in \"l\""),
+    ] {
+        let mut session = session(&policy(Vec::new()));
+        let found = session.decide(&question, (Auto, &now()), &yes(span, pattern), 1);
+        assert_eq!(found, (Decision::Consented, said.into()), "{question:?}");
+    }
+}

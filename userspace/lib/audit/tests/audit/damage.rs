@@ -4,12 +4,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use capos_audit::{Checker, Copier, Head, Journal, Life, Lost, Reader, Room, Target, Verified, lost_in, survey};
 use capos_keyspace::local::LocalKeyspace;
-use capos_keyspace::{Batch, Durability, Keyspace};
+use capos_keyspace::{Batch, Durability, Entries, Fault, Info, Keyspace, Range};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::models::ToolDescriptor;
 use capos_store::{BLOCK_BYTES, Blocks, FaultyBlocks, MemoryBlocks, Store, UNDAMAGED};
@@ -247,8 +248,8 @@ fn no_number_of_an_acknowledged_record_is_used_again() {
 /// The first record says which part is set aside, why, and from where the chain continues.
 #[test]
 fn the_first_record_names_the_damage_and_the_last_head() {
-    let (image, _, head) = filled();
-    let mut seen = 0;
+    let (image, lines, head) = filled();
+    let (mut seen, mut found) = (0, 0);
     for block in used(&image) {
         let Some(space) = open(image.clone(), block) else { continue };
         let mut journal = Journal::new(space.clone(), ROOM, life(5000));
@@ -264,6 +265,12 @@ fn the_first_record_names_the_damage_and_the_last_head() {
             assert_eq!(line["fields"]["head"].as_str().unwrap(), head.to_string());
             assert_eq!(first, head.sequence + 1);
             seen += 1;
+        } else if let Some(named) = line["fields"]["head"].as_str() {
+            // Where nothing says how far the chain was, the last record that can be read does.
+            let named: Head = named.parse().unwrap();
+            assert_eq!(named.sequence + 1, first);
+            assert!(lines[&named.sequence].contains(&hex::encode(named.hash)), "block {block}: {named}");
+            found += 1;
         }
         // The records of the new part alone are a chain that says what is before it.
         let current: Vec<String> = (first..=done(reader.head()).unwrap().sequence)
@@ -277,7 +284,76 @@ fn the_first_record_names_the_damage_and_the_last_head() {
             assert!(why.contains("in a part that was damaged"), "{why}");
         }
     }
-    assert!(seen > 5, "{seen}");
+    assert!(seen > 5 && found > 0, "{seen} {found}");
+}
+
+/// Records that are gone from their table without a damage of the disk are lost, too.
+#[test]
+fn records_that_are_gone_at_the_end_are_named_as_lost() {
+    let (image, _, head) = filled();
+    let space = open(image, UNDAMAGED).unwrap();
+    let first = head.sequence - 2;
+    let batch = Batch::new().remove_range("records", &first.to_be_bytes(), &[]).clone();
+    done(space.commit(&batch, Durability::Now)).unwrap();
+    let found = done(survey(&Reader::new(space), head)).unwrap();
+    assert_eq!(
+        (found.lost, found.why.as_str()),
+        (vec![Lost { first, last: head.sequence }], "they are not in the log")
+    );
+}
+
+/// A disk on which these records cannot be read.
+#[derive(Clone, Debug)]
+struct Holes {
+    space: Space,
+    bad: RangeInclusive<u64>,
+}
+
+impl Holes {
+    fn check(&self, table: &str, key: &[u8]) -> Result<(), Fault> {
+        let is_bad = table == "records" && key.try_into().is_ok_and(|key| self.bad.contains(&u64::from_be_bytes(key)));
+        if is_bad { Err(Fault::Damaged("block 7".into())) } else { Ok(()) }
+    }
+}
+
+impl Keyspace for Holes {
+    async fn info(&self) -> Result<Info, Fault> {
+        self.space.info().await
+    }
+
+    async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        self.check(table, key)?;
+        self.space.get(table, key).await
+    }
+
+    async fn range(&self, range: Range<'_>) -> Result<Entries, Fault> {
+        let table = range.table.to_string();
+        let found = self.space.range(range).await?;
+        found.entries.iter().try_for_each(|(key, _)| self.check(&table, key))?;
+        Ok(found)
+    }
+
+    async fn commit(&self, batch: &Batch, durability: Durability) -> Result<(), Fault> {
+        self.space.commit(batch, durability).await
+    }
+
+    async fn sync(&self) -> Result<(), Fault> {
+        self.space.sync().await
+    }
+}
+
+/// Of records that cannot be read, however many, none is named as lost that can.
+#[test]
+fn no_record_is_named_as_lost_that_can_be_read() {
+    let (image, _, head) = filled();
+    let space = open(image, UNDAMAGED).unwrap();
+    for (first, last) in
+        [(10, 10), (10, 11), (10, 12), (10, 14), (33, 52), (2, head.sequence), (head.sequence - 4, head.sequence)]
+    {
+        let holes = Holes { space: space.clone(), bad: first..=last };
+        let found = done(survey(&Reader::new(holes), head)).unwrap();
+        assert_eq!((found.lost, found.why.as_str()), (vec![Lost { first, last }], "block 7"));
+    }
 }
 
 /// A gap that no record names is a gap.

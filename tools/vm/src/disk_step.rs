@@ -57,6 +57,7 @@ pub fn parse(words: &[&str]) -> Result<DiskStep> {
     Ok(match words {
         ["well"] => DiskStep::Mood(Mood::Well),
         ["reads-fail"] => DiskStep::Mood(Mood::ReadsFail),
+        ["unreadable", offset] => DiskStep::Mood(Mood::Unreadable(number(offset)?)),
         ["writes-fail"] => DiskStep::Mood(Mood::WritesFail),
         ["flushes-fail"] => DiskStep::Mood(Mood::FlushesFail),
         ["silent"] => DiskStep::Mood(Mood::Silent),
@@ -71,9 +72,9 @@ pub fn parse(words: &[&str]) -> Result<DiskStep> {
         ["blank"] => DiskStep::Blank,
         ["copy", other] => DiskStep::Copy(plain(other)?),
         _ => bail!(
-            "after the disk's name comes well, reads-fail, writes-fail, flushes-fail, silent, late MILLISECONDS, stops \
-             REQUESTS, flip OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, same NAME, blank, or \
-             copy DISK"
+            "after the disk's name comes well, reads-fail, unreadable OFFSET, writes-fail, flushes-fail, silent, late MILLISECONDS, \
+             stops REQUESTS, flip OFFSET, swap BLOCK BLOCK, cut BYTES, save NAME, restore NAME BLOCK COUNT, same NAME, blank, \
+             or copy DISK"
         ),
     })
 }

@@ -25,6 +25,8 @@ pub enum Mood {
     Well,
     /// Every read is answered with an error.
     ReadsFail,
+    /// Each read of the byte at this offset is answered with an error.
+    Unreadable(u64),
     /// Every write and flush is answered with an error.
     WritesFail,
     /// Every flush is answered with an error. What was written before it is lost.
@@ -356,7 +358,9 @@ impl Shared {
             return Some(Err(nbd::EINVAL));
         }
         let failed = |_: io::Error| nbd::EIO;
+        let touched = |at: u64| (offset..offset.saturating_add(length.into())).contains(&at);
         Some(match (kind, state.mood) {
+            (0, Mood::Unreadable(at)) if touched(at) => Err(nbd::EIO),
             (0, Mood::ReadsFail) | (1 | 3, Mood::WritesFail) => Err(nbd::EIO),
             (3, Mood::FlushesFail) => {
                 state.cache.clear();
@@ -419,6 +423,9 @@ mod tests {
         let (_folder, _, served) = served();
         served.set_mood(Mood::ReadsFail);
         assert!(done(&served, 0, 0, 0).is_err() && done(&served, 1, 0, 1).is_ok());
+        served.set_mood(Mood::Unreadable(2 * SECTOR as u64 - 1));
+        assert!([0, 1, 2].map(|sector| done(&served, 0, sector, 0).is_ok()) == [true, false, true]);
+        assert!(done(&served, 1, 1, 1).is_ok());
         served.set_mood(Mood::FlushesFail);
         assert!(done(&served, 3, 0, 0).is_err() && done(&served, 0, 0, 0).unwrap() == [0; SECTOR]);
         served.set_mood(Mood::WritesFail);

@@ -11,7 +11,8 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Why blocks could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// The content of a block is not what was written there last. It was damaged, or an older one was put in its place.
+    /// The content of a block is not what was written there last. It was damaged, an older one was put in its place, or the medium
+    /// does not deliver this block.
     Damaged {
         /// Its number.
         block: u64,
@@ -26,7 +27,10 @@ impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged { block } => {
-                write!(f, "block {block} does not hold what was written there last; restore it from a backup")
+                write!(
+                    f,
+                    "block {block} cannot be read, or does not hold what was written there last; restore it from a backup"
+                )
             }
             Self::Medium(why) => f.write_str(why),
             Self::Full => f.write_str("it has no room for this change; delete something first"),

@@ -23,16 +23,21 @@ fn places(header: &Header) -> [u64; 2] {
 }
 
 /// How often a wrong key was tried since the last right one. Of two copies the higher one counts; one that is not whole, or
-/// of another volume, counts nothing.
+/// of another volume, or that the disk does not deliver, counts nothing.
 ///
 /// # Errors
-/// The disk fails.
+/// The disk delivers neither.
 pub fn wrong_keys<D: Disk>(disk: &mut D, header: &Header) -> Result<u32, Error> {
-    let mut most = 0;
+    let (mut most, mut failed) = (0, None);
     for place in places(header) {
         let mut block = vec![0; BLOCK];
-        let failed = |error| Error::Disk { operation: Operation::Read, block: place, error };
-        disk.read(place, &mut block).map_err(failed)?;
+        if let Err(error) = disk.read(place, &mut block) {
+            if failed.is_some() {
+                return Err(Error::Disk { operation: Operation::Read, block: place, error });
+            }
+            failed = Some(error);
+            continue;
+        }
         let whole = Sha256::digest(block.get(..CHECKSUM_AT).unwrap_or_default())[..] == take::<32>(&block, CHECKSUM_AT);
         if whole && block.starts_with(MAGIC) && take::<16>(&block, UUID_AT) == header.uuid {
             most = most.max(u32::from_le_bytes(take(&block, COUNT_AT)));

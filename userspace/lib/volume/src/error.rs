@@ -14,6 +14,8 @@ pub enum Fault {
     Zeros,
     /// The version that was written last lies in the block's other slot: a write went to the wrong place.
     Misplaced,
+    /// The disk does not deliver the block, and delivers others.
+    Unreadable,
 }
 
 /// An operation of the disk.
@@ -116,6 +118,7 @@ impl fmt::Display for Error {
                     Fault::Mismatch => "is damaged or is not its newest version",
                     Fault::Zeros => "holds only zeros: its write was lost or it was erased",
                     Fault::Misplaced => "was written to the wrong place",
+                    Fault::Unreadable => "cannot be read: the disk reports a failure of this block",
                 };
                 match level {
                     0 => write!(f, "disk block {block} (data block {index}) {what}: restore it from a backup"),

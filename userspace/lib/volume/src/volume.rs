@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::cache::{Cache, Place};
 use crate::cipher::Cipher;
-use crate::disk::{BLOCK, Disk, MOST_BLOCKS, Run};
+use crate::disk::{BLOCK, Disk, DiskError, MOST_BLOCKS, Run};
 use crate::entry::{Entry, FANOUT, Node, Pen, State, put};
 use crate::error::{Error, Fault, Operation};
 use crate::header::Header;
@@ -159,7 +159,7 @@ impl<D: Disk> Volume<D> {
             let (part, after) =
                 core::mem::take(&mut rest).split_at_mut_checked(bytes(entries.len().max(1))).unwrap_or_default();
             if !entries.is_empty() {
-                self.disk_read(&runs, part)?;
+                self.disk_read((0, index), &runs, part)?;
             } else if let Some(plain) = self.waiting.plain.get(&index) {
                 part.copy_from_slice(plain);
             } else {
@@ -429,7 +429,7 @@ impl<D: Disk> Volume<D> {
         let mut node = Node::empty();
         if entry.state == State::Stored {
             let block = self.header.geometry.block(place.0, place.1, entry.slot);
-            self.disk_read(&[Run { first: block, blocks: 1 }], &mut node.0)?;
+            self.disk_read(place, &[Run { first: block, blocks: 1 }], &mut node.0)?;
             self.open_block(place.0, place.1, &entry, &mut node.0)?;
         }
         Ok(node)
@@ -502,12 +502,35 @@ impl<D: Disk> Volume<D> {
         Err(Error::Block { block, level, index, fault })
     }
 
-    fn disk_read(&mut self, runs: &[Run], into: &mut [u8]) -> Result<(), Error> {
+    /// Reads the blocks of a level from a place on.
+    fn disk_read(&mut self, place: Place, runs: &[Run], into: &mut [u8]) -> Result<(), Error> {
         if runs.iter().any(|run| self.waiting.has(*run)) {
             self.send(false)?;
         }
         let block = runs.first().map_or(0, |run| run.first);
-        self.disk.read_runs(runs, into).map_err(|error| Error::Disk { operation: Operation::Read, block, error })
+        match self.disk.read_runs(runs, into) {
+            Ok(()) => Ok(()),
+            Err(DiskError::Failed) => self.read_singly(place, runs, into),
+            Err(error) => Err(Error::Disk { operation: Operation::Read, block, error }),
+        }
+    }
+
+    /// Reads each block by itself, to find the one at which the disk fails. That block is as good as damaged if the disk still
+    /// delivers a copy of the header; otherwise the disk itself has failed.
+    fn read_singly(&mut self, (level, first): Place, runs: &[Run], into: &mut [u8]) -> Result<(), Error> {
+        let numbers = runs.iter().flat_map(|run| run.first..run.end());
+        for ((block, part), index) in numbers.zip(into.chunks_exact_mut(BLOCK)).zip(first..) {
+            if let Err(error) = self.disk.read(block, part) {
+                let end = self.header.geometry.physical();
+                let headers = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(place, copy)| Geometry::header(end, place, copy));
+                let delivers = headers.into_iter().any(|header| self.disk.read(header, part).is_ok());
+                return Err(match error {
+                    DiskError::Failed if delivers => Error::Block { block, level, index, fault: Fault::Unreadable },
+                    error => Error::Disk { operation: Operation::Read, block, error },
+                });
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn disk_write(&mut self, runs: &[Run], from: &[u8], flush: bool) -> Result<(), Error> {

@@ -10,3 +10,4 @@ mod flush;
 mod headers;
 mod model;
 mod slots;
+mod unreadable;

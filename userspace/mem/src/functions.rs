@@ -7,7 +7,8 @@
 
 use core::arch::asm;
 
-/// Copies forwards in blocks of 64; then what is left from both of its ends, which may overlap.
+/// Copies forwards: long ranges in blocks of 128, then in blocks of 64; then what is left from both of its ends, which may
+/// overlap.
 ///
 /// # Safety
 /// `source` readable, `target` writable for `length` bytes; if they overlap, `target` is before
@@ -18,6 +19,36 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
     // blocks ascend, so an overlap with `target` first is right. The rest is loaded whole before any of it is stored.
     unsafe {
         asm!(
+            "cmp {n}, 64",
+            "jb 3f",
+            "cmp {n}, 256",
+            "jb 2f",
+            // One index, from the end of the whole blocks up to zero, takes the place of two addresses and a length.
+            "mov {x}, {n}",
+            "and {x}, -128",
+            "add {s}, {x}",
+            "add {t}, {x}",
+            "neg {x}",
+            "7:",
+            "movups xmm0, [{s} + {x}]",
+            "movups xmm1, [{s} + {x} + 16]",
+            "movups xmm2, [{s} + {x} + 32]",
+            "movups xmm3, [{s} + {x} + 48]",
+            "movups xmm4, [{s} + {x} + 64]",
+            "movups xmm5, [{s} + {x} + 80]",
+            "movups xmm6, [{s} + {x} + 96]",
+            "movups xmm7, [{s} + {x} + 112]",
+            "movups [{t} + {x}], xmm0",
+            "movups [{t} + {x} + 16], xmm1",
+            "movups [{t} + {x} + 32], xmm2",
+            "movups [{t} + {x} + 48], xmm3",
+            "movups [{t} + {x} + 64], xmm4",
+            "movups [{t} + {x} + 80], xmm5",
+            "movups [{t} + {x} + 96], xmm6",
+            "movups [{t} + {x} + 112], xmm7",
+            "add {x}, 128",
+            "jnz 7b",
+            "and {n}, 127",
             "cmp {n}, 64",
             "jb 3f",
             "2:",
@@ -88,6 +119,10 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
             out("xmm1") _,
             out("xmm2") _,
             out("xmm3") _,
+            out("xmm4") _,
+            out("xmm5") _,
+            out("xmm6") _,
+            out("xmm7") _,
             options(nostack),
         );
     }
@@ -102,6 +137,24 @@ unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: the ends are one past the ranges; blocks descend, each is loaded before it is stored.
     unsafe {
         asm!(
+            "cmp {n}, 16",
+            "jb 3f",
+            "cmp {n}, 64",
+            "jb 2f",
+            "6:",
+            "movups xmm0, [{s} - 16]",
+            "movups xmm1, [{s} - 32]",
+            "movups xmm2, [{s} - 48]",
+            "movups xmm3, [{s} - 64]",
+            "movups [{t} - 16], xmm0",
+            "movups [{t} - 32], xmm1",
+            "movups [{t} - 48], xmm2",
+            "movups [{t} - 64], xmm3",
+            "sub {s}, 64",
+            "sub {t}, 64",
+            "sub {n}, 64",
+            "cmp {n}, 64",
+            "jae 6b",
             "cmp {n}, 16",
             "jb 3f",
             "2:",
@@ -128,6 +181,9 @@ unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
             n = inout(reg) length => _,
             x = out(reg) _,
             out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
             options(nostack),
         );
     }
@@ -175,6 +231,27 @@ unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut 
             "punpcklqdq xmm0, xmm0",
             "cmp {n}, 64",
             "jb 3f",
+            "cmp {n}, 256",
+            "jb 2f",
+            // As in `copy_forwards`.
+            "mov {y}, {n}",
+            "and {y}, -128",
+            "add {t}, {y}",
+            "neg {y}",
+            "9:",
+            "movups [{t} + {y}], xmm0",
+            "movups [{t} + {y} + 16], xmm0",
+            "movups [{t} + {y} + 32], xmm0",
+            "movups [{t} + {y} + 48], xmm0",
+            "movups [{t} + {y} + 64], xmm0",
+            "movups [{t} + {y} + 80], xmm0",
+            "movups [{t} + {y} + 96], xmm0",
+            "movups [{t} + {y} + 112], xmm0",
+            "add {y}, 128",
+            "jnz 9b",
+            "and {n}, 127",
+            "cmp {n}, 64",
+            "jb 3f",
             "2:",
             "movups [{t}], xmm0",
             "movups [{t} + 16], xmm0",
@@ -211,6 +288,7 @@ unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut 
             t = inout(reg) target => _,
             n = inout(reg) length => _,
             x = in(reg) pattern,
+            y = out(reg) _,
             out("xmm0") _,
             options(nostack),
         );

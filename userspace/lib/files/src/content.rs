@@ -31,19 +31,22 @@ impl<K: Keyspace> Change<'_, K> {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let mut data = alloc::vec![0; count];
+        let mut data = Vec::with_capacity(count);
         let last = offset.saturating_add(count as u64).saturating_sub(1);
         let mut first = locate(offset).0;
-        let to = key::chunk(file.record.id, locate(last).0.saturating_add(1));
+        // Right behind the last chunk: so the store need not look at the next one.
+        let to = [key::chunk(file.record.id, locate(last).0).as_slice(), &[0]].concat();
         loop {
             let from = key::chunk(file.record.id, first);
             let found = self.files.range(Range { from: &from, to: &to, ..Range::all(key::CONTENT) }).await?;
             for (key, chunk) in &found.entries {
                 let (_, number) = key::chunk_of(key).ok_or_else(|| malformed("a chunk"))?;
-                copy(number.saturating_mul(CHUNK), chunk, offset, &mut data);
+                append(number.saturating_mul(CHUNK), chunk, (offset, count), &mut data);
                 first = number.saturating_add(1);
             }
             if !found.more {
+                // What was never written.
+                data.resize(count, 0);
                 return Ok(data);
             }
         }
@@ -139,13 +142,16 @@ impl<K: Keyspace> Change<'_, K> {
     }
 }
 
-/// Copies of a chunk that begins at `start` what lies in `data`, which begins at `offset`.
-fn copy(start: u64, chunk: &[u8], offset: u64, data: &mut [u8]) {
-    let skip = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
-    let at = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX);
-    let (from, to) = (chunk.get(skip..).unwrap_or_default(), data.get_mut(at..).unwrap_or_default());
-    let count = from.len().min(to.len());
-    if let (Some(from), Some(to)) = (from.get(..count), to.get_mut(..count)) {
-        to.copy_from_slice(from);
+/// Appends to `data`, of which the first byte has this offset in the file and which becomes `count` bytes long at most, what of them is
+/// in a chunk that begins at `start`. Before it come zeros for what was never written.
+fn append(start: u64, chunk: &[u8], (offset, count): (u64, usize), data: &mut Vec<u8>) {
+    let at = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
+    if data.len() < at {
+        data.resize(at, 0);
     }
+    let next = offset.saturating_add(data.len() as u64);
+    let skip = usize::try_from(next.saturating_sub(start)).unwrap_or(usize::MAX);
+    let from = chunk.get(skip..).unwrap_or_default();
+    let room = count.saturating_sub(data.len()).min(from.len());
+    data.extend_from_slice(from.get(..room).unwrap_or_default());
 }

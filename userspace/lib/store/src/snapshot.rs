@@ -140,16 +140,27 @@ pub(crate) fn range(
     let (start, end) = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
     let mut range = entries.range((start, end)).map_err(database)?;
     let (mut found, mut bytes) = (Vec::new(), 0_u64);
+    // To find the end, the database reads the entry behind it, which may be large. Nothing lies between a key and the one that a
+    // zero byte follows.
+    let is_last = |whole: &[u8]| match end {
+        Bound::Excluded(end) => end.split_last() == Some((&0, whole)),
+        Bound::Included(end) => end == whole,
+        Bound::Unbounded => false,
+    };
     let most_bytes = query.most_bytes as u64;
     while let Some(entry) = if query.reverse { range.next_back() } else { range.next() } {
-        let (key, value) = entry.map_err(database)?;
-        let key = key.value().get(prefix.len()..).unwrap_or_default().to_vec();
+        let (whole, value) = entry.map_err(database)?;
+        let is_last = !query.reverse && is_last(whole.value());
+        let key = whole.value().get(prefix.len()..).unwrap_or_default().to_vec();
         let value = if query.keys_only { Vec::new() } else { value.value().to_vec() };
         bytes = bytes.saturating_add(cost(key.len(), value.len()));
         if found.len() >= query.most || (bytes > most_bytes && !found.is_empty()) {
             return Ok((found, true));
         }
         found.push((key, value));
+        if is_last {
+            break;
+        }
     }
     Ok((found, false))
 }

@@ -29,8 +29,11 @@ fn ranges_are_those_of_a_map() {
         map.insert(vec![key], vec![key; 9]);
     }
     let keys: Vec<[u8; 1]> = (0..9).map(|key| [key]).collect();
+    // Right behind a key nothing more is read.
+    let behind: Vec<[u8; 2]> = (0..9).map(|key| [key, 0]).collect();
     let bounds: Vec<Bound<&[u8]>> = std::iter::once(Bound::Unbounded)
         .chain(keys.iter().flat_map(|key| [Bound::Included(&key[..]), Bound::Excluded(&key[..])]))
+        .chain(behind.iter().map(|key| Bound::Excluded(&key[..])))
         .collect();
     let snapshot = store.snapshot().unwrap();
     let after = |bound: Bound<&[u8]>, key: &[u8]| match bound {

@@ -52,7 +52,7 @@ fn filled() -> (Bad, Vec<u64>) {
         volume.write(index, &content(index + 1)).unwrap();
     }
     volume.sync().unwrap();
-    let geometry = volume.header().geometry.clone();
+    let geometry = volume.header().geometry;
     let disk = volume.into_disk();
     // Each was written once, to one of its two slots.
     let place =

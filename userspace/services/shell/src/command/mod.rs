@@ -16,7 +16,6 @@ mod model;
 mod models;
 mod own;
 mod policy;
-pub mod remind;
 mod runs;
 mod settings;
 pub mod setup;
@@ -225,7 +224,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "continue" => cut_off::go_on(session).await,
         "rest" => cut_off::rest(session).await,
         "background" => background::background(session, text).await,
-        "remind" => remind::remind(session, text).await,
+        "remind" => background::remind::remind(session, text).await,
         "until" => until::until(session, text).await,
         "fork" => conversations::fork(session, &rest).await,
         "compare" => conversations::compare(session, &rest).await,

@@ -20,7 +20,7 @@ use super::command_line::{Line, parse};
 use super::grant_plan::{Given, Held, Plan, plan};
 use super::job::{Job, Permitted, Surroundings};
 use super::jobs::title;
-use crate::command::remind::waiting;
+use crate::command::background::remind::waiting;
 use crate::command::{Done, refreshed, rows};
 use crate::escape::escape;
 use crate::session::Session;

@@ -1,5 +1,7 @@
 //! `/background`: runs in parallel with the prompt; and the answers to their questions.
 
+pub mod remind;
+
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use capos_agent::world::Host;
 use capos_schema::terminal::Style;
 
-use super::background::clock;
-use super::{Done, rows};
+use super::clock;
 use crate::background::reminders::{LETTERS, remind as begin};
 use crate::background::schedule;
+use crate::command::{Done, rows};
 use crate::escape::{escape, first_line};
 use crate::session::Session;
 

@@ -277,3 +277,20 @@ fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: Why, o
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d21_the_title_of_a_question_says_what_kind_of_act_it_is() {
+        let titles = [
+            (Category::ReadOnly, "Read"),
+            (Category::Mutating, "Change something"),
+            (Category::Destructive, "Destroy something"),
+            (Category::Outbound, "Send something out of the machine"),
+            (Category::Admin, "Change who may do what"),
+        ];
+        assert_eq!(titles.map(|(category, _)| title(category.name())), titles.map(|(_, text)| text));
+    }
+}

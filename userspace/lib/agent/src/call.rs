@@ -129,22 +129,17 @@ impl<W: World> Context<W> {
     /// decision depends on, such as the size of a file: then it is not decided now.
     pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, waits: bool) -> Checked<W> {
         let mut call = proposal.call.clone();
-        let unknown = || ToolDescriptor {
-            name: call.name.clone(),
-            handle: call.handle.clone(),
-            permission: PermissionMode::Forbidden,
-            ..ToolDescriptor::default()
-        };
         let found = snapshot.find(&call.name, &call.handle);
         if let Some((outcome, why)) = &proposal.flaw {
-            let descriptor = found.map_or_else(|_| unknown(), |tool| tool.descriptor.clone());
+            let descriptor = found.map_or_else(|_| unknown(&call), |tool| tool.descriptor.clone());
             let refusal = refusal(descriptor, call, None, "not a valid call", *outcome, why.clone());
             return Checked::Refused(Refusal { whole: proposal.whole, ..refusal });
         }
         let tool = match found {
             Ok(tool) => tool,
             Err(why) => {
-                return Checked::Refused(refusal(unknown(), call, None, "not advertised", Outcome::UnknownTool, why));
+                let descriptor = unknown(&call);
+                return Checked::Refused(refusal(descriptor, call, None, "not advertised", Outcome::UnknownTool, why));
             }
         };
         let prepared = match self.arguments(tool, &mut call) {
@@ -558,13 +553,17 @@ pub fn close(event: &mut ToolEvent, result: &ToolResult) {
     event.label = capos_policy::join(&event.label, &result.label);
 }
 
+/// What a record says of a tool that is none of the snapshot: it may not run.
+fn unknown(call: &ToolCall) -> ToolDescriptor {
+    let (name, handle, permission) = (call.name.clone(), call.handle.clone(), PermissionMode::Forbidden);
+    ToolDescriptor { name, handle, permission, ..ToolDescriptor::default() }
+}
+
 /// A call that is answered as cancelled because the turn ends.
 pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
     let call = &proposal.call;
-    let descriptor = snapshot.find(&call.name, &call.handle).map_or_else(
-        |_| ToolDescriptor { name: call.name.clone(), handle: call.handle.clone(), ..ToolDescriptor::default() },
-        |tool| tool.descriptor.clone(),
-    );
+    let found = snapshot.find(&call.name, &call.handle);
+    let descriptor = found.map_or_else(|_| unknown(call), |tool| tool.descriptor.clone());
     let why = "cancelled by the person before it was checked";
     let refusal = refusal(descriptor, call.clone(), None, why, Outcome::Cancelled, why);
     Refusal { whole: proposal.whole, ..refusal }

@@ -232,3 +232,23 @@ impl Drop for Late {
         self.0.late.set(self.0.late.get().saturating_sub(1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirement I15.
+    #[test]
+    fn i15_a_late_call_of_a_child_run_counts_until_it_has_ended() {
+        let course = Course::default();
+        let child = Rc::new(Course::within(&course));
+        let call = child.outlasts();
+        course.begin_run("c1", 2, 0);
+        assert_eq!(course.late(), 1);
+        drop(call);
+        assert_eq!(course.late(), 0);
+        // Of a child run without any, nothing is kept.
+        course.begin_run("c1", 3, 0);
+        assert!(course.inner.borrow().is_empty());
+    }
+}

@@ -232,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn what_the_broker_says_of_a_call_is_as_long_as_its_names() {
+        let mut event = ToolEvent { arguments: "x".repeat(100), ..Default::default() };
+        assert_eq!(ruling_size(&event), GENERAL_FRAME + RULING);
+        (event.session, event.principal, event.conversation) = ("s1".into(), "ada".into(), "c1".into());
+        (event.call_id, event.descriptor.name, event.descriptor.method_name) = ("\"1\"".into(), "a".into(), "b".into());
+        assert_eq!(ruling_size(&event), GENERAL_FRAME + RULING + 2 + 3 + 2 + 5 + 2);
+    }
+
+    #[test]
     fn an_allowance_is_used_up_and_not_exceeded() {
         let session = Rc::new(Cell::new(18));
         let allowance = Allowance::new(10, &session);

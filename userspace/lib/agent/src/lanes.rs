@@ -256,6 +256,28 @@ mod tests {
         assert_eq!(*trace.borrow(), [2, 1]);
     }
 
+    /// Only a call that changes something, shares a capability and ends before, may change what another one finds.
+    #[test]
+    fn c23_a_call_is_looked_at_again_if_another_may_change_what_it_touches() {
+        let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
+        let mut lanes = Lanes::default();
+        push(&mut lanes, reads(&[1]), work(1, &gate, &trace));
+        let asked = lanes.reserve(changes(&[2]));
+        push(&mut lanes, changes(&[3]), work(2, &gate, &trace));
+        lanes.push_done(3);
+        for (touches, may) in [
+            (changes(&[1]), false),
+            (changes(&[2]), true),
+            (reads(&[2]), false),
+            (reads(&[3]), true),
+            (changes(&[4]), false),
+        ] {
+            assert_eq!(lanes.may_change(&touches), may, "{touches:?}");
+        }
+        lanes.settle(asked, 9);
+        assert!(!lanes.may_change(&changes(&[2])));
+    }
+
     #[test]
     fn what_is_settled_has_its_place_and_runs_nothing() {
         let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());

@@ -182,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_has_a_name_and_changes_with_the_interface() {
+        let mark = |change: &dyn Fn(&mut ToolDescriptor)| {
+            let mut tool = tool("read", "/object/a");
+            change(&mut tool.descriptor);
+            Mark::from(&tool)
+        };
+        let plain = mark(&|_| {});
+        assert_eq!(plain.name, "read");
+        assert_eq!(plain, mark(&|found| found.handle = "/object/b".into()), "each session has other handles");
+        let changes: [&dyn Fn(&mut ToolDescriptor); 3] =
+            [&|found| found.interface_id = 7, &|found| found.method_name = "read".into(), &|found| {
+                found.param_schema = "{}".into()
+            }];
+        assert!(changes.iter().all(|change| mark(change).hash != plain.hash));
+    }
+
+    #[test]
     fn snapshots_refuse_doubles() {
         assert!(Snapshot::new(Vec::from([tool("a", "1"), tool("a", "2")])).is_err());
         assert!(Snapshot::new(Vec::from([tool("a", "1"), tool("b", "1")])).is_err());

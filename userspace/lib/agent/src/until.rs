@@ -247,3 +247,18 @@ fn without_fence(text: &str) -> &str {
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inner.and_then(|inner| inner.strip_suffix("```")).unwrap_or(text).trim()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of a file is not judged as the whole, wherever it begins.
+    #[test]
+    fn i02_only_a_whole_file_matches() {
+        let predicate = Predicate::parse("matches s.json in a.json").unwrap();
+        for (of, holds) in [(None, true), (Some((0, 4)), true), (Some((0, 5)), false), (Some((1, 4)), false)] {
+            let told = Brought { of, ..Brought::from("true".to_string()) };
+            assert_eq!(judge(&predicate, &Value::Bool(true), Ok(told)).is_ok(), holds, "{of:?}");
+        }
+    }
+}

@@ -168,5 +168,11 @@ mod tests {
         assert!(!known.is_unread(&call("{}")));
         known.settle(&tool("write_file", Category::Mutating), &call(r#"{"path":"new"}"#), &ended(Outcome::Ok, ""));
         assert!(!known.is_unread(&call(r#"{"path":"/new"}"#)));
+        // What says of each option that it is as it would be without it.
+        for options in [r#""append":false"#, r#""offset":0"#, r#""length":null"#] {
+            let known = Known::default();
+            known.settle(&write, &call(&format!("{{\"path\":\"new\",{options}}}")), &ended(Outcome::Ok, ""));
+            assert!(!known.is_unread(&call(r#"{"path":"new"}"#)), "{options}");
+        }
     }
 }

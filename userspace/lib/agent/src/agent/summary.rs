@@ -293,3 +293,30 @@ fn is_longer(text: &str, plan: &Plan) -> bool {
     let most = u64::from(plan.request.max_tokens).saturating_mul(LONGEST_TOKEN);
     bytes.div_ceil(4) >= plan.tokens || bytes > most
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirement F03.
+    #[test]
+    fn f03_a_summary_is_shorter_than_its_messages_and_no_longer_than_was_asked_for() {
+        let plan = |tokens, max_tokens| Plan {
+            until: 1,
+            messages: 1,
+            tokens,
+            label: Label::default(),
+            request: InferenceRequest { max_tokens, ..InferenceRequest::default() },
+        };
+        for (bytes, tokens, max_tokens, longer) in [
+            (36, 10, 100, false),
+            (37, 10, 100, true),
+            (40, 10, 100, true),
+            (32, 100, 2, false),
+            (33, 100, 2, true),
+            (34, 100, 2, true),
+        ] {
+            assert_eq!(is_longer(&"x".repeat(bytes), &plan(tokens, max_tokens)), longer, "{bytes} bytes");
+        }
+    }
+}

@@ -202,6 +202,21 @@ mod tests {
     }
 
     #[test]
+    fn the_messages_have_the_room_that_the_tools_leave() {
+        let room = Room { whole: 200, request: 100, fixed: 30, used: 50 };
+        assert_eq!([0, 20, 100, 101].map(|tools| room.bytes(tools)), [100, 80, 0, 0].map(|left| left * TOKEN as usize));
+    }
+
+    #[test]
+    fn tools_take_their_descriptions_and_parameters() {
+        let mut tool = crate::Tool::default();
+        (tool.descriptor.name, tool.descriptor.handle) = ("read".into(), "/object/a".into());
+        (tool.descriptor.description, tool.descriptor.param_schema) = ("x".repeat(100), "y".repeat(300));
+        assert_eq!(of_tools(&Snapshot::new(Vec::from([tool])).unwrap()), 400 / TOKEN);
+        assert_eq!(of_tools(&Snapshot::default()), 0);
+    }
+
+    #[test]
     fn an_estimate_is_corrected_within_bounds() {
         let scale = Scale::new("m", 300, 100);
         assert_eq!((scale.tokens("m", 50), scale.estimate("m", 150)), (150, 50));

@@ -301,6 +301,7 @@ mod tests {
             ("nginx is running.", "\"nginx\", which neither a result nor the conversation has"),
             ("There are: files, nginx and more.", "\"nginx\", which neither a result nor the conversation has"),
             ("exporter is failed, restarted 7 times.", "\"7\", which neither a result nor the conversation has"),
+            ("exporter restarted 7.", "\"7\", which neither a result nor the conversation has"),
             ("It wrote report.txt for you.", "\"report.txt\", which neither a result nor the conversation has"),
             ("The service file_cache failed.", "\"file_cache\", which neither a result nor the conversation has"),
         ] {
@@ -319,6 +320,7 @@ mod tests {
             "2 services: 1 failed, 1 runs.",
             "It is running. Everything is running, e.g. files.",
             "1. files\n2. exporter",
+            "7) files\n9) exporter",
             "Done. /tools lists what I have.",
             "The exporter is not running; is the well-known files/folders pair built-in?",
         ] {
@@ -332,10 +334,35 @@ mod tests {
         ] {
             assert_eq!(of(answer, status), None, "{answer}");
         }
+        // Memory in pages of 4 KiB.
+        for answer in ["files uses 1216 KiB, exporter 32 KiB.", "files uses 1.2 MiB."] {
+            assert_eq!(of(answer, SERVICES), None, "{answer}");
+        }
+        assert!(of("files uses 308 KiB.", SERVICES).is_some());
         // Two results of one turn: both states were true.
         let later = SERVICES.replace("failed", "running");
         assert_eq!(unsupported("exporter is running.", &[SERVICES, &later], &[]), None);
         assert_eq!(unsupported("It has 7 lines, 9.9 %.", &[], &["hi"]), None);
+    }
+
+    #[test]
+    fn only_what_can_be_nothing_else_is_a_name() {
+        for name in ["a.txt", "notes.md", "a.b.rs", "file_cache", "e.gz", "ab.c"] {
+            assert!(is_name(name), "{name}");
+        }
+        for word in ["e.g", "notes", "done.Then", "it.TXT", "yes.however", "_", "a_", ".txt", "a.", "é-.txt"] {
+            assert!(!is_name(word), "{word}");
+        }
+    }
+
+    /// What is longer is not compared, and what is not longer is.
+    #[test]
+    fn only_short_texts_are_compared() {
+        let answer = "It wrote report.txt.";
+        for (more, is_compared) in [(0, true), (1, false), (MOST, false)] {
+            let before = " ".repeat(MOST - answer.len() - SERVICES.len() + more);
+            assert_eq!(unsupported(answer, &[SERVICES], &[&before]).is_some(), is_compared, "{more}");
+        }
     }
 
     proptest! {

@@ -578,7 +578,7 @@ mod tests {
         let handles: Vec<&str> = asked.message.tool_calls.iter().map(|call| call.handle.as_str()).collect();
         assert_eq!(handles, ["/object/new", ""]);
         assert_eq!((added.turn, added.message.tool_call_id.as_str(), &added.message.label), (3, "b", &label));
-        assert_eq!(added.message.content, Fate::Unknown.text());
+        assert_eq!((added.message.content.clone(), added.outcome), (Fate::Unknown.text(), Fate::Unknown.outcome()));
         assert!(!conversation.is_answered());
         let before = conversation.entries().len();
         assert!(conversation.resume(8, |_| None, |_| Fate::Unknown).is_empty());

@@ -61,6 +61,11 @@ fn d10_the_broker_hears_how_far_a_consent_reaches_and_says_what_it_covers() {
     world.0.revoked.set(true);
     turn(&world);
     assert_eq!(world.outcomes(), [Outcome::RefusedByPolicy; 2]);
+    // Neither that nor a call that needs no consent runs by an answer.
+    world.0.script.borrow_mut().extend([vec![call("c", "read", "{\"n\":3}")], vec![]]);
+    turn(&world);
+    assert_eq!(world.effects().len(), 1);
+    assert!(!world.0.shown.borrow().iter().any(|text| text.contains("by your answer")));
 }
 
 /// What was shown of questions and ends, each as its first three words.

@@ -81,6 +81,7 @@ impl Budget for World {
         used: Amounts,
     ) -> Result<Standing, String> {
         assert!(least <= most);
+        self.0.estimated.borrow_mut().push((least, most));
         self.0.begun_with.borrow_mut().push(used);
         if let Some(machine) = self.machine() {
             return match &self.1 {
@@ -169,6 +170,7 @@ fn run(world: &World) -> TurnEnd {
     let end = world.run(agent.turn("go", &snapshot()));
     world.drain();
     world.check_audit();
+    assert!(!world.0.shown.borrow().iter().any(|line| line.contains("a fault of the runner")));
     end
 }
 
@@ -288,4 +290,36 @@ fn i13_a_tool_that_keeps_failing_is_not_run_again() {
     agent.in_segments(9);
     assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
     assert_eq!(world.effects().len(), 8);
+}
+
+/// What counts is how often it fails one time after the other.
+#[test]
+fn i13_a_tool_that_has_succeeded_may_fail_again() {
+    let read = |bad: u64| move |n: u64| vec![call("", "read", &format!("{{\"{}\":{n}}}", ["n", "nn"][bad as usize]))];
+    let script =
+        (0..7).map(read(1)).chain((7..8).map(read(0))).chain((8..15).map(read(1))).chain((15..16).map(read(0)));
+    let world = World::new(script.chain([vec![Piece::Text("done")]]).collect());
+    assert_eq!(run(&world), TurnEnd::Answered);
+    assert_eq!(world.effects().len(), 2);
+}
+
+/// What a run is begun with is between the tokens of the longest words and those of the shortest, and an answer.
+#[test]
+fn i03_a_run_begins_with_an_estimate_of_its_first_request() {
+    let world = World::new(reads(0));
+    let mut agent = agent(&world, SessionLimits { max_tokens_per_call: 1000, ..SessionLimits::default() });
+    world.run(agent.turn(&"x".repeat(10_000), &snapshot()));
+    let tools = snapshot().tools().iter().map(|tool| tool.descriptor.description.len() + 2).sum::<usize>();
+    let bytes = ("You are careful.".len() + 10_000 + tools) as u64;
+    assert_eq!(*world.0.estimated.borrow(), [(bytes / 16, bytes / 3 + 1000)]);
+}
+
+/// What a call writes is told by the arguments of those that change something.
+#[test]
+fn i14_bytes_that_calls_write_are_reserved() {
+    let change = r#"{"n":1,"pad":"some text"}"#;
+    let calls = vec![call("a", "read", r#"{"n":2,"pad":"a longer text than that"}"#), call("b", "change", change)];
+    let world = World::new(vec![calls, vec![Piece::Text("done")]]);
+    assert_eq!(run(&world), TurnEnd::Answered);
+    assert_eq!(world.0.run.borrow().writes, change.len() as u64);
 }

@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use capos_agent::world::{Amounts, Answer, Parent, RunState};
-use capos_agent::{Agent, ChildRun, Conversation, Going, Session, Signal, Snapshot, Tool, TurnEnd, handle_text};
+use capos_agent::{
+    Agent, ChildRun, Conversation, Course, Going, Session, Signal, Snapshot, Tool, TurnEnd, handle_text,
+};
 use capos_budget::Dimension;
-use capos_run_state::Checkpoint;
+use capos_run_state::{Buffer, Checkpoint, Record};
 use capos_schema::authority::{ChildRunsClient, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
@@ -138,6 +140,25 @@ fn i15_a_child_run_knows_its_task_alone_and_has_the_named_tools() {
     assert_eq!((child.task.as_str(), child.state, child.asked), ("Count the files.", RunState::Completed, 2));
 }
 
+/// Who is told of the session is told of its child runs, and a child run ends no later than its parent.
+#[test]
+fn i15_a_child_run_is_a_part_of_the_course_of_its_session() {
+    let world = world(vec![
+        vec![delegate("d", "Read.", &["read"], json!({}))],
+        vec![call("", "read", r#"{"n":1,"ms":40}"#)],
+        said("never"),
+    ]);
+    let told = Rc::new(Buffer::default());
+    let course = Rc::new(Course::new("m1", "s1", told.clone()));
+    let mut agent = agent(&world, SessionLimits::default()).with_course(course.clone());
+    // The person ends the run after its step while the child run makes its first.
+    world.at(30, move |_| course.end_after_step());
+    assert_eq!(world.run(agent.turn("please", &tools())), TurnEnd::Stopped);
+    assert_eq!((world.effects().len(), world.0.requests.borrow().len()), (1, 2));
+    let of_child = |record: &Record| &*record.ids.run == "c1-1.1-1" && &*record.ids.session == "s1";
+    assert!(core::iter::from_fn(|| told.pop()).any(|record| of_child(&record)));
+}
+
 /// A child run has the labels of what its parent has seen, and its parent those of what the child has seen.
 #[test]
 fn i15_labels_go_with_the_task_and_come_back_with_the_answer() {
@@ -165,8 +186,12 @@ fn i15_a_child_run_has_no_more_tools_than_its_parent_and_no_child_runs() {
         handle: delegates(),
         arguments: json!({ "task": "Again.", "tools": [] }).to_string(),
     };
+    // Neither is one that begins a child run, so they have no numbers of any.
+    let named = |name: &str, handle| Piece::Call { id: name.into(), name: name.into(), handle, arguments: "{}".into() };
     let world = world(vec![
         vec![
+            named("delegate", handle("read")),
+            named("read", delegates()),
             delegate("a", "Go.", &["format_disk"], json!({})),
             delegate("b", "Go.", &["delegate"], json!({})),
             delegate("c", " ", &[], json!({})),
@@ -179,6 +204,7 @@ fn i15_a_child_run_has_no_more_tools_than_its_parent_and_no_child_runs() {
     let (end, agent) = turn_with(&world, 9);
     assert_eq!(end, TurnEnd::Answered);
     let text = |id: &str| result(&agent, id).content;
+    assert!(text("delegate").starts_with("unknownTool") && text("read").starts_with("unknownTool"));
     assert!(text("a").starts_with("invalidArguments: $.tools: \"format_disk\" is no tool"), "{}", text("a"));
     assert!(text("b").starts_with("invalidArguments: $.tools: \"delegate\" is no tool"), "{}", text("b"));
     assert!(text("c").starts_with("invalidArguments: $.task: it is empty"), "{}", text("c"));

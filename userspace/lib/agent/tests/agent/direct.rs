@@ -16,6 +16,9 @@ fn make(world: &World, name: &str, outcome: Outcome) -> bool {
         let call = agent.begin_direct(tool, r#"{"n":1}"#.into()).await;
         let begun = call.is_some();
         if let Some(call) = call {
+            let (id, arguments) = (call.call().id, call.call().arguments);
+            let events = world.0.events.borrow().clone();
+            assert!(events.iter().any(|event| (&event.call_id, &event.arguments) == (&id, &arguments)), "{id}");
             call.finish(outcome, "exited with code 3").await;
         }
         begun

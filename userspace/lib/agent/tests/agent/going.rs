@@ -41,8 +41,11 @@ fn resumed(world: &World, checkpoint: &Checkpoint, limits: SessionLimits) -> Age
 fn f10_each_step_has_its_point() {
     let world = World::new(reads(3));
     let mut agent = agent(&world, limits(9));
+    agent.set_policy("p1".into());
+    assert_eq!(agent.policy(), "p1");
     assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Answered);
     let points = world.0.points.borrow();
+    assert!(points.iter().all(|(point, _)| point.policy == "p1"));
     let of_step =
         |step: u32| points.iter().rfind(|(point, _)| point.progress.step == step).map(|(point, _)| point).unwrap();
     for step in 1..=3 {
@@ -56,6 +59,7 @@ fn f10_each_step_has_its_point() {
     let (end, open) = points.last().unwrap();
     assert_eq!((end.progress.state, open, end.progress.step), (RunState::Completed, &false, 4));
     assert_eq!(end.run(), "c1-1");
+    assert_eq!((agent.last_run(), agent.next_run()), ("c1-1".to_string(), "c1-2".to_string()));
 }
 
 /// A run with four requests to the model that the power ended, with its last point: that of the first moment, from the poll
@@ -82,6 +86,11 @@ fn f11_a_continued_run_has_the_rest_of_its_steps() {
     let proposed = world.0.saved.borrow().iter().filter(|text| text.contains("\"role\":\"assistant\"")).count();
     *world.0.script.borrow_mut() = reads(9).split_off(proposed).into();
     let mut agent = resumed(&world, &checkpoint, limits(4));
+    // Where it is now is kept before it goes on.
+    let (points, messages) = (world.0.points.borrow().len(), agent.conversation().entries().len());
+    world.run(agent.save());
+    assert_eq!(world.0.points.borrow().len(), points + 1);
+    assert_eq!(last(&world).0.progress.messages, (0, messages as u32));
     let before = world.0.requests.borrow().len();
     world.0.answers.borrow_mut().push_back(Answer::No);
     assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Iterations(4));

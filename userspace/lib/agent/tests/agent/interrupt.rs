@@ -3,7 +3,7 @@
 use capos_agent::TurnEnd;
 use capos_agent::world::{Answer, Secret};
 use capos_schema::authority::SessionLimits;
-use capos_schema::models::{Outcome, Role};
+use capos_schema::models::{Outcome, PermissionMode, Role};
 
 use crate::world::*;
 
@@ -21,6 +21,24 @@ fn scene() -> World {
     world.0.answers.borrow_mut().push_back(Answer::Yes);
     world.0.secrets.borrow_mut().push_back(Secret::Given("open sesame".into()));
     world
+}
+
+/// A tool that nobody knows may not run, whether its call was looked at or not.
+#[test]
+fn c11_the_record_of_an_unknown_tool_that_was_cancelled_permits_nothing() {
+    let unknown = Piece::Call { id: "b".into(), name: "Read".into(), handle: handle("read"), arguments: "{}".into() };
+    for at in 0..40 {
+        let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#), unknown.clone()]]);
+        world.0.interrupt_at.set(Some(at * MS));
+        turn(&world);
+        world.drain();
+        let events = world.0.events.borrow();
+        let of_it = events.iter().filter(|event| event.descriptor.name == "Read");
+        assert!(
+            of_it.map(|event| event.descriptor.permission).all(|mode| mode == PermissionMode::Forbidden),
+            "at {at}"
+        );
+    }
 }
 
 /// Prefill, decode, prompts, gates, records, tools: each await point of the scene lies at some millisecond.

@@ -148,7 +148,8 @@ fn without_audit_log_no_tool_runs() {
     for result in requests[1].messages.iter().rev().take(2) {
         assert!(result.content.starts_with("refusedByPolicy: the audit log takes no records"), "{}", result.content);
     }
-    assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice the audit log")));
+    // The person is told of it once, and not of each message.
+    assert_eq!(world.0.shown.borrow().iter().filter(|line| line.starts_with("notice the audit log")).count(), 1);
 }
 
 #[test]
@@ -168,6 +169,25 @@ fn a_ruling_that_does_not_fit_lets_nothing_through() {
     run(&world, SessionLimits::default());
     assert!(world.effects().is_empty());
     assert_eq!(world.0.events.borrow()[0].decision, Decision::Denied);
+    // And the other way round: the person is asked, and what the broker says fits no answer.
+    let world = World::new(vec![vec![call("a", "change", r#"{"n":1}"#)], vec![]]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    let tools = snapshot().tools().to_vec().into_iter().map(|mut tool| {
+        tool.descriptor.permission = PermissionMode::Consent;
+        tool
+    });
+    let mut agent = agent(&world, SessionLimits::default());
+    world.run(agent.turn("go", &capos_agent::Snapshot::new(tools.collect()).unwrap()));
+    assert_eq!(world.0.prompts.borrow().len(), 1);
+    assert!(world.effects().is_empty());
+}
+
+#[test]
+fn a_ruling_without_a_reason_is_told_as_not_permitted() {
+    let world = World::new(vec![vec![call("a", "power_off", "{}")], vec![]]);
+    world.0.gives_reasons.set(false);
+    run(&world, SessionLimits::default());
+    assert_eq!(world.0.events.borrow()[0].error, "not permitted in this session");
 }
 
 fn raw(name: &str, arguments: String) -> Piece {

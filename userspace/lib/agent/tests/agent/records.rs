@@ -294,6 +294,23 @@ fn a_record_that_the_log_refuses_for_good_is_counted() {
     assert_eq!((lost.fields[0].value.as_str(), world.0.backlog.waiting()), ("1", 0));
 }
 
+/// A log that says that it does not take a record has not taken it.
+#[test]
+fn a_record_that_the_log_turns_away_at_once_is_counted() {
+    let world = World::new(vec![]);
+    let told =
+        ToolEvent { phase: Phase::Refused, session: "s1".into(), conversation: "c1".into(), ..Default::default() };
+    world.0.chain.borrow_mut().append_tool(1, ToolEvent { call_id: "1".into(), ..told }).unwrap();
+    say(&world, vec![call("1", "power_off", "{}")]);
+    let mut agent = agent(&world, SessionLimits::default());
+    world.run(agent.turn("go", &snapshot()));
+    say(&world, vec![]);
+    world.run(agent.turn("again", &snapshot()));
+    let messages = world.0.messages.borrow();
+    let lost = messages.iter().find(|event| event.kind == "records.lost").unwrap();
+    assert_eq!((lost.fields[0].value.as_str(), world.0.backlog.waiting()), ("1", 0));
+}
+
 /// F01: each message is saved as it is appended: the answer with its calls before any of them has an effect, and the turn's
 /// tools with its first message. What was saved is the conversation.
 #[test]

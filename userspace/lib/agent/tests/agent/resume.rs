@@ -8,7 +8,7 @@ use capos_agent::world::Answer;
 use capos_agent::{Agent, Conversation, Fate, Session, TurnEnd};
 use capos_schema::audit::Phase;
 use capos_schema::authority::SessionLimits;
-use capos_schema::models::{Role, ToolCall};
+use capos_schema::models::{Outcome, Role, ToolCall};
 
 use crate::world::*;
 
@@ -137,6 +137,10 @@ fn f11_each_fate_has_its_words() {
         assert_eq!(Fate::of(records, true), Fate::Unknown);
     }
     assert_eq!(Fate::of([denied, ok], false), Fate::Ran("ok".into()));
+    // What stands beside the words.
+    let outcomes = [Fate::NotRun(None), one(false, Some("deniedByUser")), one(true, Some("ok")), Fate::Unknown];
+    let wanted = [Outcome::Cancelled, Outcome::DeniedByUser, Outcome::Ok, Outcome::ExecutionError];
+    assert_eq!(outcomes.map(|fate| fate.outcome()), wanted.map(Some));
 }
 
 /// A turn that the person interrupted, or that came to a limit, continues in the same session; one that was answered does not.

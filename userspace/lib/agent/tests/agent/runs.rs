@@ -418,6 +418,8 @@ fn e08_a_run_tells_of_its_events_with_all_ids() {
     };
     assert!((3..10).contains(&latency("approval_resolved")), "{}", latency("approval_resolved"));
     assert!(latency("tool_completed") > latency("approval_resolved"));
+    let at = |name: &str| records.iter().find(|record| record.event.name() == name).unwrap().at;
+    assert_eq!(latency("tool_completed"), (at("tool_completed") - at("tool_requested")) / MS);
 }
 
 /// Requirement E09: nobody reads, and the run is as long as if nobody had to be told.

@@ -90,10 +90,15 @@ fn f03_older_messages_are_summarised_in_the_middle_of_a_turn() {
     let first = all.iter().find(|request| is_for_summary(request)).unwrap();
     assert!(first.tools.is_empty() && (1..=256).contains(&first.max_tokens));
     assert!(first.messages.iter().all(|message| message.role != Role::Tool && message.tool_calls.is_empty()));
+    assert_eq!(first.goal as usize, first.messages.len() - 1, "what counts is to be summarised");
+    // Templates take no two messages of one speaker.
+    assert_eq!(first.messages.last().unwrap().role, Role::User);
+    assert!(first.messages.windows(2).all(|two| two[0].role != two[1].role), "{:?}", first.messages);
     // It stands behind a word of the runner's, in front of the request, as the model's text.
     let last = requests.last().unwrap();
     assert_eq!(last.goal, 3);
     assert!(last.messages[1].content.starts_with("(From the system, not from the person.)"));
+    assert_eq!(last.messages[1].role, Role::User);
     let summary = &last.messages[2];
     assert_eq!(
         (summary.role, summary.provenance, summary.content.as_str()),
@@ -231,6 +236,16 @@ fn f16_a_summary_is_there_after_the_power_was_off() {
     assert_eq!(next.0.requests.borrow().len(), 1);
 }
 
+/// Of little, no summary is made, however long the last message is.
+#[test]
+fn f03_no_summary_is_made_of_less_than_an_eighth() {
+    let world = reader(0, vec![good()]);
+    *world.0.script.borrow_mut() = [long(1, "read", 20), long(2, "read", 7000), vec![Piece::Text("done")]].into();
+    assert_eq!(ask(&world).0, TurnEnd::Answered);
+    assert_eq!(asked(&world).len(), world.0.requests.borrow().len());
+    assert!(records(&world, "outcome").is_empty());
+}
+
 /// Where even the rest is too long for the model, the run ends, and says why.
 #[test]
 fn f03_what_cannot_be_shortened_ends_the_run() {
@@ -240,6 +255,10 @@ fn f03_what_cannot_be_shortened_ends_the_run() {
     let (end, _) = ask(&world);
     assert!(matches!(&end, TurnEnd::Model(why) if why.contains("do not fit into the 2048 tokens")), "{end:?}");
     assert!(world.0.requests.borrow().len() <= 2);
+    // What fits into a model that does not summarise, its worker knows better.
+    let world = World::new((1..3).map(|n| long(n, "read", 40_000)).chain([vec![Piece::Text(GOOD)]]).collect());
+    world.0.window.set(WINDOW);
+    assert_eq!(ask(&world).0, TurnEnd::Answered);
 }
 
 /// How a summariser behaves, by a number.

@@ -69,6 +69,8 @@ pub struct Sim {
     pub saved: RefCell<Vec<String>>,
     /// What runs had used when they began or went on.
     pub begun_with: RefCell<Vec<Amounts>>,
+    /// What their first requests were estimated to take, in tokens.
+    pub estimated: RefCell<Vec<(u64, u64)>>,
     /// Where runs were, and whether they could be continued.
     pub points: RefCell<Vec<(Checkpoint, bool)>>,
     /// What outlasts a power cut, and when there is one.
@@ -121,6 +123,8 @@ pub struct Sim {
     /// How long the broker takes before it records a decision, and after that.
     pub broker_takes: Cell<(u64, u64)>,
     pub broker_down: Cell<bool>,
+    /// Whether the broker says why it rules as it does.
+    pub gives_reasons: Cell<bool>,
     /// The labels that came with calls.
     pub given: RefCell<Vec<Label>>,
     /// The budget of the run.
@@ -159,6 +163,7 @@ impl World {
                 kept: RefCell::default(),
                 saved: RefCell::default(),
                 begun_with: RefCell::default(),
+                estimated: RefCell::default(),
                 points: RefCell::default(),
                 machine: RefCell::default(),
                 order: RefCell::default(),
@@ -193,6 +198,7 @@ impl World {
                 faults: RefCell::default(),
                 rate: Cell::new(u32::MAX),
                 broker_down: Cell::new(false),
+                gives_reasons: Cell::new(true),
                 given: RefCell::default(),
                 seed: Cell::new(0),
                 cancelled_streams: Cell::new(0),
@@ -635,7 +641,8 @@ impl Gate for World {
             PermissionMode::StepUp => Decision::StepUpFailed,
             PermissionMode::Forbidden => Decision::Forbidden,
         };
-        self.broker(question, Ruling { decision, reason: format!("the map says {own}"), lease: None }).await
+        let reason = if self.0.gives_reasons.get() { format!("the map says {own}") } else { String::new() };
+        self.broker(question, Ruling { decision, reason, lease: None }).await
     }
 
     async fn step_up(&self, question: &ToolQuestion, passphrase: &str) -> Result<Ruling<String>, String> {

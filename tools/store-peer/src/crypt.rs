@@ -1,7 +1,8 @@
-//! A device of dm-crypt, made by the three requests of Linux's `dm-ioctl.h` that are needed for it.
+//! Devices of dm-crypt and dm-integrity, made by the four requests of Linux's `dm-ioctl.h` that are needed for them.
 
 use std::fs::File;
-use std::io::{Error, Read, Seek, SeekFrom};
+use std::io::{Error, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 
@@ -13,10 +14,14 @@ const REQUESTS: Opcode = 0xc138_fd00;
 const CREATE: Opcode = 3;
 const RESUME: Opcode = 6;
 const LOAD: Opcode = 9;
-/// The name of the device, and where it then is: the first of its kind.
-const NAME: &[u8] = b"data";
-const DEVICE: &str = "/dev/dm-0";
+const CLEAR: Opcode = 10;
+/// Where the devices are, in the order in which they are made.
+const DEVICES: [&str; 2] = ["/dev/dm-0", "/dev/dm-1"];
 const SECTOR: u64 = 512;
+/// Sectors of a block.
+const BLOCK: u64 = 8;
+/// Where the superblock of dm-integrity says how many sectors its device has.
+const PROVIDED: u64 = 16;
 
 /// A request: `struct dm_ioctl`, and a target.
 struct Request(Opcode, [u8; BYTES]);
@@ -41,13 +46,13 @@ unsafe impl Ioctl for Request {
 }
 
 impl Request {
-    fn new(number: Opcode) -> Self {
+    fn new(number: Opcode, name: &str) -> Self {
         let mut request = Self(number, [0; BYTES]);
         // Version 4, the length of all, the length of the head.
         request.put(0, &4_u32.to_ne_bytes());
         request.put(12, &(BYTES as u32).to_ne_bytes());
         request.put(16, &HEAD.to_ne_bytes());
-        request.put(48, NAME);
+        request.put(48, name.as_bytes());
         request
     }
 
@@ -56,8 +61,8 @@ impl Request {
     }
 
     /// A table of one target.
-    fn load(sectors: u64, kind: &str, parameters: &str) -> Self {
-        let mut request = Self::new(LOAD);
+    fn load(name: &str, sectors: u64, kind: &str, parameters: &str) -> Self {
+        let mut request = Self::new(LOAD, name);
         request.put(20, &1_u32.to_ne_bytes());
         let target = HEAD as usize;
         request.put(target + 8, &sectors.to_ne_bytes());
@@ -68,21 +73,52 @@ impl Request {
 
     fn send(self, control: &File, what: &str) -> Result<(), Error> {
         // SAFETY: the file is device mapper's, which knows these requests.
-        unsafe { ioctl(control, self) }.map_err(|error| Error::other(format!("{what} of dm-crypt: {error}")))
+        unsafe { ioctl(control, self) }.map_err(|error| Error::other(format!("{what}: {error}")))
     }
 }
 
 /// Makes the encrypted device over a disk; its path. AES-256 in XTS mode, as `cryptsetup` does unless told otherwise, in
 /// sectors of 4 KiB.
 pub fn open(disk: &str) -> Result<&'static str, Error> {
-    let control = File::options().read(true).write(true).open("/dev/mapper/control")?;
-    let bytes = File::open(disk)?.seek(SeekFrom::End(0))?;
-    let key: String = (0..64).map(|byte| format!("{byte:02x}")).collect();
-    Request::new(CREATE).send(&control, "creating a device")?;
-    let parameters = format!("aes-xts-plain64 {key} 0 {disk} 0 1 sector_size:4096");
-    Request::load(bytes / SECTOR, "crypt", &parameters).send(&control, "loading the table")?;
-    Request::new(RESUME).send(&control, "resuming the device")?;
-    // The first block can be read.
-    File::open(DEVICE)?.read_exact(&mut [0; 4096])?;
-    Ok(DEVICE)
+    let control = control()?;
+    let sectors = File::open(disk)?.seek(SeekFrom::End(0))? / SECTOR;
+    let parameters = format!("aes-xts-plain64 {} 0 {disk} 0 1 sector_size:4096", key(64));
+    make(&control, "data", sectors, "crypt", &parameters)?;
+    Ok(DEVICES[0])
+}
+
+/// The same with AES-256 in GCM mode over a device of dm-integrity, as `cryptsetup` does for an authenticated volume. Each
+/// sector has a tag and a nonce of its own, and a write goes to a journal first. A block can be read once it was written.
+pub fn open_authenticated(disk: &str) -> Result<&'static str, Error> {
+    let control = control()?;
+    let parameters = format!("{disk} 0 28 J 1 block_size:4096");
+    // On a blank disk the first table writes the superblock, which tells how long the device can be.
+    Request::new(CREATE, "tags").send(&control, "creating the device of tags")?;
+    Request::load("tags", BLOCK, "integrity", &parameters).send(&control, "formatting the device of tags")?;
+    Request::new(CLEAR, "tags").send(&control, "clearing the device of tags")?;
+    let mut provided = [0; 8];
+    File::open(disk)?.read_exact_at(&mut provided, PROVIDED)?;
+    let sectors = u64::from_le_bytes(provided) / BLOCK * BLOCK;
+    Request::load("tags", sectors, "integrity", &parameters).send(&control, "loading the device of tags")?;
+    Request::new(RESUME, "tags").send(&control, "resuming the device of tags")?;
+    let [tags, data] = DEVICES;
+    let parameters = format!("capi:gcm(aes)-random {} 0 {tags} 0 2 integrity:28:aead sector_size:4096", key(32));
+    make(&control, "data", sectors, "crypt", &parameters)?;
+    Ok(data)
+}
+
+fn control() -> Result<File, Error> {
+    File::options().read(true).write(true).open("/dev/mapper/control")
+}
+
+/// A key of this many bytes.
+fn key(bytes: u8) -> String {
+    (0..bytes).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a device with one table.
+fn make(control: &File, name: &str, sectors: u64, kind: &str, parameters: &str) -> Result<(), Error> {
+    Request::new(CREATE, name).send(control, "creating a device")?;
+    Request::load(name, sectors, kind, parameters).send(control, "loading its table")?;
+    Request::new(RESUME, name).send(control, "resuming it")
 }

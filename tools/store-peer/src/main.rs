@@ -1,6 +1,6 @@
 //! Measures SQLite and a large file on ext4 on dm-crypt, as the first process of Linux. The argument `write` encrypts the
 //! disk, puts a file system on it and writes; `read` reads the file at the next start. `count-write` and `count-read` count
-//! instructions in place of time.
+//! instructions in place of time. With the word `authenticated` before them the encryption authenticates each block.
 //!
 //! It finds modules of the kernel in `/home`, and loads them in the order of their names. The disk is `/dev/vda`. For `write`
 //! there is another, `/dev/vdb`, with an empty file system.
@@ -91,8 +91,8 @@ fn idle() -> Result<u64, Box<dyn std::error::Error>> {
 }
 
 /// Encrypts the disk if it is to write, mounts it, and measures.
-fn measure(meter: &Meter<'_>, action: &str) -> Outcome {
-    let disk = crypt::open(DISK)?;
+fn measure(meter: &Meter<'_>, is_authenticated: bool, action: &str) -> Outcome {
+    let disk = if is_authenticated { crypt::open_authenticated(DISK)? } else { crypt::open(DISK)? };
     if action == "write" {
         copy(FIRST, disk)?;
     }
@@ -112,7 +112,9 @@ fn measure(meter: &Meter<'_>, action: &str) -> Outcome {
 
 fn main() -> Outcome {
     // The kernel puts words of its command line that it does not know before it.
-    let action = std::env::args().last().unwrap_or_default();
+    let arguments: Vec<String> = std::env::args().collect();
+    let action = arguments.last().map(String::as_str).unwrap_or_default();
+    let is_authenticated = arguments.iter().any(|argument| argument == "authenticated");
     std::fs::create_dir_all("/dev")?;
     std::fs::create_dir_all("/proc")?;
     std::fs::create_dir(DATA)?;
@@ -121,8 +123,8 @@ fn main() -> Outcome {
     mount("proc", "/proc", "proc", MountFlags::empty(), None)?;
     load_modules()?;
     match action.strip_prefix("count-") {
-        Some(action) => disk::by_instructions(&idle, |meter| measure(meter, action))?,
-        None => disk::by_time(|meter| measure(meter, &action))?,
+        Some(action) => disk::by_instructions(&idle, |meter| measure(meter, is_authenticated, action))?,
+        None => disk::by_time(|meter| measure(meter, is_authenticated, action))?,
     }
     println!("store-peer has measured");
     Ok(())

@@ -19,7 +19,7 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 const KERNEL: &str = "./boot/vmlinuz-";
 /// Modules for encrypted virtio disks, each after those that it needs. A package has them in folders below
 /// `./lib/modules/VERSION/kernel`.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 18] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_legacy_dev",
@@ -33,6 +33,11 @@ const MODULES: [&str; 13] = [
     "xts",
     "dm-mod",
     "dm-crypt",
+    "dm-bufio",
+    "xor",
+    "async_tx",
+    "async_xor",
+    "dm-integrity",
 ];
 /// The kernel writes to COM2, stays at its link address, and applies no mitigations that capOS does not apply either.
 /// It reboots when its first process ends, which ends the machine.
@@ -65,7 +70,7 @@ impl KernelArgs {
 /// Downloads Debian's kernel into a folder, unless it is there; the kernel's file. Nothing is installed.
 fn kernel(folder: &Path) -> Result<PathBuf> {
     if let Some(kernel) = found(folder)?
-        && modules_folder(&kernel)?.is_dir()
+        && disk_modules(&kernel).is_ok()
     {
         return Ok(kernel);
     }

@@ -35,6 +35,8 @@ struct Comparison {
     scenario: &'static str,
     /// What the program for Linux is told at its first and its second start.
     actions: [&'static str; 2],
+    /// How Linux encrypts, as a column of the table and as a word for the program.
+    peers: &'static [(&'static str, &'static str)],
     /// Whether the machine's clocks are the host's. Otherwise they count instructions.
     clock: bool,
     /// The unit in the table.
@@ -47,6 +49,7 @@ struct Comparison {
 const TIMES: Comparison = Comparison {
     scenario: "store",
     actions: ["write", "read"],
+    peers: &[("Linux", "")],
     clock: true,
     unit: "ms",
     rows: [
@@ -61,6 +64,7 @@ const TIMES: Comparison = Comparison {
 const COUNTS: Comparison = Comparison {
     scenario: "store-count",
     actions: ["count-write", "count-read"],
+    peers: &[("Linux", ""), ("Linux, authenticated", "authenticated")],
     clock: false,
     unit: "instructions",
     rows: [
@@ -131,8 +135,28 @@ fn measure(system: &System, parts: &Parts, name: &str) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Two starts of Linux: one that writes, and one that reads.
+/// Two starts of Linux for each of its encryptions: one that writes, and one that reads.
 fn measure_linux(system: &System, kernel: &Path, program: &Path, comparison: &Comparison) -> Result<Figures> {
+    let mut figures = Figures::new();
+    for (_, peer) in comparison.peers {
+        let measured = measure_peer(system, kernel, program, comparison, peer)?;
+        figures.extend(measured.into_iter().map(|(name, figure)| (of_peer(peer, &name), figure)));
+    }
+    Ok(figures)
+}
+
+/// A figure's name with how Linux encrypts.
+fn of_peer(peer: &str, name: &str) -> String {
+    if peer.is_empty() { name.to_owned() } else { format!("{peer}_{name}") }
+}
+
+fn measure_peer(
+    system: &System,
+    kernel: &Path,
+    program: &Path,
+    comparison: &Comparison,
+    peer: &str,
+) -> Result<Figures> {
     let scenario = Scenario::open(&bench::scenario(system, comparison.scenario))?;
     let size = scenario.settings.disk.first().and_then(|disk| disk.size);
     let bytes = size.context("the scenario has no disk with a size")?.0;
@@ -160,8 +184,9 @@ fn measure_linux(system: &System, kernel: &Path, program: &Path, comparison: &Co
             device: String::new(),
         };
         let disks = files.iter().map(disk).collect();
-        let guest = Guest { files: &modules, arguments: action, disks, clock: comparison.clock };
-        let said = linux::run(kernel, program, guest, &out.join(action))?;
+        let arguments = &format!("{peer} {action}");
+        let guest = Guest { files: &modules, arguments, disks, clock: comparison.clock };
+        let said = linux::run(kernel, program, guest, &out.join(arguments.trim().replace(' ', "-")))?;
         ensure!(said.contains(DONE), "the program ended on Linux before it had measured all");
         figures.extend(bench::measured(&said)?);
     }
@@ -184,13 +209,18 @@ fn shortest(times: &mut Figures, new: Figures) {
 /// The figures in columns, with their ratio, as the documentation has them.
 fn table(comparison: &Comparison, capos: &Figures, linux: &Figures) -> Result<String> {
     let unit = comparison.unit;
-    let head = format!("| | capOS, {unit} | Linux, {unit} | capOS : Linux |");
-    let mut lines = vec![head, "|---|---|---|---|".to_owned()];
+    let columns: String = comparison.peers.iter().map(|(peer, _)| format!(" {peer} | capOS : {peer} |")).collect();
+    let rule = "---|".repeat(2 + 2 * comparison.peers.len());
+    let mut lines = vec![format!("| {unit} | capOS |{columns}"), format!("|{rule}")];
     for (what, own, other, by) in comparison.rows {
         let own = capos.get(own).with_context(|| format!("`{own}` was not measured on capOS"))?.value;
-        let other = linux.get(other).with_context(|| format!("`{other}` was not measured on Linux"))?.value;
-        let ratio = own as f64 / other as f64;
-        lines.push(format!("| {what} | {} | {} | {ratio:.2} |", own / by, other / by));
+        let mut line = format!("| {what} | {} |", own / by);
+        for (_, peer) in comparison.peers {
+            let name = of_peer(peer, other);
+            let other = linux.get(&name).with_context(|| format!("`{name}` was not measured on Linux"))?.value;
+            line += &format!(" {} | {:.2} |", other / by, own as f64 / other as f64);
+        }
+        lines.push(line);
     }
     Ok(lines.join("\n") + "\n")
 }
@@ -213,11 +243,23 @@ mod tests {
             ("count_commits_wal", 1_000_000),
             ("count_file_write", 65_536),
             ("count_file_read", 16_384),
+            ("authenticated_count_commits_delete", 1_000_000),
+            ("authenticated_count_commits_wal", 1_000_000),
+            ("authenticated_count_file_write", 16_384),
+            ("authenticated_count_file_read", 16_384),
         ];
         let table = table(&COUNTS, &figures(&capos), &figures(&linux)).unwrap();
         let rows: Vec<_> =
             table.lines().skip(2).filter_map(|line| line.split_once(" | ")).map(|(_, row)| row).collect();
-        assert_eq!(rows, ["2000 | 8000 | 0.25 |", "2000 | 1000 | 2.00 |", "2 | 4 | 0.50 |", "1 | 1 | 1.00 |"]);
+        assert_eq!(
+            rows,
+            [
+                "2000 | 8000 | 0.25 | 1000 | 2.00 |",
+                "2000 | 1000 | 2.00 | 1000 | 2.00 |",
+                "2 | 4 | 0.50 | 1 | 2.00 |",
+                "1 | 1 | 1.00 | 1 | 1.00 |",
+            ]
+        );
     }
 
     #[test]

@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn copies_are_exact_at_every_length_and_offset() {
-        for length in (0..200).chain([255, 1000, 4096, 5001]) {
+        for length in (0..400).chain([1000, 4096, 5001]) {
             for offset in 0..9 {
                 let source = pattern(length + offset);
                 let mut target = alloc::vec![0xaa_u8; length + 32];
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn fills_are_exact() {
-        for length in (0..200).chain([1000, 4097]) {
+        for length in (0..400).chain([1000, 4096, 4097]) {
             let mut target = alloc::vec![0x11_u8; length + 20];
             // SAFETY: the range is inside the vector. Only the value's low byte counts.
             unsafe { memset(target.as_mut_ptr().add(10), 0x1f5, length) };

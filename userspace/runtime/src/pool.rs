@@ -8,8 +8,8 @@ use capos_ring::message::Lent;
 use capos_schema::cap::RESULTS;
 
 /// Sizes of kept buffers, in 8-byte words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB with the header of a call, 1 MiB.
-/// File servers receive calls of 320 KiB. In buffers of the next size these would take those of large answers, and each read of a
-/// large file would make and clear another one.
+/// File servers receive calls of 320 KiB. If such a call took a buffer of 1 MiB, the store's answer would find none that is kept, and each
+/// read of a large file would make and clear another one.
 const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, (40 << 10) + 8, 128 << 10];
 /// How many buffers of each size are kept; those of the usual one are, with other lent memory.
 const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];

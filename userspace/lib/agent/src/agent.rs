@@ -22,7 +22,7 @@ use capos_schema::models::{ChatMessage, FinishReason, Role, ToolCall};
 
 use self::window::Scale;
 
-use crate::answer::infer::{Again, Inferred, Manner};
+use crate::answer::infer::{Inferred, Manner};
 use crate::answer::proposals::proposals;
 use crate::backlog::Backlog;
 use crate::budget::Reserved;
@@ -303,6 +303,11 @@ impl<W: World> Agent<W> {
 
     /// Brings the run into the state in which it ends or pauses, and keeps that.
     async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
+        let end = match end {
+            // Nothing continues a child run.
+            TurnEnd::Away(why) if self.origin.is_some() => TurnEnd::Model(why),
+            end => end,
+        };
         let end = self.end_or_pause(end).await;
         let last = self.course.last();
         if let Some(going) = self.going.as_mut().filter(|going| !going.unbegun) {
@@ -432,11 +437,9 @@ impl<W: World> Agent<W> {
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
-                Inferred::Broken(why) => {
-                    match self.ask_again(&why, &mut interrupt).await {
-                        Again::Yes => {}
-                        Again::No => return TurnEnd::Away(why),
-                        Again::Interrupted => return TurnEnd::Interrupted,
+                failed @ (Inferred::Broken(_) | Inferred::Away(_)) => {
+                    if let Some(end) = self.ask_again(failed, &mut interrupt).await {
+                        return end;
                     }
                     self.course.advance(&*self.world, RunEvent::Answer).await;
                     if let Err(why) = self.look_at_budget().await {

@@ -16,6 +16,8 @@ pub enum BlockError {
     Damaged {
         /// Its number.
         block: u64,
+        /// The medium does not deliver it.
+        unreadable: bool,
     },
     /// The medium failed, or is gone; the text says where and how.
     Medium(String),
@@ -26,11 +28,11 @@ pub enum BlockError {
 impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged { block } => {
-                write!(
-                    f,
-                    "block {block} cannot be read, or does not hold what was written there last; restore it from a backup"
-                )
+            Self::Damaged { block, unreadable: false } => {
+                write!(f, "block {block} does not hold what was written there last; restore it from a backup")
+            }
+            Self::Damaged { block, unreadable: true } => {
+                write!(f, "block {block} cannot be read: check the disk and its cable, or restore it from a backup")
             }
             Self::Medium(why) => f.write_str(why),
             Self::Full => f.write_str("it has no room for this change; delete something first"),

@@ -39,7 +39,7 @@ impl Blocks for FaultyBlocks {
 
     fn read(&mut self, block: u64, out: &mut [u8; BLOCK_BYTES]) -> Result<(), BlockError> {
         if block == self.damaged.load(Ordering::Relaxed) {
-            return Err(BlockError::Damaged { block });
+            return Err(BlockError::Damaged { block, unreadable: false });
         }
         self.blocks.read(block, out)
     }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use core::fmt;
 
-use capos_volume::{Access, Disk, Error, KEY, Key, Locked, Operation, Options, Volume};
+use capos_volume::{Access, Disk, Error, Fault, KEY, Key, Locked, Operation, Options, Volume};
 use zeroize::Zeroizing;
 
 use crate::{BLOCK_BYTES, BlockError, Blocks};
@@ -41,7 +41,7 @@ impl<D> fmt::Debug for OnVolume<D> {
 
 fn failed(error: Error) -> BlockError {
     match error {
-        Error::Block { block, .. } => BlockError::Damaged { block },
+        Error::Block { block, fault, .. } => BlockError::Damaged { block, unreadable: fault == Fault::Unreadable },
         other => BlockError::Medium(other.to_string()),
     }
 }

@@ -370,7 +370,7 @@ impl<B: Blocks> Store<B> {
         loop {
             let mut at = Place::default();
             match self.reopen_without(&without, &mut at) {
-                Err(StoreError::Blocks(BlockError::Damaged { block })) if at.number > 0 => {
+                Err(StoreError::Blocks(BlockError::Damaged { block, .. })) if at.number > 0 => {
                     // A disk that could not read a block once may read it the second time.
                     if !met.insert(block) {
                         without.insert(at.number, (at.namespace, block));

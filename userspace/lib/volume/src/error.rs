@@ -14,7 +14,7 @@ pub enum Fault {
     Zeros,
     /// The version that was written last lies in the block's other slot: a write went to the wrong place.
     Misplaced,
-    /// The disk does not deliver the block, and delivers others.
+    /// The disk does not deliver the block, and delivers a copy of the header.
     Unreadable,
 }
 

@@ -520,14 +520,20 @@ impl<D: Disk> Volume<D> {
     fn read_singly(&mut self, (level, first): Place, runs: &[Run], into: &mut [u8]) -> Result<(), Error> {
         let numbers = runs.iter().flat_map(|run| run.first..run.end());
         for ((block, part), index) in numbers.zip(into.chunks_exact_mut(BLOCK)).zip(first..) {
-            if let Err(error) = self.disk.read(block, part) {
-                let end = self.header.geometry.physical();
-                let headers = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(place, copy)| Geometry::header(end, place, copy));
-                let delivers = headers.into_iter().any(|header| self.disk.read(header, part).is_ok());
-                return Err(match error {
-                    DiskError::Failed if delivers => Error::Block { block, level, index, fault: Fault::Unreadable },
-                    error => Error::Disk { operation: Operation::Read, block, error },
-                });
+            if self.disk.read(block, part).is_ok() {
+                continue;
+            }
+            let end = self.header.geometry.physical();
+            let headers = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(place, copy)| Geometry::header(end, place, copy));
+            let mut other = vec![0; BLOCK];
+            let delivers = headers.into_iter().any(|header| self.disk.read(header, &mut other).is_ok());
+            // A disk that was away for a moment delivers the block now.
+            match self.disk.read(block, part) {
+                Ok(()) => {}
+                Err(DiskError::Failed) if delivers => {
+                    return Err(Error::Block { block, level, index, fault: Fault::Unreadable });
+                }
+                Err(error) => return Err(Error::Disk { operation: Operation::Read, block, error }),
             }
         }
         Ok(())

@@ -111,7 +111,12 @@ fn told(end: TurnEnd) -> (Cause, String) {
                 .to_string(),
         ),
         TurnEnd::Repeated => (Cause::Failed, "the answer repeated itself and was ended".to_string()),
-        TurnEnd::Away(why) => (Cause::Away, format!("the model does not answer: {why}; another prompt asks it again")),
+        TurnEnd::Away(why) => (
+            Cause::Away,
+            format!(
+                "the model does not answer: {why}; ContinueTask asks it again, and another prompt begins another task"
+            ),
+        ),
         TurnEnd::Filtered => (
             Cause::LlmGuardrailBlocked,
             "the model's own content filter stopped the answer; ask in other words, or choose another model"

@@ -249,12 +249,12 @@ impl Login {
                     session.failed("the authority broker restarted and has forgotten the session");
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // continues in a new session with the same conversation.
+                    session.stop_beside("the session is lost").await;
                     match self.held.broker.login(profile, &name, "").await {
                         Ok(again) => {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
-                            session.stop_beside("the session is lost").await;
                             kept = Some(session.into_conversation().await);
                             user = again;
                         }

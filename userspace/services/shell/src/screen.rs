@@ -99,10 +99,8 @@ impl Screen {
 
     /// Shows a line of several styles, some of it text of others: what has no room in its row continues behind a margin.
     pub async fn wrapped(&self, spans: &[(Style, &str)]) {
-        let mut wrap = Wrap::new(self.size().await.0, 0);
-        let mut laid_out = |text: &str| wrap.push(&one_line(text));
-        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, laid_out(text))).collect();
-        self.hold().await.line(&spans).await;
+        let columns = self.size().await.0;
+        self.hold().await.wrapped(columns, spans).await;
     }
 
     /// Goes to the left edge.
@@ -278,6 +276,14 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The terminal is gone.
+    /// Shows a line of its own, laid out for so many columns.
+    pub async fn wrapped(&self, columns: usize, spans: &[(Style, &str)]) {
+        let mut wrap = Wrap::new(columns, 0);
+        let mut laid_out = |text: &str| wrap.push(&one_line(text));
+        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, laid_out(text))).collect();
+        self.line(&spans).await;
+    }
+
     pub async fn secret(&self, before: &[(Style, &str)], question: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let asked = before.iter().copied().chain([(Style::Question, question)]);

@@ -101,6 +101,7 @@ impl Session {
             let text = format!("{} dropped: {why}", count(dropped, "reminder"));
             self.runner.screen.line(Style::Warning, &text).await;
         }
+        self.runner.announcer.forget();
         self.jobs.stop_all(&self.runner.screen, why).await;
     }
 
@@ -231,6 +232,15 @@ impl Session {
 
     /// Clears the screen and shows nothing until the person's passphrase is given; whether it was. Jobs go on meanwhile.
     pub async fn lock(&self, why: &str) -> bool {
+        self.runner.announcer.lock(true).await;
+        let unlocked = self.unlocked(why).await;
+        if unlocked {
+            self.runner.announcer.lock(false).await;
+        }
+        unlocked
+    }
+
+    async fn unlocked(&self, why: &str) -> bool {
         let (screen, info) = (&self.runner.screen, &self.runner.info);
         screen.clear().await;
         screen.line(Style::Plain, why).await;

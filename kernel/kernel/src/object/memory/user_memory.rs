@@ -58,10 +58,10 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// From how many words on one instruction copies them all. It takes longer to begin than a loop does.
+/// Least number of words for which `rep movsq` is used. It takes longer to begin than a loop does.
 const MANY: usize = 64;
 
-/// Copies bytes as [`copy_bytes`], which is sooner done with few of them.
+/// Copies bytes as [`copy_bytes`] does, which is faster for short ranges.
 ///
 /// # Safety
 /// As for [`copy_bytes`].

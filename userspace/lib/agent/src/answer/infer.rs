@@ -12,6 +12,7 @@ use capos_schema::models::{
 use crate::agent::Agent;
 use crate::answer::response::Response;
 use crate::race::{Either, race};
+use crate::turn_end::TurnEnd;
 use crate::world::{Broken, ModelStream, Show, Unasked, World};
 
 /// How often a request is made again to which no whole answer came.
@@ -36,8 +37,10 @@ pub(crate) enum Inferred {
     Limit(String),
     Repeated,
     Rejected(String),
-    /// There is no whole answer, and a moment later there may be one.
+    /// The answer broke off, and another one may be whole.
     Broken(String),
+    /// The model did not take the request, and a moment later it may.
+    Away(String),
     /// The model's content filter stopped the answer.
     Filtered,
     Failed(String),
@@ -66,7 +69,7 @@ impl<W: World> Agent<W> {
             Either::Left(Ok(stream)) => stream,
             Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
             Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
-            Either::Left(Err(Unasked::Away(why))) => return Inferred::Broken(why),
+            Either::Left(Err(Unasked::Away(why))) => return Inferred::Away(why),
             Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
             Either::Right(Either::Left(())) => return Inferred::Interrupted,
             Either::Right(Either::Right(())) => return Inferred::Time,
@@ -143,36 +146,33 @@ impl<W: World> Agent<W> {
         end
     }
 
-    /// Whether a request is made again to which no whole answer came; the person is told so, and may interrupt the wait before
-    /// it. Nothing of a broken answer is in the conversation, and none of its calls has run. The next request is another step,
-    /// with all its checks.
-    pub(crate) async fn ask_again(&mut self, why: &str, interrupt: &mut LocalBoxFuture<'static, ()>) -> Again {
+    /// Waits before a request is made again to which no whole answer came; the person is told so, and may interrupt the wait.
+    /// Nothing of a broken answer is in the conversation, and none of its calls has run. The next request is another step, with
+    /// all its checks. Returns how the turn ends if the request is not made again.
+    pub(crate) async fn ask_again(
+        &mut self,
+        failed: Inferred,
+        interrupt: &mut LocalBoxFuture<'static, ()>,
+    ) -> Option<TurnEnd> {
+        let (what, why) = match failed {
+            Inferred::Away(why) => ("the model did not take the request", why),
+            Inferred::Broken(why) => ("the model's answer broke off and is dropped", why),
+            _ => return None,
+        };
         if self.broken >= AGAIN {
-            return Again::No;
+            return Some(TurnEnd::Away(why));
         }
         let wait = wait(self.broken, self.world().random());
         self.broken = self.broken.saturating_add(1);
-        let text = format!(
-            "the model's answer broke off and is dropped: {why}; the model is asked again in {} ms ({} of {AGAIN})",
-            wait / 1_000_000,
-            self.broken
-        );
+        let text =
+            format!("{what}: {why}; the model is asked again in {} ms ({} of {AGAIN})", wait / 1_000_000, self.broken);
         self.world().show(Show::Notice(&text)).await;
         let until = self.world().now().saturating_add(wait).min(self.session().end());
         match race(interrupt.as_mut(), self.world().sleep_until(until)).await {
-            Either::Left(()) => Again::Interrupted,
-            Either::Right(()) => Again::Yes,
+            Either::Left(()) => Some(TurnEnd::Interrupted),
+            Either::Right(()) => None,
         }
     }
-}
-
-/// Whether a request is made again.
-pub(crate) enum Again {
-    Yes,
-    /// It was made often enough.
-    No,
-    /// The person pressed Ctrl-C while it waited.
-    Interrupted,
 }
 
 /// How long to wait before a request is made again that was made again `times` before, in nanoseconds. It is between half of the

@@ -61,7 +61,7 @@ fn tools() -> Snapshot {
         permission: PermissionMode::Auto,
         category: "readOnly".into(),
         abortable: true,
-        timeout_ms: 1000,
+        timeout_ms: 10_000,
         ..ToolDescriptor::default()
     };
     let tool =
@@ -242,6 +242,25 @@ fn i15_model_calls_are_divided_and_nobody_is_asked_for_a_childs() {
     let why = "executionError: $.modelCalls: 6 model calls of this run are left";
     assert_eq!(result(&agent, "d7").content, why);
     assert!(result(&agent, "d6").content.contains("it has made its 6 model calls"));
+}
+
+/// Requirements C32 and C33: a child run has failed if its model does not answer or filters the answer, since nothing continues it.
+#[test]
+fn c32_a_child_run_without_an_answer_has_failed() {
+    let filtered = Piece::Finish(FinishReason::ContentFilter);
+    for (piece, times, why) in [(Piece::Break, 4, "the worker died"), (filtered, 1, "content filter")] {
+        let begins = vec![delegate("d", "Read.", &["read"], json!({ "modelCalls": 5 }))];
+        let script = [begins].into_iter().chain(vec![vec![piece]; times]).chain([said("Done.")]);
+        let world = world(script.collect());
+        let (end, agent) = turn_with(&world, 9);
+        assert_eq!(end, TurnEnd::Answered);
+        let told = result(&agent, "d").content;
+        assert!(told.contains("the child run has no answer: failed: ") && told.contains(why), "{told}");
+        let records = world.0.messages.borrow();
+        let record = records.iter().find(|record| record.kind == "run.child.end").unwrap();
+        let state = record.fields.iter().find(|field| field.name == "state").unwrap();
+        assert_eq!(state.value, RunState::Failed.name());
+    }
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn each_fault_of_an_answer_is_told() {
 fn a_failure_of_the_store_is_told_as_what_it_is() {
     let length = StoreError::Length { what: "key", bytes: 0, most: 1 };
     for (error, answer) in [
-        (StoreError::Blocks(BlockError::Damaged { block: 7 }), Some(StoreFault::Damaged)),
+        (StoreError::Blocks(BlockError::Damaged { block: 7, unreadable: false }), Some(StoreFault::Damaged)),
         (StoreError::Blocks(BlockError::Medium("it is gone".into())), Some(StoreFault::Medium)),
         (StoreError::Blocks(BlockError::Full), Some(StoreFault::Full)),
         (StoreError::Full { capacity: 1, needed: 2 }, Some(StoreFault::Full)),

@@ -77,7 +77,7 @@ fn a_namespace_goes_on_in_a_part_that_needs_no_block_of_before() {
         let rotten = FaultyBlocks { damaged: damaged.clone(), ..FaultyBlocks::new(image.clone(), UNDAMAGED) };
         let mut store = match Store::open(rotten) {
             Ok(store) => store,
-            Err(StoreError::Blocks(BlockError::Damaged { block: told })) => {
+            Err(StoreError::Blocks(BlockError::Damaged { block: told, .. })) => {
                 assert_eq!(told, block);
                 closed.push((block, part(&image, block)));
                 continue;

@@ -185,7 +185,7 @@ fn a_damaged_block_of_the_log_is_told_with_its_number() {
     // It has 21 kB in six blocks. The one after them is read only if the last one is full.
     for block in LOG..LOG + 6 {
         match Store::open(FaultyBlocks::new(image.clone(), block)) {
-            Err(StoreError::Blocks(BlockError::Damaged { block: told })) => assert_eq!(told, block),
+            Err(StoreError::Blocks(BlockError::Damaged { block: told, .. })) => assert_eq!(told, block),
             other => panic!("block {block}: {other:?}"),
         }
     }

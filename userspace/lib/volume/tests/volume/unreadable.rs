@@ -115,6 +115,24 @@ fn a_block_that_is_read_the_second_time_is_no_fault() {
 }
 
 #[test]
+fn a_node_that_cannot_be_read_costs_what_is_below_it_and_no_write_goes_past_it() {
+    let (disk, _) = filled();
+    let geometry = open(disk.clone()).header().geometry;
+    let node = |index| [0, 1].map(|slot| geometry.block(1, index, slot));
+    let mut volume = open_as(Bad { bad: node(1).to_vec(), ..disk }, Access::Write, 3).unwrap();
+    // A node has 128 entries.
+    assert_eq!(read(&mut volume, 100, 1), Ok(content(101)));
+    let fault = read(&mut volume, 128, 1).unwrap_err();
+    assert!(matches!(fault, Error::Block { level: 1, index: 1, fault: Fault::Unreadable, .. }), "{fault:?}");
+    volume.write(5, &content(1000)).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.write(130, &content(1001)), Err(fault));
+    assert_eq!(volume.write(6, &content(1002)), Err(Error::Failed));
+    let mut volume = open(volume.into_disk());
+    assert_eq!((read(&mut volume, 5, 1), read(&mut volume, 6, 1)), (Ok(content(1000)), Ok(content(7))));
+}
+
+#[test]
 fn one_copy_of_the_count_of_wrong_keys_is_enough() {
     let (mut disk, _) = filled();
     let header = open(disk.clone()).header().clone();

@@ -207,13 +207,9 @@ pub fn begin(session: &Session, request: &str, when: Option<When>) -> Result<Rc<
         return Err(format!("the model {} cannot call tools; choose another with /model", name(&model.id)));
     }
     let start = session.beside()?;
-    let end = runner.started.saturating_add(runner.info.limits.max_seconds.saturating_mul(1_000_000_000));
-    let left = end.saturating_sub(runner.now());
-    if let Some(when) = when
-        && when.left(runner.now(), runner.clock.wall_clock().ok()) >= left
-    {
-        let left = schedule::text(left);
-        return Err(format!("this session ends in {left}, and a run begins only while its session lasts"));
+    if let Some(when) = when {
+        schedule::check_end(when, runner)
+            .map_err(|why| format!("{why}, and a run begins only while its session lasts"))?;
     }
     let background = runner.backgrounds.add(request, when)?;
     drop(capos_rt::spawn(drive(background.clone(), start, when)));

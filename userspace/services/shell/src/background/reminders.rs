@@ -86,8 +86,9 @@ impl Reminders {
 /// Has the person shown a text at a time.
 ///
 /// # Errors
-/// As many reminders wait as may.
+/// As many reminders wait as may, or the session ends before that time.
 pub fn remind(runner: &Rc<Runner>, text: &str, when: When) -> Result<Rc<Reminder>, String> {
+    schedule::check_end(when, runner).map_err(|why| format!("{why}, and its reminders end with it"))?;
     let reminder = runner.reminders.add(text, when)?;
     let (runner, waiting) = (runner.clone(), reminder.clone());
     drop(capos_rt::spawn(async move {

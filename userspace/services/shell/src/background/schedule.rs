@@ -68,6 +68,19 @@ pub fn moment(time: &str, now: u64, clock: Option<(u64, i16)>) -> Result<When, S
     }
 }
 
+/// Whether that is before the session's end.
+///
+/// # Errors
+/// When the session ends.
+pub fn check_end(when: When, runner: &Runner) -> Result<(), String> {
+    let end = runner.started.saturating_add(runner.info.limits.max_seconds.saturating_mul(SECOND));
+    let left = end.saturating_sub(runner.now());
+    match when.left(runner.now(), runner.clock.wall_clock().ok()) < left {
+        true => Ok(()),
+        false => Err(format!("this session ends in {}", text(left))),
+    }
+}
+
 /// Waits until then; false if it was cancelled before.
 pub async fn until(when: When, runner: &Runner, cancel: &Signal) -> bool {
     loop {

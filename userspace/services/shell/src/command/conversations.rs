@@ -247,12 +247,13 @@ async fn tell_run(session: &Session, found: &Found) {
 /// The person's last message and the model's last words.
 fn last_words(conversation: &Conversation) -> Vec<&Entry> {
     let entries = conversation.entries();
-    let last = |role: Role| {
-        entries
-            .iter()
-            .rposition(|entry| entry.message.role == role && !entry.message.content.is_empty() && entry.replaces == 0)
-    };
-    let mut found: Vec<usize> = [Role::User, Role::Assistant].into_iter().filter_map(last).collect();
+    let said =
+        |entry: &Entry, role| entry.message.role == role && !entry.message.content.is_empty() && entry.replaces == 0;
+    // In a turn the first message of this role is the person's, and what follows is the runner's.
+    let turn = entries.iter().rfind(|entry| said(entry, Role::User)).map(|entry| entry.turn);
+    let request = entries.iter().position(|entry| said(entry, Role::User) && Some(entry.turn) == turn);
+    let answer = entries.iter().rposition(|entry| said(entry, Role::Assistant));
+    let mut found: Vec<usize> = [request, answer].into_iter().flatten().collect();
     found.sort_unstable();
     found.into_iter().filter_map(|at| entries.get(at)).collect()
 }

@@ -276,7 +276,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The terminal is gone.
-    /// Shows a line of its own, laid out for so many columns.
+    /// Shows a line of its own, laid out for this number of columns.
     pub async fn wrapped(&self, columns: usize, spans: &[(Style, &str)]) {
         let mut wrap = Wrap::new(columns, 0);
         let mut laid_out = |text: &str| wrap.push(&one_line(text));

@@ -437,8 +437,8 @@ impl<W: World> Agent<W> {
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Rejected(why) => return TurnEnd::Rejected(why),
-                failed @ (Inferred::Broken(_) | Inferred::Away(_)) => {
-                    if let Some(end) = self.ask_again(failed, &mut interrupt).await {
+                Inferred::Broken(what, why) => {
+                    if let Some(end) = self.ask_again((what, why), &mut interrupt).await {
                         return end;
                     }
                     self.course.advance(&*self.world, RunEvent::Answer).await;

@@ -142,8 +142,8 @@ impl<K: Keyspace> Change<'_, K> {
     }
 }
 
-/// Appends to `data`, of which the first byte has this offset in the file and which becomes `count` bytes long at most, what of them is
-/// in a chunk that begins at `start`. Before it come zeros for what was never written.
+/// Appends a chunk's part of a range to `data`. The range has this offset in the file and `count` bytes, and `data` holds its beginning.
+/// The chunk begins at `start`. Zeros stand for what was never written before it.
 fn append(start: u64, chunk: &[u8], (offset, count): (u64, usize), data: &mut Vec<u8>) {
     let at = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
     if data.len() < at {

@@ -113,7 +113,7 @@ impl<W: World> Agent<W> {
             Inferred::Repeated => Err(("the summary repeats itself", String::new())),
             Inferred::Rejected(why) => Err(("the model rejects the conversation", why)),
             Inferred::Filtered => Err(("the model's content filter stopped it", String::new())),
-            Inferred::Broken(why) | Inferred::Away(why) | Inferred::Failed(why) => Err(("the model gave none", why)),
+            Inferred::Broken(_, why) | Inferred::Failed(why) => Err(("the model gave none", why)),
         };
         self.was_cut = false;
         self.course.advance(&*self.world, RunEvent::Answer).await;

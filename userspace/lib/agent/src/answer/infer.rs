@@ -20,6 +20,10 @@ const AGAIN: u32 = 3;
 /// The longest wait before the first of these, in nanoseconds; that before each other is twice as long.
 const WAIT: u64 = 500_000_000;
 
+/// What becomes of an answer that is not whole, for the person.
+const BROKE_OFF: &str = "the model's answer broke off and is dropped";
+const NOT_TAKEN: &str = "the model did not take the request";
+
 /// Whether an answer is shown while it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
@@ -37,10 +41,8 @@ pub(crate) enum Inferred {
     Limit(String),
     Repeated,
     Rejected(String),
-    /// The answer broke off, and another one may be whole.
-    Broken(String),
-    /// The model did not take the request, and a moment later it may.
-    Away(String),
+    /// There is no whole answer, and a moment later there may be one: what became of this one, and why.
+    Broken(&'static str, String),
     /// The model's content filter stopped the answer.
     Filtered,
     Failed(String),
@@ -69,7 +71,7 @@ impl<W: World> Agent<W> {
             Either::Left(Ok(stream)) => stream,
             Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
             Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
-            Either::Left(Err(Unasked::Away(why))) => return Inferred::Away(why),
+            Either::Left(Err(Unasked::Away(why))) => return Inferred::Broken(NOT_TAKEN, why),
             Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
             Either::Right(Either::Left(())) => return Inferred::Interrupted,
             Either::Right(Either::Right(())) => return Inferred::Time,
@@ -82,7 +84,7 @@ impl<W: World> Agent<W> {
             };
             let (chunk, done) = match next {
                 Either::Right(Ok(piece)) => piece,
-                Either::Right(Err(Broken::Off(why))) => break Inferred::Broken(why),
+                Either::Right(Err(Broken::Off(why))) => break Inferred::Broken(BROKE_OFF, why),
                 Either::Right(Err(Broken::Failed(why))) => break Inferred::Failed(why),
                 Either::Left(Either::Left(())) => break Inferred::Interrupted,
                 Either::Left(Either::Right(())) => break Inferred::Time,
@@ -119,7 +121,7 @@ impl<W: World> Agent<W> {
             if done {
                 match response.finish {
                     Some(FinishReason::Error) => {
-                        break Inferred::Broken("it ended its answer with an error".to_string());
+                        break Inferred::Broken(BROKE_OFF, "it ended its answer with an error".to_string());
                     }
                     Some(FinishReason::ContentFilter) => break Inferred::Filtered,
                     // In the conversation it would have the next answer say it again.
@@ -151,14 +153,9 @@ impl<W: World> Agent<W> {
     /// all its checks. Returns how the turn ends if the request is not made again.
     pub(crate) async fn ask_again(
         &mut self,
-        failed: Inferred,
+        (what, why): (&str, String),
         interrupt: &mut LocalBoxFuture<'static, ()>,
     ) -> Option<TurnEnd> {
-        let (what, why) = match failed {
-            Inferred::Away(why) => ("the model did not take the request", why),
-            Inferred::Broken(why) => ("the model's answer broke off and is dropped", why),
-            _ => return None,
-        };
         if self.broken >= AGAIN {
             return Some(TurnEnd::Away(why));
         }

@@ -140,7 +140,7 @@ fn i15_a_child_run_knows_its_task_alone_and_has_the_named_tools() {
     assert_eq!((child.task.as_str(), child.state, child.asked), ("Count the files.", RunState::Completed, 2));
 }
 
-/// Who is told of the session is told of its child runs, and a child run ends no later than its parent.
+/// A caller that is told of the session is told of its child runs, and a child run ends no later than its parent.
 #[test]
 fn i15_a_child_run_is_a_part_of_the_course_of_its_session() {
     let world = world(vec![

@@ -86,7 +86,7 @@ fn f11_a_continued_run_has_the_rest_of_its_steps() {
     let proposed = world.0.saved.borrow().iter().filter(|text| text.contains("\"role\":\"assistant\"")).count();
     *world.0.script.borrow_mut() = reads(9).split_off(proposed).into();
     let mut agent = resumed(&world, &checkpoint, limits(4));
-    // Where it is now is kept before it goes on.
+    // Where it is now is kept before it continues.
     let (points, messages) = (world.0.points.borrow().len(), agent.conversation().entries().len());
     world.run(agent.save());
     assert_eq!(world.0.points.borrow().len(), points + 1);

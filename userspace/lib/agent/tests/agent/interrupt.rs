@@ -23,7 +23,7 @@ fn scene() -> World {
     world
 }
 
-/// A tool that nobody knows may not run, whether its call was looked at or not.
+/// An unknown tool may not run, whether its call was looked at or not.
 #[test]
 fn c11_the_record_of_an_unknown_tool_that_was_cancelled_permits_nothing() {
     let unknown = Piece::Call { id: "b".into(), name: "Read".into(), handle: handle("read"), arguments: "{}".into() };

@@ -69,7 +69,7 @@ fn c06_e02_every_outcome_and_every_decision() {
     assert_eq!(decisions.into_iter().collect::<Vec<_>>(), Decision::ALL);
     // Turned away before anybody decided.
     assert_eq!(events.iter().filter(|event| !event.decided).count(), 2);
-    // Of a tool that nobody knows, the record says that it may not run.
+    // The record says of an unknown tool that it may not run.
     let unknown = events.iter().find(|event| event.call_id == "8").unwrap();
     assert_eq!((unknown.descriptor.name.as_str(), unknown.descriptor.permission), ("Read", PermissionMode::Forbidden));
     world.check_audit();

@@ -71,7 +71,7 @@ fn of_rules_that_widen_the_strictest_counts() {
     }
 }
 
-/// Where nothing bounds the arguments of a call, nobody reads them.
+/// If nothing bounds the arguments of a call, they are not read.
 #[test]
 fn without_a_rule_no_arguments_are_read() {
     let plain = session(&policy(Vec::new()));

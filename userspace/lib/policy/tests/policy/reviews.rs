@@ -61,7 +61,7 @@ fn a_session_is_of_its_profile() {
     }
 }
 
-/// Nobody has to look at a file for a rule that is not about its size.
+/// A rule that is not about a file's size needs no look at the file.
 #[test]
 fn only_a_limit_on_files_takes_their_size() {
     let read = ask("read_file", "{\"path\":\"a\"}");

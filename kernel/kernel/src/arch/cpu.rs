@@ -10,6 +10,10 @@ use super::msr;
 pub const EFER_SYSTEM_CALL: u64 = 1;
 const EFER_NO_EXECUTE: u64 = 1 << 11;
 
+/// Instructions that programs are compiled with, x86-64-v2, as bits of ECX of CPUID's leaf 1: SSE3, SSSE3, CMPXCHG16B, SSE4.1,
+/// SSE4.2 and POPCNT.
+const LEAST_INSTRUCTIONS: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23;
+
 /// What CPUID announces, as far as the kernel asks.
 #[derive(Clone, Debug, Default)]
 pub struct Features {
@@ -123,6 +127,11 @@ pub fn detect() -> Result<(), &'static str> {
     }
     if !bit(basic.edx, 4) {
         return Err("this processor has no time-stamp counter; capOS needs one");
+    }
+    // And LAHF.
+    if basic.ecx & LEAST_INSTRUCTIONS != LEAST_INSTRUCTIONS || !bit(extended.ecx, 0) {
+        return Err("this processor lacks instructions of x86-64-v2, such as SSSE3, SSE4.2 and POPCNT; capOS needs them. \
+                    If it is emulated, choose another model, with QEMU `-cpu max`");
     }
     initialize(&features);
     let part = |set| {

@@ -34,8 +34,9 @@ const FORMAT_NUMBER: &str = "format";
 const GENERATION: &str = "log";
 pub(crate) const NEXT: &str = "next namespace";
 
-/// Bytes of memory for pages that were read.
-const CACHE: usize = 1 << 20;
+/// Bytes of memory for pages. Half of it may be changed pages that were not written. If that is less than a few chunks of files,
+/// the database writes pages that the same transaction replaces, and reads pages again for their checksums.
+const CACHE: usize = 1 << 22;
 /// Bytes of entries that may change before the database writes its state.
 const UNWRITTEN: u64 = 4 << 20;
 /// Of the blocks, what namespaces may take: the database writes changed pages to new places before it frees the old ones.

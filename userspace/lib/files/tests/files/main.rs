@@ -1,5 +1,6 @@
 //! The tests of this crate through its public interface, in one program.
 
+mod amount;
 mod behaviour;
 mod common;
 mod crash;

@@ -184,7 +184,9 @@ fn a_volume_that_is_open_for_reading_is_read() {
 fn blocks_of_a_large_value_share_requests_to_the_disk() {
     const VALUES: u8 = 40;
     let disk = format(SimDisk::new(6000, 1));
-    let mut store = Store::open(open(disk.clone(), 1).unwrap()).unwrap();
+    // As many nodes as the store's service keeps.
+    let options = Options { cache_nodes: 256, ..OPTIONS };
+    let mut store = Store::open(open_with(disk.clone(), 1, options).unwrap()).unwrap();
     let namespace = store.create_namespace("home", 1 << 30).unwrap();
     let value = |key: u8| vec![key; 15 * BLOCK];
     let requests = || disk.lock().requests;

@@ -130,8 +130,10 @@ pub fn detect() -> Result<(), &'static str> {
     }
     // And LAHF.
     if basic.ecx & LEAST_INSTRUCTIONS != LEAST_INSTRUCTIONS || !bit(extended.ecx, 0) {
-        return Err("this processor lacks instructions of x86-64-v2, such as SSSE3, SSE4.2 and POPCNT; capOS needs them. \
-                    If it is emulated, choose another one, with QEMU `-cpu max`");
+        return Err(
+            "this processor lacks instructions of x86-64-v2, such as SSSE3, SSE4.2 and POPCNT; capOS needs them. \
+                    If it is emulated, choose another one, with QEMU `-cpu max`",
+        );
     }
     initialize(&features);
     let part = |set| {

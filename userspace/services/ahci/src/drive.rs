@@ -224,7 +224,7 @@ impl BlockDisk for Drive {
         let bytes = u64::from(count).saturating_mul(u64::from(self.block_bytes()));
         let named = |error: &dyn core::fmt::Display| {
             let verb = if write { "written" } else { "read" };
-            CallError::failed(format!("block {sector} of {} cannot be {verb}: {error}", self.name()))
+            format!("block {sector} of {} cannot be {verb}: {error}", self.name())
         };
         let lies_outside = || CallError::invalid_argument("the sectors are past the last one that a request can name");
         match &self.kind {
@@ -236,7 +236,7 @@ impl BlockDisk for Drive {
                 };
                 let fis = fis.ok_or_else(lies_outside)?;
                 let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
-                self.port.run(&request).await.map_err(|fault| named(&fault))
+                self.port.run(&request).await.map_err(|fault| fault.error(named(&fault)))
             }
             Kind::Optical(optical) => {
                 let packet = Packet::read(u32::try_from(sector).map_err(|_| lies_outside())?, count);
@@ -260,8 +260,8 @@ impl BlockDisk for Drive {
                         Refusal::Sense(sense) if matches!(sense.meaning(), Meaning::NoMedium | Meaning::Changed) => {
                             optical.changed.set(true);
                         }
-                        Refusal::Sense(sense) => return Err(named(&sense)),
-                        Refusal::Fault(fault) => return Err(named(&fault)),
+                        Refusal::Sense(sense) => return Err(CallError::failed(named(&sense))),
+                        Refusal::Fault(fault) => return Err(CallError::failed(named(&fault))),
                     }
                 }
             }
@@ -276,6 +276,6 @@ impl BlockDisk for Drive {
         let fis = Fis::flush();
         let request = Request { fis, packet: None, write: false, pieces: &[], skip: 0, bytes: 0, limit: LIMIT };
         let flushed = self.port.run(&request).await;
-        flushed.map_err(|fault| CallError::failed(format!("{} cannot be flushed: {fault}", self.name())))
+        flushed.map_err(|fault| fault.error(format!("{} cannot be flushed: {fault}", self.name())))
     }
 }

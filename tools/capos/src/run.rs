@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "virtio")]
     medium: Medium,
     /// Memory in MiB, at least 256 [default: 512 plus the size of the models that are named].
-    #[arg(long, value_name = "MIB", env = "MEMORY", value_parser = clap::value_parser!(u32).range(256..))]
+    #[arg(long, value_name = "MIB", env = "MEMORY", value_parser = mebibytes)]
     memory: Option<u32>,
     /// Number of processors [default: as many as the host has, at most four].
     #[arg(long, value_name = "NUMBER", env = "CPUS", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -200,9 +200,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The machine's memory, as `MEMORY` or `--memory` gives it.
+fn mebibytes(text: &str) -> Result<u32, String> {
+    const LEAST: u32 = 256;
+    text.parse().ok().filter(|number| *number >= LEAST).ok_or_else(|| {
+        format!("the machine's memory is a number of MiB, at least {LEAST}; for example MEMORY=512, or --memory 512")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_little_memory_is_rejected_with_an_example() {
+        assert_eq!(mebibytes("256"), Ok(256));
+        for wrong in ["255", "10", "1G", "-1", "99999999999", ""] {
+            assert!(mebibytes(wrong).unwrap_err().contains("at least 256; for example MEMORY=512"), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_socket_that_cannot_be_made_is_rejected_by_its_path() {

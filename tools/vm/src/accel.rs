@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use capos_host::tool;
 
@@ -27,17 +27,27 @@ pub fn name(text: &str) -> Result<String, String> {
 }
 
 /// The accelerator to use: that of `ACCEL`, or the probe's result.
+///
+/// # Errors
+/// KVM is wished for, and this host has none that can be opened.
 pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
+        Some("kvm") => {
+            open_kvm().context("ACCEL=kvm: /dev/kvm cannot be opened; ACCEL=tcg emulates the processor instead")?;
+            Ok("kvm".into())
+        }
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
         _ if kvm_works()? => Ok("kvm".into()),
         _ => Ok("tcg".into()),
     }
 }
 
+fn open_kvm() -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm")
+}
+
 fn kvm_works() -> Result<bool> {
-    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    if opened.is_err() {
+    if open_kvm().is_err() {
         return Ok(false);
     }
     let disk = std::env::temp_dir().join(format!("capos-probe-{}.img", std::process::id()));

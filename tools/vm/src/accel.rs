@@ -29,11 +29,11 @@ pub fn name(text: &str) -> Result<String, String> {
 /// The accelerator to use: that of `ACCEL`, or the probe's result.
 ///
 /// # Errors
-/// KVM is wished for, and this host has none that can be opened.
+/// `ACCEL=kvm`, and `/dev/kvm` cannot be opened.
 pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
         Some("kvm") => {
-            open_kvm().context("ACCEL=kvm: /dev/kvm cannot be opened; ACCEL=tcg emulates the processor instead")?;
+            open(KVM)?;
             Ok("kvm".into())
         }
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
@@ -42,12 +42,15 @@ pub fn choose(wish: Option<&str>) -> Result<String> {
     }
 }
 
-fn open_kvm() -> std::io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm")
+const KVM: &str = "/dev/kvm";
+
+fn open(device: &str) -> Result<std::fs::File> {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(device);
+    opened.with_context(|| format!("ACCEL=kvm: {device} cannot be opened; ACCEL=tcg emulates the processor instead"))
 }
 
 fn kvm_works() -> Result<bool> {
-    if open_kvm().is_err() {
+    if open(KVM).is_err() {
         return Ok(false);
     }
     let disk = std::env::temp_dir().join(format!("capos-probe-{}.img", std::process::id()));
@@ -187,6 +190,12 @@ mod tests {
         broken[out] = 0x90;
         std::fs::write(&disk, broken).unwrap();
         assert!(!passes("tcg", &disk).unwrap());
+    }
+
+    #[test]
+    fn a_host_without_kvm_is_told_what_to_do() {
+        let error = format!("{:#}", open("/dev/capos-none").unwrap_err());
+        assert!(error.contains("/dev/capos-none cannot be opened; ACCEL=tcg emulates"), "{error}");
     }
 
     #[test]

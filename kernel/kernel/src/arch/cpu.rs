@@ -128,7 +128,7 @@ pub fn detect() -> Result<(), &'static str> {
     if !bit(basic.edx, 4) {
         return Err("this processor has no time-stamp counter; capOS needs one");
     }
-    // And LAHF.
+    // The last bit is LAHF, which x86-64-v2 has as well.
     if basic.ecx & LEAST_INSTRUCTIONS != LEAST_INSTRUCTIONS || !bit(extended.ecx, 0) {
         return Err(
             "this processor lacks instructions of x86-64-v2, such as SSSE3, SSE4.2 and POPCNT; capOS needs them. \

@@ -17,10 +17,12 @@ use capos_schema::cap::CallError;
 use capos_schema::kernel::DmaSegment;
 
 use crate::controller::MILLISECOND;
-use crate::port::{Fault, Port, Request, Signature};
+use crate::port::{ANSWER_BYTES, Fault, Port, Request, Signature};
 
 /// How long a drive may take for a request: one that has to start its motor and to read a bad place again and again.
 const LIMIT: u64 = 30_000 * MILLISECOND;
+/// How long a drive that was late may take for one block more.
+const PROBE: u64 = 5_000 * MILLISECOND;
 /// How long an optical drive may take until it knows its disc, and how often it is asked.
 const READY: u64 = 30_000 * MILLISECOND;
 const ASK_AGAIN: u64 = 100 * MILLISECOND;
@@ -178,6 +180,22 @@ impl Drive {
         }
     }
 
+    /// What a client of a disk is told. Of a drive that is away it hears `disconnected`: `failed` would look like a bad block.
+    /// A drive that was late may have read a bad block again and again; then it answers another request.
+    async fn error(&self, fault: Fault, sentence: String) -> CallError {
+        let away = |fault| matches!(fault, Fault::Gone | Fault::Late);
+        let is_away = away(fault)
+            && match self
+                .port
+                .ask::<ANSWER_BYTES>(Fis::read(0, 1).unwrap_or_else(Fis::identify_device), None, PROBE)
+                .await
+            {
+                Ok(_) => false,
+                Err(other) => away(other),
+            };
+        if is_away { CallError::disconnected(sentence) } else { CallError::failed(sentence) }
+    }
+
     fn changed(&self) -> CallError {
         CallError::failed(format!(
             "the disc in {} was taken out or changed while it was in use; put the disc of this boot back and restart the \
@@ -236,7 +254,10 @@ impl BlockDisk for Drive {
                 };
                 let fis = fis.ok_or_else(lies_outside)?;
                 let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
-                self.port.run(&request).await.map_err(|fault| fault.error(named(&fault)))
+                match self.port.run(&request).await {
+                    Ok(()) => Ok(()),
+                    Err(fault) => Err(self.error(fault, named(&fault)).await),
+                }
             }
             Kind::Optical(optical) => {
                 let packet = Packet::read(u32::try_from(sector).map_err(|_| lies_outside())?, count);
@@ -275,7 +296,9 @@ impl BlockDisk for Drive {
         }
         let fis = Fis::flush();
         let request = Request { fis, packet: None, write: false, pieces: &[], skip: 0, bytes: 0, limit: LIMIT };
-        let flushed = self.port.run(&request).await;
-        flushed.map_err(|fault| fault.error(format!("{} cannot be flushed: {fault}", self.name())))
+        match self.port.run(&request).await {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(self.error(fault, format!("{} cannot be flushed: {fault}", self.name())).await),
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::{Poll, Waker};
@@ -14,7 +13,6 @@ use capos_ahci::registers as r;
 use capos_async_lock::AsyncMutex;
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Either, Error, select};
-use capos_schema::cap::CallError;
 use capos_schema::kernel::{DmaDomainClient, DmaRegionClient};
 
 use crate::controller::{Controller, MILLISECOND};
@@ -74,17 +72,6 @@ pub enum Fault {
     Short,
     /// The controller cannot be told where the data go.
     Memory(ListError),
-}
-
-impl Fault {
-    /// What a client of a disk is told. A drive that does not answer is away, and says nothing about its blocks: a client that met
-    /// `failed` would take the block for a bad one.
-    pub fn error(self, sentence: String) -> CallError {
-        match self {
-            Self::Controller(_) | Self::Gone | Self::Late => CallError::disconnected(sentence),
-            Self::Drive(_) | Self::Short | Self::Memory(_) => CallError::failed(sentence),
-        }
-    }
 }
 
 impl fmt::Display for Fault {

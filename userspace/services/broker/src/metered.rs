@@ -11,7 +11,7 @@ use capos_audit::Kind;
 use capos_broker::budgets;
 use capos_broker::memory_budget::{CALL, Share, Sharing};
 use capos_broker::model;
-use capos_broker::patience::{Overdue, Waiting};
+use capos_broker::patience::Waiting;
 use capos_broker::permit::Permit;
 use capos_broker::request::Request;
 use capos_broker::tally::Tally;
@@ -374,7 +374,7 @@ impl Metered {
                 answered => answered,
             }
         });
-        let answered = answered.await.map_err(overdue)?;
+        let answered = answered.await.map_err(|bound| bound.error())?;
         asked.answered.set(true);
         if let Err(CallError::Exception(exception)) = &answered
             && exception.kind != ExceptionKind::Disconnected
@@ -424,11 +424,6 @@ impl Drop for Asked<'_> {
             meter.watch_worker(&info.id, ("a request", patience), question);
         }
     }
-}
-
-/// What a session hears of a worker that has reached a bound.
-fn overdue(bound: Overdue) -> CallError {
-    CallError::failed(bound.to_string())
 }
 
 /// An error of a worker, as a session hears of it.
@@ -574,7 +569,7 @@ impl TokenStreamServer for Answer {
                 Read::Overdue(bound) => {
                     self.give_up();
                     self.over();
-                    return Err(overdue(bound));
+                    return Err(bound.error());
                 }
             };
         let too_much = self.counted.tally.borrow().is_too_much();

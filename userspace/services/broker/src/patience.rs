@@ -3,10 +3,12 @@
 //! Only progress shows that a worker is at work: more tokens that it has read, or bytes that it has written. Time counts while somebody
 //! waits for it, since it works at no other time.
 
+use alloc::string::ToString;
 use core::fmt;
 
 use capos_plural::count;
 use capos_policy::Patience;
+use capos_schema::cap::CallError;
 
 const SECOND: u64 = 1_000_000_000;
 /// Pieces in a row that carry nothing.
@@ -29,6 +31,17 @@ pub enum Overdue {
     Silent { seconds: u32 },
     Slow { seconds: u32 },
     Empty { pieces: u32 },
+}
+
+impl Overdue {
+    /// What a session hears. A worker that is silent may answer the next request, as may the one that takes the place of one that
+    /// ended; so both are told the same way.
+    pub fn error(self) -> CallError {
+        match self {
+            Self::Silent { .. } => CallError::disconnected(self.to_string()),
+            Self::Slow { .. } | Self::Empty { .. } => CallError::failed(self.to_string()),
+        }
+    }
 }
 
 impl fmt::Display for Overdue {
@@ -123,6 +136,13 @@ mod tests {
         assert_eq!(waiting.left(), 300 * SECOND);
         waiting.waited(300 * SECOND);
         assert_eq!((waiting.left(), waiting.overdue()), (0, Some(Overdue::Silent { seconds: 300 })));
+    }
+
+    #[test]
+    fn c32_who_is_silent_may_be_asked_again_and_who_goes_on_without_end_may_not() {
+        let again = |bound: Overdue| bound.error().is_disconnected();
+        assert!(again(Overdue::Silent { seconds: 300 }));
+        assert!(!again(Overdue::Slow { seconds: 3600 }) && !again(Overdue::Empty { pieces: 4096 }));
     }
 
     /// One token in 30 seconds is a sign of work each time, and ends all the same.

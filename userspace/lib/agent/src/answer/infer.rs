@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::pin::pin;
 
 use capos_run_state::Event;
 use capos_schema::cap::LocalBoxFuture;
@@ -21,14 +20,9 @@ const AGAIN: u32 = 3;
 /// The longest wait before the first of these, in nanoseconds; that before each other is twice as long.
 const WAIT: u64 = 500_000_000;
 
-/// How long a model may give nothing, neither a piece of its answer nor how far it has read, in nanoseconds. It reads a few hundred
-/// tokens between two of these, and the slowest machines take minutes for that.
-const SILENCE: u64 = 600_000_000_000;
-
 /// What becomes of an answer that is not whole, for the person.
 const BROKE_OFF: &str = "the model's answer broke off and is dropped";
 const NOT_TAKEN: &str = "the model did not take the request";
-const SILENT: &str = "it gave nothing for 10 minutes";
 
 /// Whether an answer is shown while it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +63,9 @@ impl<W: World> Agent<W> {
         course
             .emit(asked, Event::ModelRequestStarted { model: model.to_string(), input_tokens: about_tokens(request) });
         let mut deadline = self.world().sleep_until(deadline);
-        let mut silence = self.world().sleep_until(asked.saturating_add(SILENCE));
         let opened = {
             let stop = race(interrupt.as_mut(), deadline.as_mut());
-            match race(race(self.world().stream(request), stop), silence.as_mut()).await {
-                Either::Left(opened) => opened,
-                Either::Right(()) => return Inferred::Broken(NOT_TAKEN, SILENT.to_string()),
-            }
+            race(self.world().stream(request), stop).await
         };
         let mut stream = match opened {
             Either::Left(Ok(stream)) => stream,
@@ -88,25 +78,14 @@ impl<W: World> Agent<W> {
         };
         let mut response = Response::new(*self.bounds());
         let end = loop {
-            let until = self.world().now().saturating_add(SILENCE);
             let next = {
-                let mut next = pin!(stream.next());
-                loop {
-                    let stop = race(interrupt.as_mut(), deadline.as_mut());
-                    match race(stop, race(next.as_mut(), silence.as_mut())).await {
-                        // It was set before the last piece came.
-                        Either::Right(Either::Right(())) if self.world().now() < until => {
-                            silence = self.world().sleep_until(until);
-                        }
-                        next => break next,
-                    }
-                }
+                let stop = race(interrupt.as_mut(), deadline.as_mut());
+                race(stop, stream.next()).await
             };
             let (chunk, done) = match next {
-                Either::Right(Either::Left(Ok(piece))) => piece,
-                Either::Right(Either::Left(Err(Broken::Off(why)))) => break Inferred::Broken(BROKE_OFF, why),
-                Either::Right(Either::Left(Err(Broken::Failed(why)))) => break Inferred::Failed(why),
-                Either::Right(Either::Right(())) => break Inferred::Broken(BROKE_OFF, SILENT.to_string()),
+                Either::Right(Ok(piece)) => piece,
+                Either::Right(Err(Broken::Off(why))) => break Inferred::Broken(BROKE_OFF, why),
+                Either::Right(Err(Broken::Failed(why))) => break Inferred::Failed(why),
                 Either::Left(Either::Left(())) => break Inferred::Interrupted,
                 Either::Left(Either::Right(())) => break Inferred::Time,
             };

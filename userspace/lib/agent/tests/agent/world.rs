@@ -130,7 +130,7 @@ pub struct Sim {
     /// The budget of the run.
     pub run: RefCell<crate::budget::Steps>,
     seed: Cell<u8>,
-    pub cancelled_streams: Cell<u32>,
+    cancelled_streams: Cell<u32>,
 }
 
 /// The simulation, and what a child run has for itself.

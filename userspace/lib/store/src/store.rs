@@ -37,8 +37,10 @@ pub(crate) const NEXT: &str = "next namespace";
 /// Bytes of memory for pages. Half of it may be changed pages that were not written. If that is less than a few chunks of files,
 /// the database writes pages that the same transaction replaces, and reads pages again for their checksums.
 const CACHE: usize = 1 << 22;
-/// Bytes of entries that may change before the database writes its state.
+/// Bytes of entries that may change before the database writes its state; on a small store, a part of its capacity. Until then the
+/// pages of the last state are not free, and each small change takes a page.
 const UNWRITTEN: u64 = 4 << 20;
+const UNWRITTEN_PART: u64 = 32;
 /// Of the blocks, what namespaces may take: the database writes changed pages to new places before it frees the old ones.
 const SHARE: u64 = 2;
 
@@ -267,6 +269,10 @@ impl<B: Blocks> Store<B> {
         ended.map_err(|error| self.failed(error))
     }
 
+    fn most_unwritten(&self) -> u64 {
+        self.capacity().checked_div(UNWRITTEN_PART).unwrap_or(0).min(UNWRITTEN)
+    }
+
     /// Commits a transaction of the database that changed `changed` bytes, with its changes for the log. The blocks are synced
     /// elsewhere.
     ///
@@ -281,7 +287,7 @@ impl<B: Blocks> Store<B> {
     ) -> Result<(), StoreError> {
         let unwritten = self.unwritten.saturating_add(changed).saturating_add(1);
         let is_noted = self.log.note(changes);
-        if unwritten <= UNWRITTEN && (is_noted || durability == Durability::Later) {
+        if unwritten <= self.most_unwritten() && (is_noted || durability == Durability::Later) {
             self.unwritten = unwritten;
             transaction.set_durability(redb::Durability::None).map_err(database)?;
             return transaction.commit().map_err(database);

@@ -236,6 +236,26 @@ fn a_store_in_memory_holds_what_namespaces_may_take() {
     }
 }
 
+/// Whoever rewrites entries of a full namespace without making them durable needs no more room, however often.
+#[test]
+fn a_full_store_takes_small_changes_that_are_not_durable() {
+    let mut store = Store::open(MemoryBlocks::new(4000)).unwrap();
+    let namespace = store.create_namespace("a", u64::MAX).unwrap();
+    let mut put = |key: u32, round: u8| {
+        let mut write = store.begin()?;
+        write.put(namespace, "t", &key.to_be_bytes(), &[round; 700])?;
+        write.commit(Durability::Later)
+    };
+    let entries = (0..).find(|key| put(*key, 0).is_err()).unwrap();
+    for round in 1..3 {
+        (0..entries).for_each(|key| put(key, round).unwrap());
+    }
+    store.sync().unwrap();
+    assert_eq!(store.losses(), 0);
+    let found = store.snapshot().unwrap().range(namespace, "t", Query::from(Bound::Unbounded, usize::MAX)).unwrap().0;
+    assert_eq!(found.len(), entries as usize);
+}
+
 /// The same of a volume: its size is not that of any file that the database has while it doubles it.
 #[test]
 fn a_volume_holds_what_namespaces_may_take() {

@@ -3,5 +3,6 @@
 mod crash;
 mod damage;
 mod edges;
+mod large;
 mod log;
 mod model;

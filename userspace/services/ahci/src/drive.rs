@@ -5,6 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::fmt;
 
 use capos_ahci::command::Piece;
 use capos_ahci::fis::Fis;
@@ -180,20 +181,25 @@ impl Drive {
         }
     }
 
-    /// What a client of a disk is told. Of a drive that is away it hears `disconnected`: `failed` would look like a bad block.
-    /// A drive that was late may have read a bad block again and again; then it answers another request.
-    async fn error(&self, fault: Fault, sentence: String) -> CallError {
-        let away = |fault| matches!(fault, Fault::Gone | Fault::Late);
-        let is_away = away(fault)
-            && match self
-                .port
-                .ask::<ANSWER_BYTES>(Fis::read(0, 1).unwrap_or_else(Fis::identify_device), None, PROBE)
-                .await
-            {
-                Ok(_) => false,
-                Err(other) => away(other),
-            };
-        if is_away { CallError::disconnected(sentence) } else { CallError::failed(sentence) }
+    /// Runs a request of a disk; `what` says what has failed. Of a drive that is away a client hears `disconnected`: `failed` would
+    /// look like a bad block. A drive that was late may have read a bad block again and again; then it answers another request.
+    async fn run(
+        &self,
+        request: &Request<'_>,
+        what: impl FnOnce(&dyn fmt::Display) -> String,
+    ) -> Result<(), CallError> {
+        let Err(fault) = self.port.run(request).await else { return Ok(()) };
+        let sentence = what(&fault);
+        Err(match is_away(fault) && self.is_silent().await {
+            true => CallError::disconnected(sentence),
+            false => CallError::failed(sentence),
+        })
+    }
+
+    /// Whether not even the disk's first block can be asked for.
+    async fn is_silent(&self) -> bool {
+        let Some(first) = Fis::read(0, 1) else { return true };
+        self.port.ask::<ANSWER_BYTES>(first, None, PROBE).await.is_err_and(is_away)
     }
 
     fn changed(&self) -> CallError {
@@ -240,7 +246,7 @@ impl BlockDisk for Drive {
         let pieces = pieces.as_slice();
         let write = transfer != Transfer::Read;
         let bytes = u64::from(count).saturating_mul(u64::from(self.block_bytes()));
-        let named = |error: &dyn core::fmt::Display| {
+        let named = |error: &dyn fmt::Display| {
             let verb = if write { "written" } else { "read" };
             format!("block {sector} of {} cannot be {verb}: {error}", self.name())
         };
@@ -254,10 +260,7 @@ impl BlockDisk for Drive {
                 };
                 let fis = fis.ok_or_else(lies_outside)?;
                 let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
-                match self.port.run(&request).await {
-                    Ok(()) => Ok(()),
-                    Err(fault) => Err(self.error(fault, named(&fault)).await),
-                }
+                self.run(&request, named).await
             }
             Kind::Optical(optical) => {
                 let packet = Packet::read(u32::try_from(sector).map_err(|_| lies_outside())?, count);
@@ -296,9 +299,11 @@ impl BlockDisk for Drive {
         }
         let fis = Fis::flush();
         let request = Request { fis, packet: None, write: false, pieces: &[], skip: 0, bytes: 0, limit: LIMIT };
-        match self.port.run(&request).await {
-            Ok(()) => Ok(()),
-            Err(fault) => Err(self.error(fault, format!("{} cannot be flushed: {fault}", self.name())).await),
-        }
+        self.run(&request, |fault| format!("{} cannot be flushed: {fault}", self.name())).await
     }
+}
+
+/// Whether a fault says that the drive does not answer.
+fn is_away(fault: Fault) -> bool {
+    matches!(fault, Fault::Gone | Fault::Late)
 }

@@ -272,10 +272,6 @@ impl Held<'_> {
         open.end(asked).map(|asked| (asked.answer, asked.end))
     }
 
-    /// Asks for a secret, with these lines before it.
-    ///
-    /// # Errors
-    /// The terminal is gone.
     /// Shows a line of its own, laid out for this number of columns.
     pub async fn wrapped(&self, columns: usize, spans: &[(Style, &str)]) {
         let mut wrap = Wrap::new(columns, 0);
@@ -284,6 +280,10 @@ impl Held<'_> {
         self.line(&spans).await;
     }
 
+    /// Asks for a secret, with these lines before it.
+    ///
+    /// # Errors
+    /// The terminal is gone.
     pub async fn secret(&self, before: &[(Style, &str)], question: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let asked = before.iter().copied().chain([(Style::Question, question)]);

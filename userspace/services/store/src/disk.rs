@@ -17,10 +17,10 @@ use crate::here::Here;
 
 /// How often a read is tried again when the driver has ended meanwhile.
 const RETRIES: u32 = 3;
-/// A request that takes so long, in nanoseconds, is told in the log. With one that takes 30 seconds a virtio driver ends, and a SATA
+/// A request that takes so long, in nanoseconds, is reported in the log. With one that takes 30 seconds a virtio driver ends, and a SATA
 /// driver resets the port.
 const SLOW: u64 = 5_000_000_000;
-/// Who is disconnected after so long has waited for the disk, and not lost the driver alone.
+/// A request that fails as disconnected after so long, in nanoseconds, has waited for the disk, and not lost the driver alone.
 const SILENT: u64 = 20_000_000_000;
 /// Between two questions to a disk that does not answer, in nanoseconds.
 const PAUSE: u64 = 10_000_000_000;

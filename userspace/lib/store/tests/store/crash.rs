@@ -18,14 +18,14 @@ const DISK: u64 = 1200;
 /// Crashes in a run of all tests.
 const CRASHES: u64 = 5000;
 
-const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };
+pub const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 4 };
 
 fn random(start: u64) -> impl FnMut(&mut [u8]) {
     let mut seed = Seed(start);
     move |bytes| seed.fill(bytes)
 }
 
-fn open_with(disk: SharedDisk, start: u64, options: Options) -> Result<OnVolume<SharedDisk>, capos_volume::Error> {
+pub fn open_with(disk: SharedDisk, start: u64, options: Options) -> Result<OnVolume<SharedDisk>, capos_volume::Error> {
     let locked = Locked::read(disk.clone())?;
     let key = locked.unlock(&KEY, None, 1 << 20)?;
     let volume = locked.open(key, options, &mut random(start))?;
@@ -36,7 +36,7 @@ fn open(disk: SharedDisk, start: u64) -> Result<OnVolume<SharedDisk>, capos_volu
     open_with(disk, start, OPTIONS)
 }
 
-fn format(disk: SimDisk) -> SharedDisk {
+pub fn format(disk: SimDisk) -> SharedDisk {
     let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 4 };
     SharedDisk::new(Volume::format(disk, format, &KEY, &mut random(1)).unwrap().into_disk())
 }
@@ -236,7 +236,7 @@ fn a_store_in_memory_holds_what_namespaces_may_take() {
     }
 }
 
-/// Whoever rewrites entries of a full namespace without making them durable needs no more room, however often.
+/// Rewriting the entries of a full namespace needs no more room, however often it is done, although nothing of it is durable.
 #[test]
 fn a_full_store_takes_small_changes_that_are_not_durable() {
     let mut store = Store::open(MemoryBlocks::new(4000)).unwrap();

@@ -1,5 +1,5 @@
-//! Large values on the real volume, on a simulated disk that loses power at any write: more changes than the database has room
-//! for in memory, so that it writes pages between commits.
+//! Large values on the real volume, on a simulated disk that loses power at any write. They are more than the database has room for
+//! in memory, so it writes pages between commits.
 //!
 //! `CRASHES=1000` runs longer, `CRASH_SEED=7` runs one seed.
 
@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use capos_store::{Durability, Namespace, OnVolume, Query, Store, StoreError};
+use capos_volume::Options;
 use capos_volume::sim::{Seed, SharedDisk, SimDisk};
-use capos_volume::{Access, CipherKind, Cost, Format, Locked, Options, Secret, Volume};
 
-const KEY: Secret<'static> = Secret::KeyFile(&[7; 32]);
+use crate::crash::{self, format, open_with};
+
 /// Disk blocks of a volume.
 const DISK: u64 = 12_000;
 /// Crashes in a run of all tests.
@@ -24,20 +25,11 @@ const KEYS: u64 = 120;
 /// Bytes that the namespace may take.
 const LIMIT: u64 = 5 << 20;
 
-const OPTIONS: Options = Options { access: Access::Write, cache_nodes: 16 };
-
-fn random(start: u64) -> impl FnMut(&mut [u8]) {
-    let mut seed = Seed(start);
-    move |bytes| seed.fill(bytes)
-}
+const OPTIONS: Options = Options { cache_nodes: 16, ..crash::OPTIONS };
 
 fn open(disk: &SharedDisk, start: u64) -> Result<Store<OnVolume<SharedDisk>>, String> {
-    let error = |error: capos_volume::Error| error.to_string();
-    let locked = Locked::read(disk.clone()).map_err(error)?;
-    let key = locked.unlock(&KEY, None, 1 << 20).map_err(error)?;
-    let volume = locked.open(key, OPTIONS, &mut random(start)).map_err(error)?;
-    Store::open(OnVolume::new(volume, disk.clone(), OPTIONS, Box::new(random(start + 1))))
-        .map_err(|error| error.to_string())
+    let blocks = open_with(disk.clone(), start, OPTIONS).map_err(|error| error.to_string())?;
+    Store::open(blocks).map_err(|error| error.to_string())
 }
 
 /// Values by their keys: the number that its bytes come from, and how many they are.
@@ -107,9 +99,7 @@ fn commit(
 /// were, and how many of them found no room.
 fn live(start: u64, crashes: u64) -> [u64; 3] {
     let mut seed = Seed(start);
-    let format = Format { cipher: CipherKind::Aes256Gcm, cost: Cost::LEAST, label: "test", cache_nodes: 16 };
-    let disk = SimDisk::new(DISK, seed.number());
-    let mut disk = SharedDisk::new(Volume::format(disk, format, &KEY, &mut random(1)).unwrap().into_disk());
+    let mut disk = format(SimDisk::new(DISK, seed.number()));
     let mut store = open(&disk, seed.number()).unwrap();
     let namespace = store.create_namespace("home", LIMIT).unwrap();
     let mut counts = [0; 3];

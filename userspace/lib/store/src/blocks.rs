@@ -105,7 +105,7 @@ pub trait Blocks: Debug + Send + 'static {
 }
 
 /// Blocks in memory, for tests and for machines without a disk. They may have any number: the database doubles its file
-/// whenever it needs more, and does not use all of it.
+/// whenever it needs more, and does not use all of it. They take the memory of `count` blocks at most.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBlocks {
     count: u64,
@@ -133,14 +133,10 @@ impl MemoryBlocks {
         self.syncs
     }
 
-    /// Whether a block is there, or may be added.
-    fn has_room(&self, block: u64) -> bool {
-        if (self.synced.len().saturating_add(self.written.len()) as u64) < self.count {
-            return true;
-        }
-        let is_new = |number: &&u64| !self.synced.contains_key(*number);
-        let used = self.synced.len().saturating_add(self.written.keys().filter(is_new).count());
-        (used as u64) < self.count || self.written.contains_key(&block) || self.synced.contains_key(&block)
+    /// Blocks of memory that they take: a block that was written since the last sync, and before it, takes two.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.synced.len().saturating_add(self.written.len()) as u64
     }
 }
 
@@ -162,7 +158,7 @@ impl Blocks for MemoryBlocks {
     }
 
     fn write(&mut self, block: u64, data: &[u8; BLOCK_BYTES]) -> Result<(), BlockError> {
-        if !self.has_room(block) {
+        if self.held() >= self.count && !self.written.contains_key(&block) {
             return Err(BlockError::Full);
         }
         self.written.insert(block, data.to_vec());

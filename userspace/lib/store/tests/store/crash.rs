@@ -256,6 +256,27 @@ fn a_full_store_takes_small_changes_that_are_not_durable() {
     assert_eq!(found.len(), entries as usize);
 }
 
+/// The limit of the service's memory follows from it.
+#[test]
+fn a_store_in_memory_takes_the_memory_of_its_blocks_at_most() {
+    for (value, entries, blocks) in [(700, 250, 1000), (60_000, 40, 2000)] {
+        let mut store = Store::open(MemoryBlocks::new(blocks)).unwrap();
+        let namespace = store.create_namespace("a", u64::MAX).unwrap();
+        let (mut snapshots, mut is_full) = (Vec::new(), false);
+        // Each snapshot keeps what is written over.
+        for round in 0..40_u8 {
+            let mut write = store.begin().unwrap();
+            let put = (0..entries).try_for_each(|at| write.put(namespace, "t", &[round % 3, at], &vec![round; value]));
+            let done =
+                put.and_then(|()| write.commit(if round % 2 == 0 { Durability::Now } else { Durability::Later }));
+            is_full |= done.is_err();
+            assert!(store.with_blocks(MemoryBlocks::held) <= blocks, "{value}, {round}");
+            snapshots.extend(store.snapshot().ok());
+        }
+        assert!(is_full, "{value}");
+    }
+}
+
 /// The same of a volume: its size is not that of any file that the database has while it doubles it.
 #[test]
 fn a_volume_holds_what_namespaces_may_take() {

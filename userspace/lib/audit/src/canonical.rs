@@ -77,7 +77,7 @@ fn write(value: &Value, out: &mut String) {
 
 /// A text in quotes.
 fn quote(text: &str, out: &mut String) {
-    if text.bytes().any(|byte| byte < 0x20 || matches!(byte, b'"' | b'\\')) {
+    if text.bytes().any(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
         return out.push_str(&Value::from(text).to_string());
     }
     out.push('"');

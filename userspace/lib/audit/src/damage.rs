@@ -237,7 +237,131 @@ async fn last_line(old: &impl Keyspace, why: &mut Option<String>) -> Result<Opti
 
 #[cfg(test)]
 mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Poll, Waker};
+    use std::ops::RangeInclusive;
+
+    use capos_keyspace::{Batch, Durability, Entries, Info};
+
     use super::*;
+
+    fn done<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("a part in memory answers at once"),
+        }
+    }
+
+    /// A part that was set aside, with records from 1 on.
+    #[derive(Clone)]
+    struct Part {
+        records: u64,
+        /// The head is that of the last record, or cannot be read.
+        has_head: bool,
+        /// Records that cannot be read.
+        bad: RangeInclusive<u64>,
+    }
+
+    impl Part {
+        fn head(sequence: u64) -> Head {
+            Head { sequence, hash: [u8::try_from(sequence).unwrap(); 32] }
+        }
+
+        fn line(&self, sequence: u64) -> Result<Option<Vec<u8>>, Fault> {
+            if self.bad.contains(&sequence) {
+                return Err(Fault::Damaged("block 7".into()));
+            }
+            let hash = || hex::encode(Self::head(sequence).hash);
+            let line = || format!(r#"{{"hash":"{}","sequence":{sequence},"time":{}}}"#, hash(), sequence * 10);
+            Ok((1..=self.records).contains(&sequence).then(|| line().into_bytes()))
+        }
+    }
+
+    impl Keyspace for Part {
+        async fn info(&self) -> Result<Info, Fault> {
+            Err(Fault::Invalid("nobody asks for it".into()))
+        }
+
+        async fn get(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+            match table {
+                "aside/1/records" => self.line(tables::sequence_of(key)?),
+                "aside/1/meta" if self.has_head => {
+                    let head = Self::head(self.records);
+                    Ok(Some(Meta { head, time: self.records * 10, boots: 3, ..Meta::default() }.encode()))
+                }
+                _ => Err(Fault::Damaged("block 8".into())),
+            }
+        }
+
+        async fn range(&self, range: Range<'_>) -> Result<Entries, Fault> {
+            let mut found = Entries::default();
+            if range.table == "aside/1/open" {
+                let open = Open { reserve: 9, call: [5; 32] };
+                found.entries.push((tables::sequence_key(1).to_vec(), tables::open_bytes(&open)));
+                return Ok(found);
+            }
+            assert_eq!((range.table, range.most), ("aside/1/records", 1), "one is enough");
+            let sequence = if range.reverse { self.records } else { 1 };
+            found.entries.extend(self.line(sequence)?.map(|line| (tables::sequence_key(sequence).to_vec(), line)));
+            Ok(found)
+        }
+
+        async fn commit(&self, _: &Batch, _: Durability) -> Result<(), Fault> {
+            Err(Fault::Invalid("a look changes nothing".into()))
+        }
+
+        async fn sync(&self) -> Result<(), Fault> {
+            Err(Fault::Invalid("a look changes nothing".into()))
+        }
+    }
+
+    /// However many of the last records cannot be read: none is named as lost that can, and the last one that can is found.
+    #[test]
+    fn what_is_left_of_a_part_is_found_to_the_record() {
+        for (last, first) in (1..=66).flat_map(|last| (1..=last + 1).map(move |first| (last, first))) {
+            let part = Part { records: last, has_head: true, bad: first..=last };
+            let found = done(look(&part, 1, None)).unwrap();
+            let lost = (first <= last).then_some(Lost { first, last });
+            assert_eq!((found.head, found.time, found.boots), (Part::head(last), last * 10, 3));
+            assert_eq!((found.lost, found.whole, found.open.len()), (lost, true, 1), "{first} {last}");
+            let found = done(look(&Part { has_head: false, ..part }, 1, None)).unwrap();
+            let head = if first > 1 { Part::head(first - 1) } else { Head::default() };
+            assert_eq!((found.head, found.time, found.lost, found.whole), (head, (first - 1) * 10, None, false));
+        }
+    }
+
+    /// What this process has acknowledged is known, whatever the part says.
+    #[test]
+    fn the_later_head_is_that_of_the_part() {
+        let part = Part { records: 50, has_head: true, bad: 60..=60 };
+        for (known, head, lost) in [(49, 50, None), (50, 50, None), (53, 53, Some(Lost { first: 51, last: 53 }))] {
+            let known = Past { head: Part::head(known), time: 1, boots: 1 };
+            let found = done(look(&part, 1, Some(known))).unwrap();
+            assert_eq!((found.head, found.lost), (Part::head(head), lost));
+        }
+    }
+
+    #[test]
+    fn a_person_and_the_chain_are_told_the_same() {
+        for (records, has_head, bad, after, fields) in [
+            (5, true, 3..=5, " after record 5; the records 3 to 5 are lost", "part why head lost open"),
+            (5, true, 9..=9, " after record 5; its last records are whole", "part why head open"),
+            (
+                5,
+                false,
+                3..=5,
+                " after record 2; records behind 2 may be lost, and how many is not known",
+                "part why head open end",
+            ),
+            (5, false, 1..=5, "; none of its records was found", "part why open end"),
+        ] {
+            let found = done(look(&Part { records, has_head, bad }, 1, None)).unwrap();
+            let names: Vec<String> = found.event().fields.into_iter().map(|field| field.name).collect();
+            assert_eq!(names.join(" "), fields);
+            let sentence = found.sentence();
+            assert!(sentence.contains(&format!(") and starts over{after}. /audit export VOLUME")), "{sentence}");
+        }
+    }
 
     #[test]
     fn ranges_are_read_as_they_are_written() {

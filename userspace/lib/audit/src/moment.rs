@@ -37,8 +37,7 @@ pub fn local(nanoseconds: u64, minutes: i16) -> String {
 /// A time whose date and time of day are those at an offset.
 #[must_use]
 pub fn shifted(nanoseconds: u64, minutes: i16) -> u64 {
-    let shift = u64::from(minutes.unsigned_abs()).saturating_mul(60_000_000_000);
-    if minutes < 0 { nanoseconds.saturating_sub(shift) } else { nanoseconds.saturating_add(shift) }
+    nanoseconds.saturating_add_signed(i64::from(minutes).saturating_mul(60_000_000_000))
 }
 
 /// An offset from UTC as text: `+01:00`.
@@ -150,6 +149,7 @@ mod tests {
             assert_eq!(at(plain, minutes), Ok(NOW / SECOND * 1000), "{text}");
             assert_eq!(offset(zone), Ok(minutes));
         }
+        assert_eq!((offset_text(0), offset_text(-1)), ("+00:00".into(), "-00:01".into()));
         assert_eq!(at(" 2026-11-21 09:05:07Z ", 60), at("2026-11-21T09:05:07", 0));
         assert_eq!(at("2026-11-21 10:05", 60), at("2026-11-21 09:05:00", 0));
         for wrong in

@@ -204,7 +204,7 @@ impl<K: Keyspace> Reader<K> {
     /// Records of a session or tool.
     async fn indexed(&self, table: &str, name: &str, from: u64, to: u64, most: u32) -> Result<(Found, u64), Fault> {
         let (first, end) = (tables::index_key(name, from), tables::index_key(name, to));
-        let range = Range { from: &first, to: &end, most, keys_only: true, ..Range::all(table) };
+        let range = Range { from: &first, to: &end, most, ..Range::all(table) };
         let Entries { entries, more } = self.space.range(range).await?;
         let keys = entries.iter().map(|(key, _)| tables::sequence_of(key));
         let sequences = keys.collect::<Result<Vec<u64>, Fault>>()?;

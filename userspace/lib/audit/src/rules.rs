@@ -14,7 +14,6 @@ use capos_keyspace::Fault;
 use capos_policy::{LABEL_LIMIT, label_size};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::Label;
-use capos_schema::models::Outcome;
 
 use crate::calls::Call;
 use crate::canonical::sha256;
@@ -324,14 +323,11 @@ pub(crate) fn digest(text: &str) -> [u8; 16] {
 
 /// The hash of all that the beginning and the end of an effect have in common.
 fn same(event: &ToolEvent) -> [u8; 32] {
+    // The record before an effect has no outcome, result and error.
     let common = ToolEvent {
         phase: Phase::Before,
-        outcome: Outcome::Ok,
-        result_hash: Vec::new(),
-        error: String::new(),
         label: Label::default(),
         reason: String::new(),
-        before: 0,
         late: false,
         ..event.clone()
     };

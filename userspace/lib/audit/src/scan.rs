@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
         self.take(b'"')?;
         loop {
             let rest = self.line.as_bytes().get(self.at..)?;
-            let plain = rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\'))?;
+            let plain = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\'))?;
             self.at = self.at.checked_add(plain)?;
             if self.takes(b'"') {
                 return Some(());

@@ -126,22 +126,19 @@ impl Checker {
         let at = self.summary.head.sequence.saturating_add(1);
         if let Some((sequence, _)) = self.noted.pop_last() {
             let (records, archived) = (self.summary.head.sequence, self.summary.archived.sequence);
-            let why = if sequence < archived && self.summary.archive.is_empty() {
-                format!(
-                    "the noted head is record {sequence}, and the records 1 to {archived} are in a part that was damaged: \
-                     give an export of the log with what can be read of them"
-                )
-            } else if sequence < archived {
-                let name = &self.summary.archive;
-                format!(
-                    "the noted head is record {sequence}, and records 1 to {archived} are in archives: give {name:?}"
-                )
-            } else {
-                format!(
+            let why = match self.summary.archive.as_str() {
+                _ if sequence > records => format!(
                     "the noted head is record {sequence}, and the chain ends at record {records}: its end was cut off, \
                      or it was put back to an older state{}",
                     self.or_damaged()
-                )
+                ),
+                "" => format!(
+                    "the noted head is record {sequence}, and the records 1 to {archived} are in a part that was damaged: \
+                     give an export of the log with what can be read of them"
+                ),
+                name => format!(
+                    "the noted head is record {sequence}, and records 1 to {archived} are in archives: give {name:?}"
+                ),
             };
             return Err(Broken { at, why });
         }
@@ -366,15 +363,10 @@ fn hash(line: &[u8], record: &[Member<'_>]) -> [u8; 32] {
         return Sha256::digest(line).into();
     };
     let place = record.get(at).map(|member| member.place.clone()).unwrap_or_default();
-    // The comma before it goes with it, or the one after it if it is the first.
-    let (start, end) = match (at, record.len()) {
-        (0, 1) => (place.start, place.end),
-        (0, _) => (place.start, place.end.saturating_add(1)),
-        _ => (place.start.saturating_sub(1), place.end),
-    };
+    // Every record has a member before it, whose comma goes with it.
     let mut hash = Sha256::new();
-    hash.update(line.get(..start).unwrap_or_default());
-    hash.update(line.get(end..).unwrap_or_default());
+    hash.update(line.get(..place.start.saturating_sub(1)).unwrap_or_default());
+    hash.update(line.get(place.end..).unwrap_or_default());
     hash.finalize().into()
 }
 

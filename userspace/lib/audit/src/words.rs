@@ -109,5 +109,9 @@ mod tests {
         }
         // What a tool gave is its own.
         assert_eq!(told(Outcome::ExecutionError, "deniedByUser: x"), "deniedByUser: x");
+        for text in ["timedOut: ", "timedOut: after 3 s"] {
+            let expected = if text.ends_with(' ') { "took too long" } else { "took too long: after 3 s" };
+            assert_eq!(told(Outcome::TimedOut, text), expected);
+        }
     }
 }

@@ -5,6 +5,7 @@ mod aside;
 mod chain;
 mod crash;
 mod damage;
+mod limits;
 mod members;
 mod replay;
 mod stored;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-use capos_audit::{AppendError, Chain, ERROR_LIMIT, Filter, Head, Kind, verify_lines};
+use capos_audit::{AppendError, Chain, Checker, Deed, ERROR_LIMIT, Filter, Head, Kind, Lost, story, verify_lines};
 use capos_schema::audit::{Phase, Query, ToolEvent};
 use capos_schema::authority::Decision;
 use capos_schema::models::{Outcome, ToolDescriptor};
@@ -138,4 +138,74 @@ fn a_question_asks_for_what_it_names() {
     ] {
         assert_eq!(passing(filter.clone()), count, "{filter:?}");
     }
+}
+
+#[test]
+fn a_chain_that_ends_before_a_noted_head_was_cut_off() {
+    let mut checker = Checker::default().through(Head { sequence: 3, hash: [1; 32] });
+    for record in chain().records() {
+        checker.line(record.line().as_bytes()).unwrap();
+    }
+    let broken = checker.end(None).unwrap_err();
+    assert_eq!(broken.at, 3);
+    assert!(broken.why.starts_with("the noted head is record 3, and the chain ends at record 2: its end was cut off"));
+}
+
+/// Whatever ranges are named as lost: one without a record lets no record be missing, nor a link of the chain.
+#[test]
+fn a_range_that_ends_before_it_begins_lets_nothing_be_missing() {
+    let mut other = Chain::new(1 << 20);
+    other.append_general(1, Kind::Service.event("", "", &[])).unwrap();
+    other.append_general(1, Kind::Service.event("", "", &[])).unwrap();
+    let mut checker = Checker::default();
+    checker.allow(Lost { first: 2, last: 1 });
+    checker.line(chain().records()[0].line().as_bytes()).unwrap();
+    let why = checker.line(other.records()[1].line().as_bytes()).unwrap_err().why;
+    assert_eq!(why, "it does not follow the one before it");
+}
+
+#[test]
+fn a_deed_has_what_its_records_say() {
+    /// 2026-11-21T09:05:07Z.
+    const TIME: u64 = 1_795_251_907_000_000_000;
+    let mut chain = Chain::new(1 << 20);
+    let event = |phase, before| ToolEvent {
+        descriptor: ToolDescriptor { category: "mutating".into(), ..call(phase, 0).descriptor },
+        advertised: vec!["write_file".into(), "read_file".into()],
+        ..call(phase, before)
+    };
+    chain.append_general(TIME, Kind::Service.event("", "", &[])).unwrap();
+    chain.append_tool(TIME, event(Phase::Before, 0)).unwrap();
+    let error = "the tool stopped".to_string();
+    let end = ToolEvent { outcome: Outcome::ExecutionError, error: error.clone(), ..event(Phase::After, 2) };
+    chain.append_tool(TIME + 5_000_000_000, end).unwrap();
+    let lines = [0, 1, 2].map(|at| chain.records()[at].line());
+    let mut deeds = story(lines.iter().map(String::as_str));
+    let expected = Deed {
+        sequence: 2,
+        time: TIME,
+        principal: "ada".into(),
+        conversation: "c1".into(),
+        turn: 7,
+        call_id: "call-7".into(),
+        tool: "write_file".into(),
+        category: "mutating".into(),
+        arguments: "{}".into(),
+        model: "model-a".into(),
+        decision: Some("auto".into()),
+        outcome: Some("executionError".into()),
+        error,
+        ran: true,
+        advertised: vec!["write_file".into(), "read_file".into()],
+        ..Deed::default()
+    };
+    assert_eq!(deeds, [expected]);
+    deeds[0].offset = 60;
+    assert_eq!(
+        (deeds[0].heading(), deeds[0].to_string()),
+        (
+            "2026-11-21 +01:00, by model-a, which saw 2 tools: write_file, read_file".into(),
+            "#2 10:05:07 turn 7: write_file {}: allowed without asking; it ran: failed: the tool stopped".into()
+        )
+    );
 }

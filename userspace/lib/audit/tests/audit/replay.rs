@@ -145,3 +145,74 @@ fn e07_records_that_contradict_each_other_are_named() {
         lines.iter().flat_map(|line| vec![line.clone(); 1 + usize::from(line.contains("\"before\""))]).collect();
     assert!(replay(&again)[0].faults.join("; ").contains("one began a second time"));
 }
+
+type Fields<'a> = &'a [(&'a str, &'a dyn std::fmt::Display)];
+
+fn chain_of(events: &[(Kind, Fields<'_>)]) -> Chain {
+    let mut chain = Chain::new(1 << 20);
+    for (kind, fields) in events {
+        chain.append_general(1, kind.event(SESSION, "ada", fields)).unwrap();
+    }
+    chain
+}
+
+/// The records about budgets name their run once: those that follow belong to the run that is open, or to its child.
+#[test]
+fn records_about_budgets_belong_to_their_runs() {
+    let begin: Fields<'_> = &[("conversation", &"c1"), ("turn", &1)];
+    let child: Fields<'_> = &[("conversation", &"k1"), ("turn", &1), ("parent", &"c1-1")];
+    let chain = chain_of(&[
+        (Kind::BudgetBegin, begin),
+        (Kind::BudgetBegin, child),
+        (Kind::BudgetWarning, &[("scope", &"run"), ("percent", &50)]),
+        (Kind::BudgetWarning, &[("scope", &"child run"), ("percent", &80)]),
+        // It begins again, and is one run.
+        (Kind::BudgetBegin, child),
+        (Kind::BudgetEnd, &[("conversation", &"k1"), ("outcome", &"answered"), ("used", &"steps=1")]),
+        (Kind::BudgetWarning, &[("scope", &"child run"), ("percent", &90)]),
+        (Kind::BudgetEnd, &[("outcome", &"stopped"), ("used", &"steps=2")]),
+        (Kind::BudgetEnd, &[("outcome", &"of no run")]),
+    ]);
+    let lines: Vec<String> = chain.records().iter().map(|record| record.line()).collect();
+    let told: Vec<(String, Vec<u64>, String)> = replay(&lines)
+        .into_iter()
+        .map(|run| (run.name.0, run.steps.iter().map(|step| step.sequence).collect(), run.outcome))
+        .collect();
+    let expected = [("c1", vec![1, 3, 7, 8], "stopped"), ("k1", vec![2, 4, 5, 6], "answered")];
+    assert_eq!(told, expected.map(|(name, steps, outcome)| (name.to_string(), steps, outcome.to_string())));
+}
+
+/// Calls that did not begin: nothing is unknown of them, and no budget has counted them.
+#[test]
+fn a_call_that_did_not_begin_is_not_counted() {
+    let decision = |id: &'static &'static str| -> [(&str, &dyn std::fmt::Display); 4] {
+        [("conversation", &"c1"), ("turn", &1), ("callId", id), ("decision", &"denied")]
+    };
+    let mut chain = chain_of(&[
+        (Kind::BudgetBegin, &[("conversation", &"c1"), ("turn", &1)]),
+        (Kind::BrokerDecision, &decision(&"asked")),
+        (Kind::BrokerDecision, &decision(&"refused")),
+    ]);
+    let refused =
+        ToolEvent { decision: Decision::Denied, outcome: Outcome::DeniedByUser, ..event(Phase::Refused, "refused", 0) };
+    chain.append_tool(1, refused).unwrap();
+    for text in ["one", "two"] {
+        chain.append_general(1, message(SESSION, "ada", "c1", 1, "user", text)).unwrap();
+    }
+    // Of many rejected calls of one answer there is one record.
+    let many = capos_schema::audit::GeneralEvent {
+        kind: "calls.refused".into(),
+        ..Kind::Service.event(SESSION, "ada", &[("conversation", &"c1"), ("turn", &1), ("calls", &3)])
+    };
+    chain.append_general(1, many).unwrap();
+    let mut told = message(SESSION, "ada", "c1", 1, "tool", "not run");
+    told.fields.push(capos_schema::audit::GeneralEventField { name: "toolCallId".into(), value: "of many".into() });
+    chain.append_general(1, told).unwrap();
+    chain.append_general(1, Kind::BudgetEnd.event(SESSION, "ada", &[("used", &"steps=0")])).unwrap();
+    let lines: Vec<String> = chain.records().iter().map(|record| record.line()).collect();
+    let runs = replay(&lines);
+    assert_eq!(runs[0].faults, Vec::<String>::new());
+    assert_eq!(["user", "assistant", "tool"].map(|role| runs[0].spoken(role)), [2, 0, 1]);
+    assert_eq!(runs[0].calls.keys().collect::<Vec<_>>(), ["asked", "refused"]);
+    assert!(runs[0].calls.values().all(|call| !call.is_unknown()));
+}

@@ -151,6 +151,17 @@ fn one_chain_goes_on_over_boots() {
     verify_lines(&lines, None).unwrap();
 }
 
+/// A life begins a boot if its process has had none before in this boot, or if the machine started after the last record.
+#[test]
+fn a_boot_begins_after_the_last_record() {
+    for (earlier, boot, number) in [(0, 4000, "2"), (1, 4999, "1"), (1, 5000, "1"), (1, 5001, "2")] {
+        let space = Faulty::new(8 << 20);
+        done(journal(&space, LIFE).append_general(5000, message("a"))).unwrap();
+        done(journal(&space, Life { earlier, boot, start: 6000 }).ready()).unwrap();
+        assert_eq!(field(&space.lines()[2], "boot").as_deref(), Some(number), "{earlier} {boot}");
+    }
+}
+
 /// A call is one in all boots: its id cannot be used again.
 #[test]
 fn a_call_of_an_earlier_boot_is_told_already() {
@@ -297,6 +308,13 @@ fn a_fault_of_the_medium_leaves_nothing_behind() {
         let error = done(journal.append_tool(1003, event)).unwrap_err();
         assert_eq!(error, AppendError::Place(fault.clone()));
         assert!(error.to_string().contains(&fault.to_string()), "{error}");
+        // Not even what takes the room that is kept for ends.
+        let end = Kind::SessionEnd.event("a", "p", &[]);
+        assert_eq!(done(journal.append_general(1003, end.clone())), Err(AppendError::Place(fault.clone())));
+        space.set(None);
+        done(journal.ready()).unwrap();
+        space.set(Some(fault.clone()));
+        assert_eq!(done(journal.append_general(1003, end)), Err(AppendError::Place(fault)));
         space.set(None);
         done(journal.ready()).unwrap();
         assert_eq!((journal.stored().head(), journal.stored().open_effects().count()), (Some(head), 0));

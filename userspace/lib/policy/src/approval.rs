@@ -16,6 +16,8 @@ use crate::scope::{normalise, texts};
 /// A person's answer to "may this run?".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// There was no question.
+    NotAsked,
     No,
     Yes(ConsentReach),
 }
@@ -24,7 +26,11 @@ impl Answer {
     /// A person's reply, with the reach that they gave it.
     #[must_use]
     pub fn of(reply: Reply, reach: ConsentReach) -> Self {
-        if reply == Reply::Agreed { Self::Yes(reach) } else { Self::No }
+        match reply {
+            Reply::Agreed => Self::Yes(reach),
+            Reply::NotAsked => Self::NotAsked,
+            _ => Self::No,
+        }
     }
 }
 

@@ -524,6 +524,8 @@ impl SessionPolicy {
         number: u64,
     ) -> (Decision, String) {
         match (self.gate_at_least(question, mode, at), answer) {
+            // Who was asked and has not agreed is not overruled by what was decided since, or for other calls.
+            (Gate::Open | Gate::Approved(_), Answer::No) => (Decision::Denied, String::from("the person said no")),
             (Gate::Open, _) => (Decision::Auto, String::new()),
             (Gate::Approved(earlier), _) => {
                 self.approvals.used(earlier);
@@ -540,6 +542,7 @@ impl SessionPolicy {
                 }
             }
             (Gate::AskPerson, Answer::No) => (Decision::Denied, String::from("the person said no")),
+            (Gate::AskPerson, Answer::NotAsked) => (Decision::Denied, String::from("nobody was asked")),
             (Gate::AskPassphrase, _) => {
                 (Decision::StepUpFailed, String::from("this call needs the passphrase, and consent is not enough"))
             }

@@ -63,21 +63,26 @@ pub async fn recorded<E>(
 }
 
 impl Asked {
-    /// The number that the next question gets.
-    pub fn next_number(&self) -> u64 {
-        self.count.get().saturating_add(1)
+    /// A number for a question that nobody else has: several are decided on at a time, and each keeps its own until its record is
+    /// there. 0, which no question has, for a call that nobody was asked about.
+    pub fn number(&self, is_asked: bool) -> u64 {
+        if !is_asked {
+            return 0;
+        }
+        self.count.set(self.count.get().saturating_add(1));
+        self.count.get()
     }
 
-    /// Remembers a question, how it was decided, and the reason that is recorded. `policy` knows whether its consent covers
-    /// further calls.
+    /// Remembers the question with this number, how it was decided, and the reason that is recorded. `policy` knows whether its
+    /// consent covers further calls.
     pub fn add(
         &self,
+        number: u64,
         question: &ToolQuestion,
         risk: Risk,
         (decision, reason): (Decision, &str),
         policy: &SessionPolicy,
     ) {
-        let number = self.next_number();
         let stands = policy.standing(number).is_some();
         let state = match decision {
             Decision::Consented if reason.is_empty() => "allowed once".to_string(),
@@ -87,7 +92,6 @@ impl Asked {
             // The person was not asked.
             Decision::Auto | Decision::Forbidden => return,
         };
-        self.count.set(number);
         let tool = short(&question.tool, NAME);
         let approval = Approval {
             id: number_text(number),
@@ -224,6 +228,44 @@ mod tests {
         assert_eq!((settle_later(&policy, 3), gate()), (Err(()), Gate::Approved(2)));
     }
 
+    /// Two runs of a session are decided on at once. Each consent waits for its own record, and is listed and revoked by its own
+    /// number.
+    #[test]
+    fn questions_that_are_decided_at_once_have_numbers_of_their_own() {
+        let (policy, asked) = (Rc::new(RefCell::new(asking())), Rc::new(Asked::default()));
+        let reach = |span| ConsentReach { span, pattern: String::new() };
+        let decide = |text: &str, reply, span| {
+            let number = asked.number(reply != Reply::NotAsked);
+            let (answer, at) = (Answer::of(reply, reach(span)), At::default());
+            let (decision, reason) =
+                policy.borrow_mut().decide(&question(text), (PermissionMode::Consent, &at), &answer, number);
+            policy.borrow_mut().approvals().withhold(number);
+            (number, question(text), decision, reason)
+        };
+        let record = |(number, question, decision, reason): &(u64, ToolQuestion, Decision, String), outcome| {
+            let done = run(recorded(&policy, *number, async { outcome })).unwrap();
+            if done.is_ok() && *number > 0 {
+                asked.add(*number, question, Risk::Medium, (*decision, reason), &policy.borrow());
+            }
+        };
+        let gate = |text: &str| policy.borrow().gate(&question(text), &At::default());
+        let (once, automatic) = (decide("1", Reply::Agreed, Span::Once), decide("0", Reply::NotAsked, Span::Once));
+        let session = decide("2", Reply::Agreed, Span::Session);
+        record(&automatic, Ok(()));
+        record(&once, Ok(()));
+        assert_eq!(gate("2"), Gate::AskPerson, "its own record is not there yet");
+        record(&session, Ok(()));
+        record(&decide("0", Reply::NotAsked, Span::Once), Err("the log is full"));
+        assert_eq!(gate("2"), Gate::Approved(2));
+        let object = ApprovalObject { asked: asked.clone(), policy: policy.clone() };
+        let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
+        let list = run(client.list()).unwrap().unwrap();
+        let told: Vec<_> = list.iter().map(|one| (one.id.as_str(), one.arguments.as_str(), one.stands)).collect();
+        assert_eq!(told, [("#1", "1", false), ("#2", "2", true)]);
+        assert_eq!(run(client.revoke("#2")).unwrap().ok(), Some(1));
+        assert_eq!(gate("2"), Gate::AskPerson);
+    }
+
     fn settle_later(policy: &RefCell<SessionPolicy>, number: u64) -> Result<(), ()> {
         run(recorded(policy, number, async { Err(()) })).unwrap()
     }
@@ -237,7 +279,7 @@ mod tests {
             let tool = if turn < 200 { long.clone() } else { "write_file".into() };
             let arguments = if turn < 200 { long.clone() } else { "{}".into() };
             let question = ToolQuestion { turn, tool, arguments, category: long.clone(), ..ToolQuestion::default() };
-            asked.add(&question, Risk::Low, (Decision::Consented, ""), &policy());
+            asked.add(asked.number(true), &question, Risk::Low, (Decision::Consented, ""), &policy());
         }
         let object = ApprovalObject { asked, policy: Rc::new(RefCell::new(policy())) };
         let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
@@ -261,10 +303,22 @@ mod tests {
             (Decision::StepUpFailed, Reply::Declined),
         ] {
             let mode = if decision == Decision::Denied { PermissionMode::Consent } else { PermissionMode::StepUp };
-            asked.add(&ToolQuestion::default(), Risk::Low, (decision, unagreed(reply, mode)), &policy());
+            asked.add(
+                asked.number(true),
+                &ToolQuestion::default(),
+                Risk::Low,
+                (decision, unagreed(reply, mode)),
+                &policy(),
+            );
         }
-        asked.add(&ToolQuestion::default(), Risk::High, (Decision::StepUpFailed, "the passphrase is wrong"), &policy());
-        asked.add(&ToolQuestion::default(), Risk::High, (Decision::Consented, ""), &policy());
+        asked.add(
+            asked.number(true),
+            &ToolQuestion::default(),
+            Risk::High,
+            (Decision::StepUpFailed, "the passphrase is wrong"),
+            &policy(),
+        );
+        asked.add(asked.number(true), &ToolQuestion::default(), Risk::High, (Decision::Consented, ""), &policy());
         let list = asked.list.borrow();
         let states: Vec<&str> = list.iter().map(|found| found.approval.state.as_str()).collect();
         let expected = [
@@ -285,16 +339,16 @@ mod tests {
         let asked = Rc::new(Asked::default());
         let reach = ConsentReach { span: Span::Session, pattern: String::new() };
         let mut ask = |text: &str, reach: ConsentReach| {
-            let (question, number) = (question(text), asked.next_number());
+            let (question, number) = (question(text), asked.number(true));
             let (mode, answer) = (PermissionMode::Consent, Answer::Yes(reach));
             let (decision, reason) = policy.decide(&question, (mode, &At::default()), &answer, number);
-            asked.add(&question, Risk::Medium, (decision, &reason), &policy);
+            asked.add(number, &question, Risk::Medium, (decision, &reason), &policy);
         };
         ask("{}", reach);
         for number in 0..200 {
             ask(&format!("{{\"n\":{number}}}"), ConsentReach::default());
         }
-        policy.decide(&question("{}"), (PermissionMode::Consent, &At::default()), &Answer::No, 999);
+        policy.decide(&question("{}"), (PermissionMode::Consent, &At::default()), &Answer::NotAsked, 999);
         let object = ApprovalObject { asked: asked.clone(), policy: Rc::new(RefCell::new(policy)) };
         let client = ApprovalClientClient::serve(&Local::default(), Rc::new(object)).unwrap();
         let first = || run(client.list()).unwrap().unwrap().remove(0);

@@ -239,22 +239,22 @@ impl Session {
             .ok_or_else(|| CallError::overloaded(format!("this session holds {LEASES} leases; release one first")))
     }
 
-    /// Records a decision and remembers what the person was asked.
+    /// Records a decision and remembers what the person was asked, if the question has a number.
     async fn settle(
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
         risk: Risk,
-        (decision, reason, asked): (Decision, &str, bool),
+        (decision, reason, number): (Decision, &str, u64),
     ) -> Result<(), CallError> {
         let version = self.policy.borrow().bundle().0.to_string();
         let writer = &self.broker.blocks.writer;
         let subject = self.subject();
         let record = subject.decided(writer, question, (mode, risk, &version), decision, reason);
-        recorded(&self.policy, self.asked.next_number(), record).await?;
+        recorded(&self.policy, number, record).await?;
         // A call that an earlier consent covers is no question of its own.
-        if asked {
-            self.asked.add(question, risk, (decision, reason), &self.policy.borrow());
+        if number > 0 {
+            self.asked.add(number, question, risk, (decision, reason), &self.policy.borrow());
         }
         Ok(())
     }
@@ -435,8 +435,8 @@ impl UserSessionServer for Session {
         let answer = Answer::of(reply, reach);
         let at = self.at(&question).await;
         let Review { mode: permitted, risk, .. } = self.policy.borrow().review(&question, &at);
-        let (decision, mut reason) =
-            self.policy.borrow_mut().decide(&question, (mode, &at), &answer, self.asked.next_number());
+        let number = self.asked.number(reply != Reply::NotAsked);
+        let (decision, mut reason) = self.policy.borrow_mut().decide(&question, (mode, &at), &answer, number);
         if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
             reason = unagreed(reply, mode).to_string();
         }
@@ -447,7 +447,7 @@ impl UserSessionServer for Session {
         {
             reason = why;
         }
-        self.settle(&question, mode, risk, (decision, &reason, reply != Reply::NotAsked)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, number)).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }
 
@@ -482,7 +482,7 @@ impl UserSessionServer for Session {
                 Err(why) => (Decision::StepUpFailed, why),
             },
         };
-        self.settle(&question, mode, risk, (decision, &reason, true)).await?;
+        self.settle(&question, mode, risk, (decision, &reason, self.asked.number(true))).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let lease = if decision == Decision::StepUpSucceeded {

@@ -80,6 +80,8 @@ impl<W: World> Context<W> {
         let course = Rc::new(Course::within(&self.course));
         let mut agent =
             Agent::new(world, session, system, conversation, self.backlog.clone()).with_course(course).within(origin);
+        // One question of the two is open at a time.
+        agent.questions = self.questions.clone();
         agent.set_bounds(given.bounds);
         agent.set_policy(given.policy.clone());
         given.children.borrow_mut().begin(number);

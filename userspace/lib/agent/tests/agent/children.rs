@@ -311,6 +311,27 @@ fn i15_questions_of_child_runs_name_their_task_and_come_one_at_a_time() {
     assert_eq!(world.effects().len(), 3);
 }
 
+/// A program of a call beside it asks in the same order: while one question is open, the other waits.
+#[test]
+fn i15_questions_of_a_child_run_and_of_a_program_come_one_at_a_time() {
+    let world = world(vec![
+        vec![delegate("d", "Write.", &["write"], json!({})), call("c", "careful", r#"{"n":1,"ms":40}"#)],
+        vec![call("w", "write", r#"{"n":7}"#)],
+        said("Child done."),
+        said("Done."),
+    ]);
+    world.0.modes.borrow_mut().insert("ask_before_step".into(), PermissionMode::Consent);
+    world.0.answers.borrow_mut().extend([Answer::Yes; 2]);
+    world.0.thinks.set(20_000 * MS);
+    let (end, _) = turn_with(&world, 40);
+    world.drain();
+    assert_eq!((end, world.0.prompts.borrow().len()), (TurnEnd::Answered, 2));
+    let shown = world.0.shown.borrow();
+    let open = shown.iter().filter(|shown| shown.starts_with("asked") || *shown == "answered");
+    let alternate = ["asked", "answered"].into_iter().cycle();
+    assert!(open.zip(alternate).all(|(shown, kind)| shown.starts_with(kind)), "{shown:#?}");
+}
+
 /// Ctrl-C ends the child run with its parent, wherever that is: each of its calls has an outcome and a record.
 #[test]
 fn i15_a_child_run_is_cancelled_with_its_parent() {

@@ -26,7 +26,11 @@ fn only_an_agreement_is_a_yes() {
         Reply::Elsewhere,
         Reply::Withdrawn,
     ] {
-        let wanted = if reply == Reply::Agreed { Answer::Yes(reach.clone()) } else { Answer::No };
+        let wanted = match reply {
+            Reply::Agreed => Answer::Yes(reach.clone()),
+            Reply::NotAsked => Answer::NotAsked,
+            _ => Answer::No,
+        };
         assert_eq!(Answer::of(reply, reach.clone()), wanted, "{reply:?}");
     }
 }
@@ -108,7 +112,7 @@ fn consents_are_kept_apart_by_the_number_of_their_question() {
         session.decide(&at(path), (Auto, &now()), &yes(Span::Session, ""), number);
     }
     for _ in 0..2 {
-        session.decide(&at("b"), (Auto, &now()), &Answer::No, 9);
+        session.decide(&at("b"), (Auto, &now()), &Answer::NotAsked, 9);
     }
     let uses = |session: &SessionPolicy, number| session.standing(number).map(|one| (one.number, one.uses));
     assert_eq!([1, 2, 3, 9].map(|number| uses(&session, number)), [Some((1, 0)), Some((2, 2)), Some((3, 0)), None]);

@@ -236,7 +236,7 @@ fn d01_each_mode_decides_as_it_says() {
             let yes = session.decide(&question, (Auto, &NOW), &yes(Span::Once), 1).0;
             let no = session.decide(&question, (Auto, &NOW), &Answer::No, 1).0;
             let expected = match default_mode(profile, category) {
-                Auto => (Decision::Auto, Decision::Auto),
+                Auto => (Decision::Auto, Decision::Denied),
                 Consent => (Decision::Consented, Decision::Denied),
                 StepUp => (Decision::StepUpFailed, Decision::StepUpFailed),
                 Forbidden => (Decision::Forbidden, Decision::Forbidden),
@@ -403,7 +403,10 @@ fn d10_a_pattern_covers_what_it_selects() {
     assert_eq!(session.gate(&ToolQuestion { arguments: "{}".into(), ..inside.clone() }, &NOW), Gate::AskPerson);
     assert_eq!(session.gate(&ToolQuestion { arguments: "{".into(), ..inside.clone() }, &NOW), Gate::AskPerson);
     assert_eq!(session.gate_at_least(&inside, StepUp, &NOW), Gate::AskPassphrase);
-    assert_eq!(session.decide(&inside, (Consent, &NOW), &Answer::No, 6).1, "agreed to earlier, in question #5");
+    let no = session.decide(&inside, (Consent, &NOW), &Answer::No, 6);
+    assert_eq!(no, (Decision::Denied, "the person said no".into()), "whatever was agreed to earlier");
+    let earlier = session.decide(&inside, (Consent, &NOW), &Answer::NotAsked, 6);
+    assert_eq!(earlier, (Decision::Consented, "agreed to earlier, in question #5".into()));
     assert_eq!(session.approvals().standing(5).unwrap().uses, 1);
     assert_eq!(session.approvals().revoke(Some(4)), 0);
     assert_eq!(session.approvals().revoke(Some(5)), 1);

@@ -327,8 +327,11 @@ impl Budgets {
         let (principal, session) = (session.principal.clone(), id.to_string());
         let kept = self.ledger.kept(run.scope).unwrap_or_default();
         let account = self.ledger.close(run.scope);
-        self.changed.insert((Table::Runs, run.name.clone()));
-        self.paused.insert(run.name.clone(), Paused { principal, session, at: unix, kept });
+        // Two principals may have runs of one name; that of the first is kept.
+        if self.paused.get(&run.name).is_none_or(|known| known.principal == principal) {
+            self.changed.insert((Table::Runs, run.name.clone()));
+            self.paused.insert(run.name.clone(), Paused { principal, session, at: unix, kept });
+        }
         while self.paused.len() > RUNS {
             let first = self.paused.iter().min_by_key(|(_, run)| run.at).map(|(name, _)| name.clone());
             self.forget_run(&first?);
@@ -365,7 +368,10 @@ impl Budgets {
         session.steps.clear();
         session.children.clear();
         session.number = 0;
-        self.paused.remove(run.name);
+        let principal = &session.principal;
+        if self.paused.get(run.name).is_some_and(|known| known.principal == *principal) {
+            self.paused.remove(run.name);
+        }
         self.touch(id);
         Ok(())
     }
@@ -382,7 +388,8 @@ impl Budgets {
         self.pass(id, at);
         let crossed = self.crossed(id);
         let (run, account) = self.pause_run(id, at.unix)?;
-        if over {
+        let is_own = |known: &Paused| self.sessions.get(id).is_some_and(|own| own.principal == known.principal);
+        if over && self.paused.get(&run.name).is_some_and(is_own) {
             self.forget_run(&run.name);
         }
         if let Some(session) = self.sessions.get_mut(id) {

@@ -53,6 +53,24 @@ fn f11_no_pause_restart_or_crash_resets_the_budget_of_a_run() {
     assert_eq!(used(&mut budgets, "s2", Dimension::Steps), 0);
 }
 
+/// Who begins, pauses or ends a run of the same name does not touch what another person's run has used.
+#[test]
+fn runs_of_one_name_are_of_their_principals() {
+    for over in [false, true] {
+        let mut budgets = Budgets::default();
+        budgets.open_session(&opening("s1", "ada"), at(0)).unwrap();
+        budgets.open_session(&opening("s2", "bob"), at(0)).unwrap();
+        budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
+        budgets.charge(("s1", "ada"), tokens(90));
+        budgets.end_run("s1", false, at(0)).unwrap();
+        budgets.begin_run("s2", &run("c-1"), at(0)).unwrap();
+        assert_eq!(used(&mut budgets, "s2", Dimension::Tokens), 0);
+        budgets.end_run("s2", over, at(0)).unwrap();
+        budgets.begin_run("s1", &run("c-1"), at(0)).unwrap();
+        assert_eq!(used(&mut budgets, "s1", Dimension::Tokens), 90);
+    }
+}
+
 /// The runner's word counts where the broker knows less, and never lowers a count. Granted amounts are the broker's alone.
 #[test]
 fn f11_the_runners_word_can_only_raise_what_is_used() {

@@ -63,8 +63,8 @@ pub async fn recorded<E>(
 }
 
 impl Asked {
-    /// A number for a question that nobody else has: several are decided on at a time, and each keeps its own until its record is
-    /// there. 0, which no question has, for a call that nobody was asked about.
+    /// A new number for a question. Several questions may be decided on at a time, and each keeps its number until its record is
+    /// there. For a call without a question it is 0, which no question has.
     pub fn number(&self, is_asked: bool) -> u64 {
         if !is_asked {
             return 0;

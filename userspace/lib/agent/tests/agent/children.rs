@@ -311,7 +311,7 @@ fn i15_questions_of_child_runs_name_their_task_and_come_one_at_a_time() {
     assert_eq!(world.effects().len(), 3);
 }
 
-/// A program of a call beside it asks in the same order: while one question is open, the other waits.
+/// So do questions of a program whose call runs in parallel with the child run: while one is open, the other waits.
 #[test]
 fn i15_questions_of_a_child_run_and_of_a_program_come_one_at_a_time() {
     let world = world(vec![

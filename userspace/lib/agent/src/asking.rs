@@ -2,7 +2,7 @@
 
 mod program;
 
-pub use program::{OfCall, STEP};
+pub use program::OfCall;
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -74,7 +74,7 @@ impl<W: World> Context<W> {
         } else {
             match self.unasked(&asks.tool, &asks.question).await {
                 Ok(gated) => gated,
-                Err(review) => self.ask(&asks, review, &Signal::default()).await,
+                Err(review) => self.ask(&asks, review, ("", &Signal::default())).await,
             }
         };
         decided(asks, gated)
@@ -104,17 +104,33 @@ impl<W: World> Context<W> {
         }
     }
 
-    /// Asks the person about a call, and the broker with their answer. If `over` is set, the question ends without an answer.
+    /// Asks the person about a call, and the broker with their answer. `claim` stands in the question. If `over` is set, the question
+    /// ends without an answer.
     async fn ask(
         &self,
         asks: &Asks<W>,
-        Review { mode, note, risk, .. }: Review,
-        over: &Signal,
+        mut review: Review,
+        (claim, over): (&str, &Signal),
     ) -> Gated<<W as Gate>::Lease> {
-        // One question is open at a time. The time of an answer begins when it is.
-        let turn = race(race(over.wait(), self.cancel.wait()), self.questions.lock()).await;
         let Asks { tool, call, question, .. } = asks;
-        let mut note = self.told_of_child(note);
+        // One question is open at a time. The time of an answer begins when it is.
+        let turn = match self.questions.try_lock() {
+            Some(turn) => Either::Right(turn),
+            None => {
+                let turn = race(race(over.wait(), self.cancel.wait()), self.questions.lock()).await;
+                // The answer to the question before may cover this call.
+                if matches!(turn, Either::Right(_)) {
+                    match self.unasked(tool, question).await {
+                        Ok(gated) => return gated,
+                        Err(now) => review = now,
+                    }
+                }
+                turn
+            }
+        };
+        let Review { mode, note, risk, .. } = review;
+        let notes = [claim, &note].into_iter().filter(|note| !note.is_empty());
+        let mut note = self.told_of_child(notes.collect::<Vec<_>>().join("\n"));
         if let Some(why) = self.failures.known.failure(tool, call) {
             let why = format!("The same call failed before in this turn: {}.", quote_long(&why, TASK));
             note = if note.is_empty() { why } else { format!("{note}\n{why}") };

@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_policy::unagreed;
+use capos_policy::{BY_HAND, unagreed};
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{ConsentReach, Decision, Label, Reply, ToolQuestion};
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
@@ -83,7 +83,7 @@ impl<W: World> Agent<W> {
     pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
         let context = self.by_hand();
         // A model cannot have used the id, nor guess it.
-        let id = format!("direct-{}", hex(&self.world().random()));
+        let id = format!("{BY_HAND}{}", hex(&self.world().random()));
         let name = tool.descriptor.name.clone();
         let call = ToolCall { id, name, handle: tool.descriptor.handle.clone(), arguments };
         let question = context.question(tool, &call);

@@ -69,8 +69,20 @@ impl Going {
     #[must_use]
     pub fn of(checkpoint: &Checkpoint, failures: u32) -> Self {
         let Progress {
-            state, step, asked, most, segments, reminders, messages, tokens, used, granted, children, ..
+            state,
+            step,
+            asked,
+            most,
+            segments,
+            reminders,
+            messages,
+            tokens,
+            used,
+            granted,
+            mut children,
+            ..
         } = checkpoint.progress.clone();
+        children.cut_off(most.saturating_sub(asked).saturating_sub(children.asked));
         Self {
             conversation: checkpoint.conversation.clone(),
             turn: checkpoint.turn,

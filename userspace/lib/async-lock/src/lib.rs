@@ -67,7 +67,13 @@ pub struct AsyncMutexGuard(Rc<AsyncMutex>);
 impl AsyncMutex {
     /// Waits until no other task holds it, and acquires it.
     pub async fn lock(self: &Rc<Self>) -> AsyncMutexGuard {
-        self.waiting.until(|| (!self.taken.replace(true)).then(|| AsyncMutexGuard(self.clone()))).await
+        self.waiting.until(|| self.try_lock()).await
+    }
+
+    /// Acquires it if no other task holds it.
+    #[must_use]
+    pub fn try_lock(self: &Rc<Self>) -> Option<AsyncMutexGuard> {
+        (!self.taken.replace(true)).then(|| AsyncMutexGuard(self.clone()))
     }
 }
 

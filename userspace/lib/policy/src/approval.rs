@@ -43,7 +43,10 @@ pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
         Reply::Interrupted => "the person pressed Ctrl-C",
         Reply::Withdrawn => "the program that asked has ended",
         Reply::NotAsked => "nobody was asked",
-        Reply::Elsewhere => "a client takes no passphrase for a call; make it at the console of the machine",
+        Reply::Elsewhere if mode == PermissionMode::StepUp => {
+            "a client takes no passphrase for a call; make it at the console of the machine"
+        }
+        Reply::Elsewhere => "it is too long for a client's question; make the call at the console of the machine",
         Reply::Agreed | Reply::Declined if mode == PermissionMode::StepUp => "no passphrase was entered",
         Reply::Agreed | Reply::Declined => "the person said no",
     }
@@ -145,8 +148,14 @@ impl Approvals {
                 (Some(pattern.to_string()), what)
             }
         };
-        // Those of earlier turns cover nothing any more.
-        self.list.retain(|one| !one.in_turn || one.bound.same_turn(&bound));
+        // Those of earlier turns cover nothing any more. Another conversation's turn, as that of a child run, may go on.
+        let is_over = |one: &Standing| one.bound.same_conversation(&bound) && !one.bound.same_turn(&bound);
+        self.list.retain(|one| !one.in_turn || !is_over(one));
+        if self.list.len() >= MOST
+            && let Some(oldest) = self.list.iter().position(|one| one.in_turn && !one.bound.same_conversation(&bound))
+        {
+            self.list.remove(oldest);
+        }
         if self.list.len() >= MOST {
             return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
         }

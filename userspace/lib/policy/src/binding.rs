@@ -7,6 +7,12 @@ use core::fmt;
 use capos_schema::authority::ToolQuestion;
 use sha2::{Digest, Sha256};
 
+/// Begins the id of a call that a person makes.
+pub const BY_HAND: &str = "direct-";
+
+/// Stands behind the id of a call, before the number of a question of its program. No call of a model has an id with it.
+pub const STEP: &str = ".step-";
+
 /// One call of one session, and the time until which an answer about it counts. A question, a step-up's lease, a consent and
 /// the record of a decision are all bound to it. It has the tool as it was described, the canonical arguments (RFC 8785), the
 /// conversation, the turn and the call.
@@ -115,9 +121,19 @@ impl Binding {
         self.same_tool(other) && self.arguments == other.arguments
     }
 
-    /// Whether both are for the same turn of the same conversation.
+    /// Whether both are for the same turn of the same conversation. A call that a person makes is a turn of its own, with the
+    /// questions of its program.
     pub(crate) fn same_turn(&self, other: &Self) -> bool {
-        self.conversation == other.conversation && self.turn == other.turn
+        self.same_conversation(other) && self.turn == other.turn && self.by_hand() == other.by_hand()
+    }
+
+    pub(crate) fn same_conversation(&self, other: &Self) -> bool {
+        self.conversation == other.conversation
+    }
+
+    /// The id of the call that a person has made, where this is one or a question of its program.
+    fn by_hand(&self) -> Option<&str> {
+        self.call_id.starts_with(BY_HAND).then(|| self.call_id.split(STEP).next().unwrap_or_default())
     }
 
     /// Whether it covers a call at this time.

@@ -32,7 +32,7 @@ mod session;
 
 pub use approval::{Answer, Approvals, Standing, matches, may_stand, unagreed};
 pub use backend::{check_backend_policy, may_open};
-pub use binding::{Binding, BindingError};
+pub use binding::{BY_HAND, Binding, BindingError, STEP};
 pub use budget::{Rate, Rates, TooMany};
 pub use bundle::{
     BoundBy, BundleError, Capability, FORMAT, Holder, MAX_COMPARED, MAX_SEARCHED, MODEL_CALL, PolicyBundle,

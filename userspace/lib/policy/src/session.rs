@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_schema::annotations::Pattern;
-use capos_schema::authority::{Decision, Profile, Risk, ToolPermission, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Profile, Risk, Span, ToolPermission, ToolQuestion};
 use capos_schema::models::PermissionMode;
 use hashbrown::{Equivalent, HashMap};
 
@@ -527,19 +527,14 @@ impl SessionPolicy {
             // Who was asked and has not agreed is not overruled by what was decided since, or for other calls.
             (Gate::Open | Gate::Approved(_), Answer::No) => (Decision::Denied, String::from("the person said no")),
             (Gate::Open, _) => (Decision::Auto, String::new()),
+            (Gate::AskPerson, Answer::Yes(reach)) => self.consent(question, reach, number),
+            // The earlier consent may end before this one does.
+            (Gate::Approved(_), Answer::Yes(reach)) if reach.span != Span::Once => {
+                self.consent(question, reach, number)
+            }
             (Gate::Approved(earlier), _) => {
                 self.approvals.used(earlier);
                 (Decision::Consented, format!("agreed to earlier, in question #{earlier}"))
-            }
-            (Gate::AskPerson, Answer::Yes(reach)) => {
-                let Some(Entry { tool, .. }) = self.tools.get(&Key(question.interface_id, &question.tool)) else {
-                    return (Decision::Forbidden, format!("{:?} is not granted to this session", question.tool));
-                };
-                let subject = Subject { question, category: tool.category, pattern: tool.pattern };
-                match self.approvals.add(number, reach, &subject) {
-                    Ok(reaches) => (Decision::Consented, reaches),
-                    Err(why) => (Decision::Consented, format!("for this call only: {why}")),
-                }
             }
             (Gate::AskPerson, Answer::No) => (Decision::Denied, String::from("the person said no")),
             (Gate::AskPerson, Answer::NotAsked) => (Decision::Denied, String::from("nobody was asked")),
@@ -547,6 +542,18 @@ impl SessionPolicy {
                 (Decision::StepUpFailed, String::from("this call needs the passphrase, and consent is not enough"))
             }
             (Gate::Shut { reason }, _) => (Decision::Forbidden, reason),
+        }
+    }
+
+    /// The person has agreed to a call that needed their consent.
+    fn consent(&mut self, question: &ToolQuestion, reach: &ConsentReach, number: u64) -> (Decision, String) {
+        let Some(Entry { tool, .. }) = self.tools.get(&Key(question.interface_id, &question.tool)) else {
+            return (Decision::Forbidden, format!("{:?} is not granted to this session", question.tool));
+        };
+        let subject = Subject { question, category: tool.category, pattern: tool.pattern };
+        match self.approvals.add(number, reach, &subject) {
+            Ok(reaches) => (Decision::Consented, reaches),
+            Err(why) => (Decision::Consented, format!("for this call only: {why}")),
         }
     }
 

@@ -34,14 +34,17 @@ pub struct Children {
     pub last: u32,
     /// Requests to the model that those that have ended made together.
     pub asked: u32,
+    /// Requests that those whose calls have not ended may make at most, all together.
+    pub reserved: u32,
     /// The latest ones, the last at the end.
     pub list: Vec<Child>,
 }
 
 impl Children {
-    /// One more, whose call is proposed; its number.
-    pub fn announce(&mut self, task: &str) -> u32 {
+    /// One more, whose call is proposed and which may make this many requests to the model; its number.
+    pub fn announce(&mut self, task: &str, calls: u32) -> u32 {
         self.last = self.last.saturating_add(1);
+        self.reserved = self.reserved.saturating_add(calls);
         let line: String = task.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let task = line.get(..line.floor_char_boundary(TASK)).unwrap_or_default().to_string();
         if self.list.len() >= MOST {
@@ -61,13 +64,22 @@ impl Children {
     /// The one with this number has ended in this state, after `asked` requests to the model and `tokens` tokens.
     pub fn end(&mut self, number: u32, state: RunState, asked: u32, tokens: u64) {
         self.asked = self.asked.saturating_add(asked);
+        self.reserved = self.reserved.saturating_sub(asked);
         if let Some(child) = self.list.iter_mut().find(|child| child.number == number) {
             (child.state, child.asked, child.tokens) = (state, asked, tokens);
         }
     }
 
-    /// Forgets those whose calls were not permitted.
+    /// Their run was cut off, and had `room` requests left: how many those that had not ended have made is not known, so all that
+    /// they were permitted count.
+    pub fn cut_off(&mut self, room: u32) {
+        self.asked = self.asked.saturating_add(self.reserved.min(room));
+        self.reserved = 0;
+    }
+
+    /// The calls of an answer have ended. Those that were not permitted are forgotten.
     pub fn forget_idle(&mut self) {
+        self.reserved = 0;
         self.list.retain(|child| child.state != RunState::Idle);
     }
 
@@ -81,7 +93,7 @@ impl Children {
         let list: Vec<Value> = list
             .map(|Child { number, task, state, asked, tokens }| json!([number, task, state.name(), asked, tokens]))
             .collect();
-        json!({ "last": self.last, "asked": self.asked, "list": list })
+        json!({ "last": self.last, "asked": self.asked, "reserved": self.reserved, "list": list })
     }
 
     /// Reads what [`value`](Self::value) has written.
@@ -100,7 +112,9 @@ impl Children {
             })
         };
         let list = list.iter().map(child).collect::<Option<_>>()?;
-        Some(Self { last: number(value.get("last")?)?, asked: number(value.get("asked")?)?, list })
+        // Checkpoints of earlier versions have no such member.
+        let reserved = value.get("reserved").map_or(Some(0), number)?;
+        Some(Self { last: number(value.get("last")?)?, asked: number(value.get("asked")?)?, reserved, list })
     }
 }
 
@@ -114,7 +128,7 @@ mod tests {
         let mut children = Children::default();
         assert!(children.is_none());
         for number in 1..=20 {
-            assert_eq!(children.announce(&"\"\n\u{1}é".repeat(100)), number);
+            assert_eq!(children.announce(&"\"\n\u{1}é".repeat(100), 2), number);
             if number % 2 == 0 {
                 children.begin(number);
             }
@@ -124,9 +138,17 @@ mod tests {
         assert!(text.len() < 2048, "{} bytes", text.len());
         assert!(!text.contains("\\n") && !text.contains("\\u"));
         assert_eq!(Children::read(&serde_json::from_str(&text).unwrap()), Some(children.clone()));
+        assert_eq!((children.asked, children.reserved), (3, 37));
+        let earlier = text.replace(",\"reserved\":37", "");
+        assert_eq!(Children::read(&serde_json::from_str(&earlier).unwrap()).unwrap().reserved, 0);
+        for (room, asked) in [(5, 8), (37, 40), (100, 40)] {
+            let mut cut = children.clone();
+            cut.cut_off(room);
+            assert_eq!((cut.asked, cut.reserved), (asked, 0));
+        }
         children.forget_idle();
         assert_eq!(children.list.iter().map(|child| child.number).collect::<Vec<_>>(), [14, 16, 18, 20]);
-        assert_eq!((children.last, children.asked), (20, 3));
+        assert_eq!((children.last, children.asked, children.reserved), (20, 3, 0));
         for damaged in ["[]", "{}", "{\"last\":1,\"asked\":1,\"list\":[[1]]}", "{\"last\":-1,\"asked\":1,\"list\":[]}"]
         {
             assert_eq!(Children::read(&serde_json::from_str(damaged).unwrap()), None);

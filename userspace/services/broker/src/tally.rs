@@ -5,12 +5,14 @@
 
 use alloc::string::String;
 
-use capos_schema::models::{InferenceRequest, InferenceResponse, StreamChunk, TokenUsage};
+use capos_schema::models::{InferenceRequest, InferenceResponse, StreamChunk, StreamChunkLoose, TokenUsage};
 
 /// Bytes for which at least one token is counted, whatever the worker says.
 const BYTES_PER_TOKEN: u64 = 16;
 /// Bytes that a token has at most, in a call's name and handle as well, which are of many bytes and few tokens.
 const BYTES_OF_LONGEST: u64 = 1 << 10;
+/// Bytes of what a worker says of a tool; what is beyond them is cut off.
+const TOLD: usize = 1 << 10;
 /// Tokens at most of what a template writes in a prompt: once, around each message and each call of one, and around each tool.
 const TEMPLATE: u64 = 1024;
 const AROUND_MESSAGE: u64 = 32;
@@ -34,6 +36,10 @@ pub struct Tally {
     received: u64,
     /// Calls that came back, by their names.
     calls: u64,
+    /// Tools of the request of which the worker has not said yet that it does not hold calls to their schemas.
+    untold: usize,
+    /// It has said so more often.
+    is_told_more: bool,
     counted: u64,
     /// What its worker said at the end, as it is believed.
     said: Option<TokenUsage>,
@@ -57,7 +63,8 @@ impl Tally {
         let parts = parts.fold(0, usize::saturating_add) as u64;
         let around = parts.saturating_mul(AROUND_MESSAGE).saturating_add(TEMPLATE);
         let around = around.saturating_add((request.tools.len() as u64).saturating_mul(AROUND_TOOL));
-        Self { sent, around, most: u64::from(request.max_tokens), ..Self::default() }
+        let most = u64::from(request.max_tokens);
+        Self { sent, around, most, untold: request.tools.len(), ..Self::default() }
     }
 
     /// Counts a piece that passes, and has it say no other numbers than are believed; the tokens that it adds.
@@ -70,7 +77,8 @@ impl Tally {
             }
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
             // It is no part of the answer: no sign of work, so that the bound on empty pieces counts it.
-            StreamChunk::Loose(_) | StreamChunk::Removed(_) => {}
+            StreamChunk::Loose(loose) => self.tell(loose),
+            StreamChunk::Removed(_) => {}
             StreamChunk::ToolCallDelta(call) => {
                 self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
             }
@@ -87,6 +95,17 @@ impl Tally {
             self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
         }
         self.finish(&mut response.usage)
+    }
+
+    /// What the worker says of a tool comes once for each, in a bounded length.
+    fn tell(&mut self, loose: &mut StreamChunkLoose) {
+        match self.untold.checked_sub(1) {
+            Some(untold) => self.untold = untold,
+            None => self.is_told_more = true,
+        }
+        for text in [&mut loose.tool, &mut loose.why] {
+            text.truncate(text.floor_char_boundary(TOLD));
+        }
     }
 
     fn receive(&mut self, lengths: impl IntoIterator<Item = usize>) {
@@ -138,10 +157,10 @@ impl Tally {
         TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }
     }
 
-    /// Whether more bytes came than the permitted tokens can have, however long each is.
+    /// Whether more bytes came than the permitted tokens can have, however long each is, or more about tools than there are.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
-        self.received > self.most.saturating_mul(BYTES_OF_LONGEST)
+        self.is_told_more || self.received > self.most.saturating_mul(BYTES_OF_LONGEST)
     }
 
     /// The least number of tokens that a prompt of these texts has, and no fewer than were read.
@@ -241,6 +260,22 @@ mod tests {
         assert_eq!((tally.add(&mut text(500 * 16)), tally.is_too_much()), (500, false));
         tally.add(&mut text(500 << 10));
         assert!(tally.is_too_much());
+    }
+
+    /// What is said of tools is no part of the answer, and comes once for each of them.
+    #[test]
+    fn b16_a_worker_says_of_each_tool_once_that_it_is_not_held_to_its_schema() {
+        let tools = Vec::from(["read", "write"].map(|name| ToolDescriptor { name: name.into(), ..Default::default() }));
+        let mut tally = Tally::of(&InferenceRequest { tools, max_tokens: 500, ..InferenceRequest::default() });
+        let mut tell = |why: &str| {
+            let mut said = StreamChunk::Loose(StreamChunkLoose { tool: "read".into(), why: why.into() });
+            let tokens = tally.add(&mut said);
+            let StreamChunk::Loose(StreamChunkLoose { why, .. }) = said else { panic!("it became something else") };
+            (tokens, why.len(), tally.is_too_much())
+        };
+        assert_eq!(tell("a pattern"), (0, 9, false));
+        assert_eq!(tell(&"é".repeat(60 << 10)), (0, TOLD, false));
+        assert_eq!(tell(""), (0, 0, true), "there are two tools");
     }
 
     /// All that passes is counted, also what is more than was asked for, whatever the worker says.

@@ -1,6 +1,7 @@
 //! What the calls of a run have shown so far: which failed, and which files it has read or written.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,10 +36,14 @@ impl Known {
                 }
                 let changes = tool.descriptor.category == Category::Mutating.name();
                 let mut seen = self.seen.borrow_mut();
+                if changes && let (Some(from), Some(to)) = (path(&call.arguments, "from"), path(&call.arguments, "to"))
+                {
+                    carry(&mut seen, &from, &to);
+                }
                 if (tool.pieces || changes)
                     && is_whole(&call.arguments)
                     && seen.len() < MOST
-                    && let Some(path) = path(&call.arguments)
+                    && let Some(path) = path(&call.arguments, "path")
                 {
                     seen.insert(path);
                 }
@@ -62,7 +67,7 @@ impl Known {
 
     /// Whether the path of a call names a file that the run has neither read nor written.
     pub fn is_unread(&self, call: &ToolCall) -> bool {
-        path(&call.arguments).is_some_and(|path| !self.seen.borrow().contains(&path))
+        path(&call.arguments, "path").is_some_and(|path| !self.seen.borrow().contains(&path))
     }
 }
 
@@ -84,10 +89,23 @@ fn is_whole(arguments: &str) -> bool {
     ["offset", "length", "append"].into_iter().all(is_default)
 }
 
-/// The path in a call's arguments, without what means nothing in it.
-fn path(arguments: &str) -> Option<String> {
+/// A file or folder was copied or moved: what is at its new path, and below it, was seen if it was at the old one.
+fn carry(seen: &mut BTreeSet<String>, from: &str, to: &str) {
+    let carried: Vec<String> = seen.iter().filter_map(|path| Some(format!("{to}{}", below(path, from)?))).collect();
+    seen.retain(|path| below(path, to).is_none());
+    let room = MOST.saturating_sub(seen.len());
+    seen.extend(carried.into_iter().take(room));
+}
+
+/// What stands behind this file or folder in a path that is it, or is below it.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    path.strip_prefix(folder).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The path that an argument of a call is, without what means nothing in it.
+fn path(arguments: &str, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
-    let path = arguments.get("path")?.as_str()?;
+    let path = arguments.get(name)?.as_str()?;
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     Some(parts.join("/"))
 }
@@ -174,5 +192,26 @@ mod tests {
             known.settle(&write, &call(&format!("{{\"path\":\"new\",{options}}}")), &ended(Outcome::Ok, ""));
             assert!(!known.is_unread(&call(r#"{"path":"new"}"#)), "{options}");
         }
+    }
+
+    /// What was read at a path is not what was moved to it later.
+    #[test]
+    fn what_was_moved_or_copied_to_a_path_was_read_if_it_was_at_the_old_one() {
+        let (read, change) = (tool("read_file", Category::ReadOnly), tool("move_file", Category::Mutating));
+        let known = Known::default();
+        let settle = |tool: &Tool, arguments: &str| known.settle(tool, &call(arguments), &ended(Outcome::Ok, ""));
+        let is_unread = |path: &str| known.is_unread(&call(&format!("{{\"path\":\"{path}\"}}")));
+        for path in ["junk.txt", "drafts/a.txt", "drafts-2.txt"] {
+            settle(&read, &format!("{{\"path\":\"{path}\"}}"));
+        }
+        settle(&change, r#"{"from":"./junk.txt","to":"old.txt"}"#);
+        settle(&change, r#"{"from":"thesis.txt","to":"junk.txt"}"#);
+        settle(&change, r#"{"from":"drafts","to":"kept/of/2025"}"#);
+        settle(&change, r#"{"from":"unread","to":"drafts"}"#);
+        let paths = ["old.txt", "junk.txt", "kept/of/2025/a.txt", "drafts/a.txt", "drafts-2.txt"];
+        assert_eq!(paths.map(is_unread), [false, true, false, true, false]);
+        // What failed has moved nothing.
+        known.settle(&change, &call(r#"{"from":"x","to":"old.txt"}"#), &ended(Outcome::ExecutionError, "no"));
+        assert!(!is_unread("old.txt"));
     }
 }

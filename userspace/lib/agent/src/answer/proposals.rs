@@ -5,10 +5,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use capos_policy::STEP;
 use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
 use crate::answer::response::{Draft, Response};
-use crate::asking::STEP;
 use crate::call::{Proposal, flaw};
 use crate::conversation::Conversation;
 use crate::limits::Bounds;

@@ -8,6 +8,7 @@ use core::cell::{Cell, RefCell};
 use core::future::ready;
 
 use capos_async_lock::Waiters;
+use capos_policy::STEP;
 use capos_schema::audit::Phase;
 use capos_schema::authority::Decision;
 use capos_schema::cap::LocalBoxFuture;
@@ -23,14 +24,12 @@ use crate::race::{Either, race};
 use crate::result::{Why, answered, hash};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
-use crate::world::{Asker, Gate, Review, Ruling, World};
+use crate::world::{Asker, Gate, Ruling, World};
 
 /// The method by which a program asks, as a tool. No model is offered it.
 const TOOL: &str = "ask_before_step";
 /// Questions of one call at most: a person is not asked without end.
 const MOST: u32 = 16;
-/// Stands behind the id of a call, before the number of a question of its program. No call of a model has an id with it.
-pub const STEP: &str = ".step-";
 /// Bytes of a call's id in the ids of its questions.
 const ID: usize = 200;
 /// Stands in each question.
@@ -174,10 +173,7 @@ impl<W: World> Context<W> {
         }
         let gated = match self.unasked(&asks.tool, &asks.question).await {
             Ok(gated) => gated,
-            Err(review) => {
-                let note = if review.note.is_empty() { CLAIM.to_string() } else { format!("{CLAIM}\n{}", review.note) };
-                self.ask(&asks, Review { note, ..review }, over).await
-            }
+            Err(review) => self.ask(&asks, review, (CLAIM, over)).await,
         };
         let (decision, why, outcome) = match gated {
             Gated::Open(ruling) => match self.may_go_on(over) {

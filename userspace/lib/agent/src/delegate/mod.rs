@@ -96,27 +96,30 @@ impl<W: World> Agent<W> {
     pub(crate) async fn give(&self, snapshot: &Snapshot, proposals: &[Proposal]) -> Option<Rc<Given>> {
         let going = self.going.as_ref().filter(|_| self.origin.is_none())?;
         let found = &snapshot.tools().iter().find(|tool| delegates(tool))?.descriptor;
-        let mut numbers = Vec::new();
-        for Proposal { call, .. } in proposals.iter().filter(|proposal| proposal.flaw.is_none()) {
-            if call.name == found.name && call.handle == found.handle {
-                let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
-                let task = arguments.get("task").and_then(Value::as_str).unwrap_or_default();
-                numbers.push((call.id.clone(), going.children.borrow_mut().announce(task)));
-            }
-        }
-        if numbers.is_empty() {
-            return None;
-        }
         let (asked, most) = going.steps();
-        let given = Given {
+        let mut given = Given {
             tools: snapshot.tools().iter().filter(|tool| !delegates(tool)).cloned().collect(),
             system: self.system().to_string(),
             bounds: *self.bounds(),
             policy: self.policy.clone(),
             room: most.saturating_sub(asked),
-            numbers,
+            numbers: Vec::new(),
             children: going.children.clone(),
         };
+        let left = given.left();
+        for Proposal { call, .. } in proposals.iter().filter(|proposal| proposal.flaw.is_none()) {
+            if call.name == found.name && call.handle == found.handle {
+                let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
+                let task = arguments.get("task").and_then(Value::as_str).unwrap_or_default();
+                // One that is refused makes none.
+                let order = Order::read(&call.arguments, Some(&given));
+                let calls = order.and_then(|order| order.calls(left)).unwrap_or_default();
+                given.numbers.push((call.id.clone(), going.children.borrow_mut().announce(task, calls)));
+            }
+        }
+        if given.numbers.is_empty() {
+            return None;
+        }
         self.keep_point().await;
         Some(Rc::new(given))
     }

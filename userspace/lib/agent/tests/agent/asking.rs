@@ -379,6 +379,22 @@ fn j12_a_program_asks_so_often_and_no_more() {
     assert_eq!(granted, 32, "two records for each question, and none for what was not asked");
 }
 
+/// Requirement J12: a question that waits for another one is not asked if the answer to that one covers it.
+#[test]
+fn j12_a_question_that_waits_is_not_asked_if_the_answer_before_it_covers_it() {
+    let world = World::new(vec![]);
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No]);
+    world.0.reach.borrow_mut().span = Span::Session;
+    world.0.stands.set(true);
+    world.0.thinks.set(20_000 * MS);
+    world.0.at_once.set(true);
+    let (_, told) = careful(&world, 2);
+    assert!(told[0].contains("1: done; 2: done"), "{told:?}");
+    let prompts = world.0.prompts.borrow();
+    assert!(prompts.len() == 1 && prompts[0].contains("The program wrote `action`."), "{prompts:?}");
+    world.check_audit();
+}
+
 /// Requirement J12: questions that programs ask at the same time are open one after the other, and each has its own answer.
 #[test]
 fn j12_questions_are_asked_one_after_the_other() {

@@ -475,3 +475,55 @@ fn i15_a_run_that_is_killed_in_a_child_run_continues_and_repeats_nothing() {
     println!("{boundaries} boundaries, {kills} kills, {cuts} child runs cut off");
     assert!(boundaries > 100 && kills + 2 >= boundaries && cuts > 40, "{boundaries}, {kills}, {cuts}");
 }
+
+/// A run may make six model calls, and each power cut falls into a child run that has made some. All that the child may have made
+/// count, so the run makes no more than six until its person permits more.
+#[test]
+fn i15_model_calls_of_a_child_run_that_a_power_cut_ended_count() {
+    const MOST: u32 = 6;
+    let limits = SessionLimits { max_iterations: MOST, ..SessionLimits::default() };
+    let (mut machine, mut made, mut lives) = (Machine::new(u64::MAX), 0, 0);
+    loop {
+        let first = delegate(&format!("d{lives}"), "Read.", &["read"], json!({ "modelCalls": 2 }));
+        let world = world([vec![first]].into_iter().chain((0..8).map(|n| read(lives * 100 + n))).collect());
+        *world.0.machine.borrow_mut() = Some(machine.clone());
+        let session = Session { id: format!("s{lives}"), ..session(limits.clone()) };
+        let (messages, run) = machine.load("c1");
+        let mut conversation = Conversation::new("c1".into());
+        for message in &messages {
+            conversation.load_message(message).unwrap();
+        }
+        let name = |name: &str| Some(if name == "delegate" { delegates() } else { handle(name) });
+        drop(conversation.resume(world.0.clock.get(), name, |call| fate(&world, call)));
+        machine.resumed(messages.len());
+        let mut agent =
+            Agent::new(Rc::new(world.clone()), session, "You are careful.".into(), conversation, Rc::default());
+        if let Some(run) = &run {
+            agent.continue_run(Going::of(&Checkpoint::read(&run.head, &run.json).unwrap(), 8), Vec::new());
+            if agent.is_at_limit() {
+                break;
+            }
+        }
+        let mut turn = Box::pin(async {
+            match run {
+                Some(_) => agent.go_on(&tools()).await,
+                None => agent.turn("please", &tools()).await,
+            }
+        });
+        // The machine is cut off in the child's second model call.
+        let of_child = |request: &InferenceRequest| request.messages[0].content.contains("You work for another model");
+        let mut polls = 0;
+        while world.0.requests.borrow().iter().filter(|request| of_child(request)).count() < 2 {
+            assert_eq!(world.run_for(turn.as_mut(), 1), None, "the turn ended");
+            polls += 1;
+            assert!(polls < 20_000, "the child run makes no second call");
+        }
+        made += world.0.requests.borrow().len();
+        drop(turn);
+        world.power_off();
+        world.0.machine.borrow_mut().take();
+        lives += 1;
+        machine = machine.restarted(&format!("s{lives}"), u64::MAX);
+    }
+    assert_eq!((lives, made), (2, MOST as usize));
+}

@@ -14,7 +14,7 @@ use capos_agent::{Agent, Backlog, Brought, Conversation, Patch, Session, Snapsho
 use capos_audit::{Chain, Event};
 use capos_run_state::Checkpoint;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
-use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, SessionLimits, ToolQuestion};
+use capos_schema::authority::{ConsentReach, Decision, Label, Reply, Risk, SessionLimits, Span, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::Value;
@@ -51,6 +51,8 @@ pub struct Sim {
     pub gives_up: Cell<Option<u64>>,
     /// Whether a program asks about all of its steps at the same time.
     pub at_once: Cell<bool>,
+    /// Whether the broker keeps a consent for the session.
+    pub stands: Cell<bool>,
     /// When the policy expires.
     pub policy_expires: Rc<Cell<u64>>,
     timers: RefCell<Vec<u64>>,
@@ -151,6 +153,7 @@ impl World {
                 clock: Cell::new(0),
                 gives_up: Cell::new(None),
                 at_once: Cell::new(false),
+                stands: Cell::new(false),
                 policy_expires: Rc::new(Cell::new(u64::MAX)),
                 timers: RefCell::default(),
                 tasks: RefCell::default(),
@@ -629,6 +632,9 @@ impl Gate for World {
         let covered = self.0.approvals.borrow().contains_key(&question.tool) && !self.0.revoked.get();
         if reply == Reply::Agreed {
             self.0.reaches.borrow_mut().push(reach.clone());
+            if reach.span == Span::Session && self.0.stands.get() {
+                self.0.approvals.borrow_mut().entry(question.tool.clone()).or_insert("#1".into());
+            }
         }
         let own = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         if !matches!(reply, Reply::NotAsked | Reply::Agreed) {

@@ -43,7 +43,7 @@ fn a_reply_that_is_no_agreement_has_its_reason() {
         (Reply::Interrupted, "Ctrl-C", "Ctrl-C"),
         (Reply::Late, "in time", "in time"),
         (Reply::Lost, "terminal was lost", "terminal was lost"),
-        (Reply::Elsewhere, "console of the machine", "console of the machine"),
+        (Reply::Elsewhere, "too long for a client's question", "takes no passphrase"),
         (Reply::Withdrawn, "the program that asked", "the program that asked"),
         (Reply::NotAsked, "nobody was asked", "nobody was asked"),
     ] {
@@ -125,7 +125,7 @@ fn consents_are_kept_apart_by_the_number_of_their_question() {
     assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
 }
 
-/// The place of a consent is free again after its turn, in its own conversation and in every other one.
+/// The place of a consent is free again after its turn. One of another conversation's turn gives way if there is no other place.
 #[test]
 fn consents_of_another_turn_take_no_place() {
     let mut session = session(&policy(Vec::new()));
@@ -141,11 +141,58 @@ fn consents_of_another_turn_take_no_place() {
         session.decide(&question, (Auto, &now()), &yes(Span::Session, ""), 99).1
     };
     assert!(reaches(&mut session.clone(), asked(99, "c1", 1)).contains("there are 16 consents"));
-    for (conversation, turn) in [("c1", 2), ("c2", 1)] {
+    for (conversation, turn, stand) in [("c1", 2, 1), ("c2", 1, 16)] {
         let mut session = session.clone();
         assert_eq!(reaches(&mut session, asked(99, conversation, turn)), "for the same call in this session");
-        assert_eq!(session.approvals().revoke(None), 1);
+        assert_eq!((session.standing(0), session.standing(99).is_some()), (None, true));
+        assert_eq!(session.approvals().revoke(None), stand);
     }
+}
+
+/// Requirement D10: a consent for a turn holds as long as the turn, whatever a child run's or a background run's is agreed to, and no
+/// longer: a call that the person makes is no part of it.
+#[test]
+fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
+    let mut session = session(&policy(Vec::new()));
+    let of = |conversation: &str, turn: u32, call: &str| {
+        let mut question = at("a");
+        (question.conversation, question.turn, question.call_id) = (conversation.into(), turn, call.into());
+        question
+    };
+    let turn_3 = of("c1", 3, "w");
+    session.decide(&turn_3, (Auto, &now()), &yes(Span::Turn, ""), 1);
+    session.decide(&of("c1-3.1", 1, "w"), (Auto, &now()), &yes(Span::Turn, ""), 2);
+    assert_eq!(session.gate(&turn_3, &now()), Gate::Approved(1));
+    assert_eq!(session.gate(&of("c1", 3, "later.step-1"), &now()), Gate::Approved(1));
+    let by_hand = |step: u32| of("c1", 3, &format!("direct-1{STEP}{step}"));
+    assert_eq!(session.gate(&by_hand(1), &now()), Gate::AskPerson);
+    // A consent at a question of its program is for that program.
+    session.decide(&by_hand(1), (Auto, &now()), &yes(Span::Turn, ""), 3);
+    let gates = [by_hand(2), of("c1", 3, "direct-2.step-1"), turn_3, of("c1", 4, "w")]
+        .map(|question| session.gate(&question, &now()));
+    assert_eq!(gates, [Gate::Approved(3), Gate::AskPerson, Gate::AskPerson, Gate::AskPerson]);
+}
+
+/// Requirement D10: who says "in this session" while a consent for the turn covers the call is taken at their word.
+#[test]
+fn d10_a_consent_for_the_session_counts_behind_one_for_the_turn() {
+    let mut session = session(&policy(Vec::new()));
+    let of_turn = |turn: u32| {
+        let mut question = at("a");
+        question.turn = turn;
+        question
+    };
+    for (number, span, said) in [
+        (1, Span::Turn, "for the same call in this turn"),
+        (2, Span::Once, "agreed to earlier, in question #1"),
+        (3, Span::Session, "for the same call in this session"),
+    ] {
+        assert_eq!(
+            session.decide(&of_turn(3), (Auto, &now()), &yes(span, ""), number),
+            (Decision::Consented, said.into())
+        );
+    }
+    assert_eq!(session.gate(&of_turn(4), &now()), Gate::Approved(3));
 }
 
 #[test]

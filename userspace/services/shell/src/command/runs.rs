@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(children(&run), Vec::<String>::new());
         let mut progress = read_progress(&run.json).unwrap();
         for task in ["Count the files.\nAll.", "Read them."] {
-            let number = progress.children.announce(task);
+            let number = progress.children.announce(task, 2);
             progress.children.begin(number);
         }
         progress.children.end(1, RunState::Completed, 2, 1500);

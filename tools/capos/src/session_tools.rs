@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use capos_chat::Tool;
 use capos_schema::authority::Profile;
 use capos_schema::manifest::{Manifest, SessionProfile};
 use capos_schema::models::ToolDescriptor;
@@ -69,6 +70,19 @@ fn shown(profile: &SessionProfile) -> Vec<ToolDescriptor> {
     tools
 }
 
+/// The sets of tools that sessions show a model, each once.
+pub fn sets(manifest: &Manifest) -> Result<Vec<Vec<Tool>>> {
+    let mut sets = Vec::new();
+    for profile in &manifest.profiles {
+        let tools: Vec<Value> = shown(profile).iter().map(tool_to_json).collect::<Result<_>>()?;
+        let set = Tool::list(&Value::Array(tools))?;
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    Ok(sets)
+}
+
 fn tool_to_json(tool: &ToolDescriptor) -> Result<Value> {
     let parameters: Value = serde_json::from_str(&tool.param_schema)
         .with_context(|| format!("the schema of the parameters of {} is not JSON", tool.name))?;
@@ -124,6 +138,16 @@ mod tests {
         let text = to_text(&shipped(), |profile| profile == Profile::Guest);
         assert!(text.starts_with("profile guest\n") && !text.contains("operator"), "{text}");
         assert!(text.contains("  read_file (readOnly, auto): Reads a whole text file"), "{text}");
+    }
+
+    #[test]
+    fn each_set_of_tools_is_there_once() {
+        let mut manifest = shipped();
+        let lengths = |manifest: &Manifest| sets(manifest).unwrap().iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&manifest), [15, 6, 2]);
+        let operator = manifest.profiles[0].clone();
+        manifest.profiles.push(operator);
+        assert_eq!(lengths(&manifest), [15, 6, 2]);
     }
 
     #[test]

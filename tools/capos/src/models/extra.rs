@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use capos_chat::Tool;
 use capos_gguf::Synthetic;
 use capos_model::SCRIPTED;
 use capos_retrieval::Title;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 
 use crate::models::chain::{self, Chain};
 use crate::models::handbook;
+use crate::models::prompts;
 use crate::models::random::{self, Random};
 use crate::sign::sign_file::declare;
 use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
@@ -118,7 +120,7 @@ pub struct Flip {
     pub at: i64,
 }
 
-/// The three files of a model.
+/// The files of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -128,11 +130,20 @@ pub enum Part {
     Tree,
     /// Its signature.
     Signature,
+    /// Its prompt cache.
+    Prompts,
 }
 
 /// Makes the models of the scenario in `scenario`. They go to `tree`, a folder that is laid over the one in `stage` on
 /// the image. `keys` holds the key that the image trusts.
-pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
+pub fn make(
+    models: &[ExtraModel],
+    scenario: &Path,
+    keys: &Path,
+    tools: &[Vec<Tool>],
+    stage: &Path,
+    tree: &Path,
+) -> Result<()> {
     if tree.exists() {
         std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
     }
@@ -140,14 +151,21 @@ pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, t
     for model in models {
         let folder = tree.join(if model.in_home { HOME } else { FOLDER });
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        make_one(model, scenario, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
+        make_one(model, scenario, (keys, tools), &mut trust, &folder)
+            .with_context(|| format!("the model {}", model.name))?;
     }
     let path = tree.join(TRUST);
     std::fs::create_dir_all(tree.join("etc"))?;
     write_whole(&path, |file| Ok(file.write_all(trust.to_text().as_bytes())?))
 }
 
-fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
+fn make_one(
+    model: &ExtraModel,
+    scenario: &Path,
+    (keys, tools): (&Path, &[Vec<Tool>]),
+    trust: &mut TrustStore,
+    folder: &Path,
+) -> Result<()> {
     let name = &model.name;
     ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name must end in .gguf and contain no folders");
     let path = folder.join(name);
@@ -177,7 +195,7 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
         }
         _ => bail!("give one of `file`, `handbook`, `hostile`, `chain` and `random` for a model, not several"),
     }
-    sign_and_spoil(model, &path, keys, trust)
+    sign_and_spoil(model, &path, (keys, tools), trust)
 }
 
 /// The file of a meaningless model: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
@@ -208,14 +226,22 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
 }
 
 /// Signs a model as it asks for, and makes the change to it that it asks for.
-fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut TrustStore) -> Result<()> {
+fn sign_and_spoil(
+    model: &ExtraModel,
+    path: &Path,
+    (keys, tools): (&Path, &[Vec<Tool>]),
+    trust: &mut TrustStore,
+) -> Result<()> {
     // Keys of a test are not secret; they differ so that they cannot be confused.
     let key = match model.key {
         Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
         Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,
         Signer::Unknown => SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [3; 32])?,
     };
-    declare(path, &key, model.summarises)?;
+    let digest = declare(path, &key, model.summarises)?;
+    if model.file.is_some() {
+        prompts::make(path, digest, tools, &key)?;
+    }
     match model.key {
         Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,
         Signer::Nobody => std::fs::remove_file(signature_path(path))?,
@@ -226,6 +252,7 @@ fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut Trus
             Part::Weights => path.to_path_buf(),
             Part::Tree => tree_path(path),
             Part::Signature => signature_path(path),
+            Part::Prompts => path.with_added_extension(capos_model::PROMPTS),
         };
         let mut bytes = std::fs::read(&part)?;
         let size = i64::try_from(bytes.len())?;
@@ -263,7 +290,7 @@ mod tests {
         std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
         std::fs::write(at("own.gguf"), Synthetic::new(256 << 10, 1).unwrap().to_vec()).unwrap();
         let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
-        make(&[model], folder.path(), &at("keys"), &at("stage"), &at("tree")).unwrap();
+        make(&[model], folder.path(), &at("keys"), &[], &at("stage"), &at("tree")).unwrap();
         let trust = read_trust(&at("tree/etc/trust")).unwrap();
         verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)
     }

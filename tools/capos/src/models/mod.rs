@@ -5,5 +5,6 @@ pub mod extra;
 pub mod gguf;
 pub mod handbook;
 pub mod packed;
+pub mod prompts;
 pub(crate) mod random;
 pub(crate) mod vocabulary;

@@ -58,6 +58,11 @@ pub enum EngineError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Keys and values from a file that are not of this model.
+    Stored {
+        /// What is wrong with them.
+        why: &'static str,
+    },
     /// A prompt that is longer than the context.
     Prompt {
         /// Its tokens.
@@ -135,6 +140,7 @@ impl fmt::Display for EngineError {
                 write!(f, "the token {id} is not in the vocabulary, whose ids end at {}", vocabulary.saturating_sub(1))
             }
             Self::Batch { why } => write!(f, "the batch {why}"),
+            Self::Stored { why } => write!(f, "stored keys and values cannot be used: {why}; make their file again"),
             Self::Prompt { tokens, positions } => write!(
                 f,
                 "the prompt has {tokens} tokens, and the context holds {positions}; shorten it or make the context longer"

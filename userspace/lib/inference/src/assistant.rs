@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capos_chat::{AnswerReader, CallForm, Prompt};
 use capos_engine::generation::Options;
-use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
+use capos_engine::{self as engine, Cache, Constraint, Generation, Machine, RequestId};
 use capos_grammar::Rules;
 
 use crate::constraint::Held;
@@ -108,6 +108,16 @@ impl<'m> Assistant<'m> {
     /// Forgets the kept data of ended requests, and frees their memory.
     pub fn forget(&mut self) {
         self.generation.forget();
+    }
+
+    /// Bytes of a token in a prompt cache.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        Cache::new(self.model.model().config(), 1).token_bytes()
+    }
+
+    /// Takes over one beginning of conversations.
+    pub(crate) fn preload_one(&mut self, tokens: Vec<u32>, bytes: &[u8]) -> Result<(), InferenceError> {
+        Ok(self.generation.preload(tokens, bytes)?)
     }
 
     /// Does a bounded piece of work, if there is something to do, and returns what happened.

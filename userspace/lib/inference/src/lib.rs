@@ -41,6 +41,7 @@ mod embedding_model;
 mod error;
 mod language_model;
 mod prompt;
+mod prompt_cache;
 mod repetition;
 mod request;
 
@@ -51,4 +52,5 @@ pub use embedder::{Embedder, EmbeddingId};
 pub use embedding_model::EmbeddingModel;
 pub use error::InferenceError;
 pub use language_model::LanguageModel;
+pub use prompt_cache::prompt_cache;
 pub use request::{Event, Finish, Grammar, Reason, Request};

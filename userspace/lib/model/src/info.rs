@@ -9,6 +9,11 @@ use capos_schema::models::ModelInfo;
 
 use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 
+/// The id of the model file with this fs-verity digest.
+pub fn id(digest: &str, header: &Header<'_>) -> String {
+    format!("{digest}-{}", header.facts().architecture)
+}
+
 /// Characters that are kept of a file's description of its model.
 const MAX_DESCRIPTION: usize = 240;
 

@@ -7,9 +7,10 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_model::LOCAL_SCRIPTED;
+use capos_model::{LOCAL_SCRIPTED, MAX_PROMPTS};
 use capos_plural::count;
 use capos_policy::{check_backend_policy, may_open};
+use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error, log};
 use capos_schema::cap::{CallContext, CallError, Client, Export, Rights};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerClient, ResourceAccountClient};
@@ -23,6 +24,8 @@ use core::cell::RefCell;
 
 /// Bytes of the reason for which a worker is replaced.
 const MAX_REASON: usize = 256;
+/// Bytes of a prompt cache that are read at once.
+const PIECE: usize = 64 << 10;
 
 struct Model {
     /// Its file's name, without folders.
@@ -30,6 +33,8 @@ struct Model {
     info: ModelInfo,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
+    /// Its prompt cache, and the bytes of it.
+    prompts: Option<(MemoryObjectClient, u64)>,
     worker: Option<Rc<Worker>>,
     room: Room,
 }
@@ -67,7 +72,38 @@ impl Catalog {
     /// It is refused, or the audit log takes no record of it.
     pub async fn register(&self, medium: &DirectoryClient, path: &str) -> Result<ModelInfo, Error> {
         let offer = Offer::on_medium(medium, path).await;
-        self.admit(path, &ModelInfo::default(), offer).await
+        let info = self.admit(path, &ModelInfo::default(), offer).await?;
+        // Without it the model reads what it could have known.
+        let prompts = match Offer::prompts(medium, path).await {
+            Ok(None) => None,
+            Ok(Some(offer)) => Some(self.prompts(offer).await),
+            Err(error) => Some(Err(error)),
+        };
+        match prompts {
+            Some(Ok(prompts)) => drop(self.find(&info.id, |model| model.prompts = Some(prompts))),
+            Some(Err(error)) => log::warning!("the prompt cache of {path} is not used: {error}"),
+            None => {}
+        }
+        Ok(info)
+    }
+
+    /// A prompt cache that was checked as a whole, so that a damaged one costs its model nothing but time, and its bytes.
+    async fn prompts(&self, offer: Offer) -> Result<(MemoryObjectClient, u64), Error> {
+        let cache = self.examine(offer).await?;
+        let others = |model: &Model| model.prompts.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let all = self.models.borrow().iter().map(others).fold(cache.size(), u64::saturating_add);
+        if all > MAX_PROMPTS {
+            return Err(Error::new(format!("prompt caches have {all} bytes with it, and {MAX_PROMPTS} are kept")));
+        }
+        let memory = self.account.create_memory(cache.size()).await.context("making its memory object")?;
+        let mapped = memory::map_all(&memory, Access::ReadWrite)?;
+        let mut at = 0;
+        while at < cache.size() {
+            let piece = cache.read(at, PIECE).await?;
+            mapped.write(at, &piece)?;
+            at = at.saturating_add(piece.len().max(1) as u64);
+        }
+        Ok((memory, cache.size()))
     }
 
     /// Verifies and registers an offer, whose description `said` has to be true.
@@ -169,7 +205,7 @@ impl Catalog {
             .await
             .context("making the weights' memory object")?;
         let file = weights.name().to_string();
-        Ok(Model { file, info, weights, memory, worker: None, room })
+        Ok(Model { file, info, weights, memory, prompts: None, worker: None, room })
     }
 
     /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
@@ -259,7 +295,14 @@ impl Catalog {
             if let Some(worker) = self.live(model)? {
                 return Ok::<_, CallError>((Opening::of(worker), None));
             }
-            let worker = Worker::new(&self.forge, entrance, &model.info, &model.room, &model.weights, &model.memory);
+            let worker = Worker::new(
+                &self.forge,
+                entrance,
+                &model.info,
+                &model.room,
+                (&model.weights, &model.memory),
+                model.prompts.clone(),
+            );
             model.worker = Some(worker.clone());
             let starting = worker.start();
             Ok((Opening::of(worker), Some(starting)))

@@ -61,6 +61,18 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// The prompt cache of the model at `path`, if it has one on the medium.
+    ///
+    /// # Errors
+    /// Its signature or its tree is missing.
+    pub async fn prompts(medium: &DirectoryClient, path: &str) -> Result<Option<Self>, Error> {
+        let path = format!("{path}.{}", capos_model::PROMPTS);
+        if medium.open(&path).await.is_err() {
+            return Ok(None);
+        }
+        Self::on_medium(medium, &path).await.map(Some)
+    }
+
     /// `path` on the medium, with its `path.sig` and `path.verity`.
     ///
     /// # Errors
@@ -189,7 +201,7 @@ impl VerifiedWeights {
             let data = self.prefix(wanted).await?;
             match gguf::Header::parse(&data, self.size) {
                 Ok(header) => {
-                    let id = format!("{}-{}", self.digest(), header.facts().architecture);
+                    let id = capos_model::id(&self.digest(), &header);
                     let backend = Backend::of(&header).with_context(|| self.path.clone())?;
                     let info = capos_model::describe(&header, &id, self.size, &backend);
                     let info = ModelInfo { summarises: self.summarises, ..info };

@@ -84,6 +84,7 @@ pub struct Worker {
     context: Option<u32>,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
+    prompts: Option<(MemoryObjectClient, u64)>,
     entrance: Entrance,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
@@ -151,8 +152,8 @@ impl Worker {
         entrance: Entrance,
         info: &ModelInfo,
         room: &Room,
-        weights: &Rc<VerifiedWeights>,
-        memory: &MemoryObjectClient,
+        (weights, memory): (&Rc<VerifiedWeights>, &MemoryObjectClient),
+        prompts: Option<(MemoryObjectClient, u64)>,
     ) -> Rc<Self> {
         Rc::new(Self {
             forge: forge.clone(),
@@ -163,6 +164,7 @@ impl Worker {
             context: room.fewer,
             weights: weights.clone(),
             memory: memory.clone(),
+            prompts,
             entrance,
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
@@ -272,6 +274,13 @@ impl Worker {
             }
             _ => 0,
         };
+        let prompt_bytes = match &self.prompts {
+            Some((memory, bytes)) => {
+                grants.push(grant("prompts", memory, read_only));
+                *bytes
+            }
+            None => 0,
+        };
         let max_tokens = self.forge.policy.borrow().max_tokens_per_call;
         let mut arguments = vec![
             self.model.clone(),
@@ -280,6 +289,7 @@ impl Worker {
             max_tokens.to_string(),
             self.limits.threads.to_string(),
             u8::from(self.summarises).to_string(),
+            prompt_bytes.to_string(),
         ];
         arguments.extend(self.context.map(|tokens| tokens.to_string()));
         let process = self

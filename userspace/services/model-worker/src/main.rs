@@ -1,9 +1,9 @@
 //! The model worker: it serves `LanguageModel` (0) and, if the engine runs the model, `TextEmbedder` (1).
 //!
-//! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
-//! nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
-//! of one call, the number of threads, and 1 if the model summarises conversations. The tokens of the longest conversation follow
-//! if they differ from the file's number. The model's file selects the backend.
+//! It holds its weights, memory, its endpoint, a clock, entropy and, if there are any, a prompt cache and, for the scripted
+//! backend, a script: nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
+//! of one call, the number of threads, 1 if the model summarises conversations, and the bytes of the prompt cache. The tokens of the
+//! longest conversation follow if they differ from the file's number. The model's file selects the backend.
 
 mod chunk;
 mod inference;
@@ -14,7 +14,7 @@ mod weights;
 mod written;
 
 use capos_model::Backend;
-use capos_rt::memory::FileMapping;
+use capos_rt::memory::{self, Access, FileMapping};
 use capos_rt::{CancelToken, Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, ResourceAccountClient};
@@ -118,6 +118,15 @@ async fn held(env: &Env) -> Result<String, Error> {
     Ok(format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
 }
 
+/// The prompt cache that this process was given; empty if there is none.
+fn prompt_cache(env: &Env, length: u64) -> Vec<u8> {
+    // Without the cache the model reads what it could have known. This process cannot report anything.
+    let memory = env.optional::<MemoryObjectClient>("prompts").ok().flatten().filter(|_| length > 0);
+    let mapped = memory.and_then(|memory| memory::map(&memory, 0, length, Access::Read).ok());
+    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+    mapped.and_then(|mapped| mapped.read_vec(0, bytes).ok()).unwrap_or_default()
+}
+
 /// The player of the script that this process was given.
 fn player(env: &Env, length: u64) -> Result<Player, Error> {
     let script = if length == 0 {
@@ -142,8 +151,9 @@ async fn run() -> Result<(), Error> {
     let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
     let threads = usize::try_from(number(&env, 4, "the number of threads")?).unwrap_or(usize::MAX);
     let summarises = number(&env, 5, "1 if the model summarises, and else 0")? == 1;
-    let context = match env.arguments().get(6) {
-        Some(_) => u32::try_from(number(&env, 6, "the tokens of a conversation")?).ok(),
+    let prompts = number(&env, 6, "the prompt cache's length in bytes")?;
+    let context = match env.arguments().get(7) {
+        Some(_) => u32::try_from(number(&env, 7, "the tokens of a conversation")?).ok(),
         None => None,
     };
     let (info, backend) = weights.info(&id, max_tokens, context)?;
@@ -154,7 +164,8 @@ async fn run() -> Result<(), Error> {
             let granted = env.cap::<ResourceAccountClient>("account")?.usage().await?.limits.frames;
             let own = granted.saturating_mul(FRAME);
             let ready = Ready::open(weights, &backend, threads, context, own);
-            if let Some(inference) = Inference::new(&ready, info.clone(), max_tokens, server.clone()) {
+            let prompts = prompt_cache(&env, prompts);
+            if let Some(inference) = Inference::new(&ready, info.clone(), max_tokens, prompts, server.clone()) {
                 server.serve(0, Rc::new(LanguageModelService(inference)));
             }
             server.serve(1, Rc::new(TextEmbedderService(Embeddings::new(&ready, info))));

@@ -99,6 +99,8 @@ impl Forge {
             "4096".to_string(),
             threads.to_string(),
             "0".to_string(),
+            // It has no prompt cache.
+            "0".to_string(),
         ];
         let process = self.spawner.spawn("second-worker", "/bin/model-worker", &arguments, &grants, &LIMITS).await?;
         let account = process.account().await?;

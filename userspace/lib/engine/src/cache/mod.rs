@@ -1,6 +1,7 @@
 //! Keys and values of the tokens that a sequence has seen.
 
 mod rows;
+mod stored;
 
 use alloc::vec::Vec;
 

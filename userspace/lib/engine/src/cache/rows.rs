@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use half::f16;
+
 use super::CacheType;
 use crate::EngineError;
 use crate::block::Q8_0;
@@ -84,6 +86,35 @@ impl Rows {
             Numbers::Q8_0(blocks) => Numbers::Q8_0(copy(blocks, wanted)?),
         };
         Ok(Self { numbers, ..*self })
+    }
+
+    /// Numbers of a row, without what fills up blocks.
+    pub fn numbers(&self) -> usize {
+        self.heads.saturating_mul(self.size)
+    }
+
+    /// The first rows as numbers of 16 bits; none if they are kept as bytes.
+    pub fn floats(&self, rows: usize) -> Option<&[u16]> {
+        match &self.numbers {
+            Numbers::F16(numbers) => numbers.get(..self.row().checked_mul(rows)?),
+            Numbers::Q8_0(_) => None,
+        }
+    }
+
+    /// Writes a row of numbers of 16 bits.
+    pub fn put_floats(&mut self, kernels: &dyn Kernels, row: usize, values: &[u16]) {
+        let width = self.row().max(1);
+        match &mut self.numbers {
+            Numbers::F16(numbers) => {
+                if let Some(row) = numbers.chunks_exact_mut(width).nth(row).filter(|row| row.len() == values.len()) {
+                    row.copy_from_slice(values);
+                }
+            }
+            Numbers::Q8_0(_) => {
+                let wide: Vec<f32> = values.iter().map(|value| f16::from_bits(*value).to_f32()).collect();
+                self.put(kernels, row, &wide);
+            }
+        }
     }
 
     /// Writes a row.

@@ -105,10 +105,7 @@ impl<'m> Generation<'m> {
         if request.prompt.len() > context {
             return Err(EngineError::Prompt { tokens: request.prompt.len(), positions: context });
         }
-        let unknown = |id: &&u32| usize::try_from(**id).map_or(true, |id| id >= vocabulary);
-        if let Some(id) = request.prompt.iter().find(unknown) {
-            return Err(EngineError::Token { id: *id, vocabulary });
-        }
+        self.check(&request.prompt)?;
         let id = RequestId(self.requests);
         self.waiting.push_back(Sequence::new(id, request, constraint, vocabulary, context)?);
         self.requests = self.requests.wrapping_add(1);
@@ -136,6 +133,27 @@ impl<'m> Generation<'m> {
     /// Forgets the kept sequences of ended requests, and frees their memory.
     pub fn forget(&mut self) {
         self.prefixes.clear();
+    }
+
+    /// Whether the vocabulary has all of these tokens.
+    fn check(&self, tokens: &[u32]) -> Result<(), EngineError> {
+        let vocabulary = self.model.vocabulary();
+        let unknown = |id: &&u32| usize::try_from(**id).map_or(true, |id| id >= vocabulary);
+        tokens.iter().find(unknown).map_or(Ok(()), |id| Err(EngineError::Token { id: *id, vocabulary }))
+    }
+
+    /// Keeps what [`Cache::to_bytes`] gave for these tokens, as if a request with them had ended.
+    ///
+    /// # Errors
+    /// [`EngineError::Stored`] if the bytes are not of these tokens and a model like this, [`EngineError::Token`] if it
+    /// has not these tokens, [`EngineError::Full`] if they are more than its context, [`EngineError::Memory`] if there is
+    /// no memory for them.
+    pub fn preload(&mut self, tokens: Vec<u32>, bytes: &[u8]) -> Result<(), EngineError> {
+        self.check(&tokens)?;
+        let lengths = (tokens.len(), self.model.context());
+        let cache = Cache::from_bytes(self.cache, self.model.config(), self.machine.kernels, lengths, bytes)?;
+        self.prefixes.keep(tokens, cache);
+        Ok(())
     }
 
     /// Makes one pass, if there is something to do, and returns what happened.

@@ -36,12 +36,16 @@ impl Inference {
         ready: &Result<Ready, String>,
         info: ModelInfo,
         max_tokens: u32,
+        prompts: Vec<u8>,
         exporter: Rc<dyn Export>,
     ) -> Option<Rc<Self>> {
-        let assistant = match ready {
+        let mut assistant = match ready {
             Ok(ready) => Ok(ready.assistant()?),
             Err(why) => Err(why.clone()),
         };
+        if let (Ok(assistant), false) = (&mut assistant, prompts.is_empty()) {
+            drop(assistant.preload(&info.id, &prompts));
+        }
         Some(Rc::new(Self { info, max_tokens, requests: Requests::new(assistant), exporter }))
     }
 }

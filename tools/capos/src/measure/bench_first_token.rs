@@ -1,12 +1,12 @@
 //! `capos bench-first-token`: the time from power-on to the first token of the built-in model's first answer, once the
 //! prompt has been read. A minimal Linux with llama.cpp and the same prompt runs in the same kind of virtual machine,
-//! which counts instructions.
+//! which counts instructions. It runs twice: with a prompt cache of the same tokens that capOS's has, and without one.
 //!
 //! Idle times are left out if kernels report them: capOS to the nanosecond, Linux to a hundredth of a second. Both
 //! include the firmware's waits.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use capos_chat::{Conversation, Message, Role, Template, Tool};
@@ -27,6 +27,7 @@ const NAME: &str = "first-token";
 /// Where the program on Linux looks for the model, and for the tokens of its prompt.
 const MODEL: &str = "home/model.gguf";
 const PROMPT: &str = "home/prompt.txt";
+const CACHE: &str = "home/cache.bin";
 
 /// Measure how soon after power-on a model answers, into target/bench-first-token.json.
 #[derive(clap::Args)]
@@ -45,17 +46,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let parts = system.build(true)?;
     let scenario = Scenario::open(&bench::scenario(&system, NAME))?;
     let model = scenario.settings.model.first().and_then(|model| model.file.as_ref());
-    let model = std::fs::read(scenario.folder.join(model.context("the scenario has no model")?))?;
+    let place = scenario.folder.join(model.context("the scenario has no model")?);
+    let model = std::fs::read(&place)?;
     let question = std::fs::read_to_string(scenario.folder.join("terminal.txt"))?;
-    let prompt = prompt(&system, &model, asked(&question)?)?;
+    let question = asked(&question)?;
+    let (prompt, other) = (prompt(&system, &model, question)?, prompt(&system, &model, &format!("?{question}"))?);
+    // What all first requests have in common is what capOS's prompt cache holds.
+    let known = prompt.iter().zip(&other).take_while(|(one, other)| one == other).count();
     let own = bench::measure(&system, &parts, NAME)?;
     let read = read_tokens(&bench::folder(&system, NAME))?;
     ensure!(read == prompt.len(), "the worker read {read} tokens, and {} are for Linux", prompt.len());
     let text: String = prompt.iter().map(|token| format!("{token} ")).collect();
-    let files = [(MODEL, model.as_slice()), (PROMPT, text.as_bytes())];
-    let guest = linux::Guest { files: &files, ..linux::Guest::default() };
-    let said = linux::run(&kernel, &args.peer, guest, &bench::folder(&system, "first-token-linux"))?;
-    let figures = figures(&own, &said)?;
+    let folder = bench::folder(&system, "first-token-linux");
+    let cache = cache(&args.peer, (&place, &text), known, &folder)?;
+    let files = [(MODEL, model.as_slice()), (PROMPT, text.as_bytes()), (CACHE, &cache)];
+    let linux = |files: &[(&str, &[u8])]| {
+        linux::run(&kernel, &args.peer, linux::Guest { files, ..linux::Guest::default() }, &folder)
+    };
+    let (without, with) = (linux(&files[..2])?, linux(&files)?);
+    let figures = figures(&own, (&without, &with))?;
     println!(
         "from power-on to the first token after a prompt of {read}, without the times when all wait for something:"
     );
@@ -87,6 +96,18 @@ fn prompt(system: &System, model: &[u8], question: &str) -> Result<Vec<u32>> {
     Ok(template.render(&conversation)?.encode(&tokenizer))
 }
 
+/// llama.cpp's prompt cache of the first `known` tokens of a prompt, made on this machine.
+fn cache(peer: &Path, (model, prompt): (&Path, &str), known: usize, folder: &Path) -> Result<Vec<u8>> {
+    std::fs::create_dir_all(folder)?;
+    let (tokens, cache) = (folder.join("prompt.txt"), folder.join("cache.bin"));
+    std::fs::write(&tokens, prompt)?;
+    let mut program = Command::new(peer);
+    let status = program.arg(model).arg(&tokens).arg(known.to_string()).arg(&cache).status();
+    let status = status.with_context(|| format!("running {}", peer.display()))?;
+    ensure!(status.success(), "{} wrote no prompt cache: {status}", peer.display());
+    Ok(std::fs::read(cache)?)
+}
+
 /// The number of tokens before the first answer, as the screen shows it.
 fn read_tokens(out: &Path) -> Result<usize> {
     let screen = std::fs::read_to_string(out.join("transcript.txt"))?;
@@ -96,14 +117,17 @@ fn read_tokens(out: &Path) -> Result<usize> {
 }
 
 /// The figures of both.
-fn figures(own: &str, linux: &str) -> Result<Figures> {
+fn figures(own: &str, (without, with): (&str, &str)) -> Result<Figures> {
     let figure = |value, how| Figure { value, unit: "instructions".into(), how: String::from(how) };
     let firmware = bench::number_between(own, "after the kernel, and that ", " after the machine")?;
     let answer = bench::instructions_at(own, "the first token")?;
     let prompt = bench::instructions_at(own, "the prompt")?;
-    let told = linux.split_once("first token ").context("the program on Linux reported no token")?.1;
-    let all = bench::number_between(told, " at ", ", ")?;
-    let idle = bench::number_between(told, ", ", " of which it was idle")?;
+    let at_first_token = |linux: &str| -> Result<u64> {
+        let told = linux.split_once(" were known, at ").context("the program on Linux reported no token")?.1;
+        let all =
+            told.split(',').next().unwrap_or_default().parse::<u64>().context("when the first token was there")?;
+        Ok(all.saturating_sub(bench::number_between(told, ", ", " of which it was idle")?))
+    };
     let said = [
         (
             "capos_firmware_and_loader",
@@ -120,7 +144,11 @@ fn figures(own: &str, linux: &str) -> Result<Figures> {
         ("capos_first_token", figure(firmware.saturating_add(answer), "all of these")),
         (
             "linux_first_token",
-            figure(all.saturating_sub(idle), "SeaBIOS, kernel and files put into memory by QEMU, llama.cpp"),
+            figure(at_first_token(without)?, "SeaBIOS, kernel and files put into memory by QEMU, llama.cpp"),
+        ),
+        (
+            "linux_first_token_cached",
+            figure(at_first_token(with)?, "the same with a prompt cache of what all first requests begin with"),
         ),
     ];
     Ok(said.map(|(name, figure)| (name.to_owned(), figure)).into())
@@ -136,8 +164,9 @@ mod tests {
             log: shell: at the prompt 3000 ns after the kernel began, 1000 ns of which it was idle; 7 of 9 frames in use; the \
             first process began 5 counts of the time-stamp counter after the kernel, and that 50 after the machine\n\
             log: shell: at the first token 9000 ns after the kernel began, 2000 ns of which it was idle; 8 of 9\n";
-        let linux = "first token 17 of a prompt of 523 at 4000, 300 of which it was idle\n";
-        let found = figures(own, linux).unwrap();
+        let without = "first token 17 of a prompt of 523, of which 0 were known, at 4000, 300 of which it was idle\n";
+        let with = "first token 17 of a prompt of 523, of which 511 were known, at 2000, 200 of which it was idle\n";
+        let found = figures(own, (without, with)).unwrap();
         let values: Vec<(&str, u64)> = found.iter().map(|(name, figure)| (name.as_str(), figure.value)).collect();
         assert_eq!(
             values,
@@ -147,9 +176,10 @@ mod tests {
                 ("capos_kernel_to_prompt", 2000),
                 ("capos_prompt_to_first_token", 5000),
                 ("linux_first_token", 3700),
+                ("linux_first_token_cached", 1800),
             ]
         );
-        assert!(figures(own, "").is_err());
+        assert!(figures(own, ("", with)).is_err() && figures(own, (without, "")).is_err());
         assert_eq!(asked("# as a person\nexpect \"> \"\nline \"is it on?\"\nline \"/exit\"\n").unwrap(), "is it on?");
     }
 }

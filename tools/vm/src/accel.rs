@@ -34,6 +34,12 @@ pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
         Some("kvm") => {
             open(KVM)?;
+            if !kvm_works()? {
+                eprintln!(
+                    "warning: ACCEL=kvm: {KVM} does not run a small guest within {SECONDS} s, so a machine may stand still; \
+                     ACCEL=tcg emulates the processor instead"
+                );
+            }
             Ok("kvm".into())
         }
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
@@ -43,6 +49,8 @@ pub fn choose(wish: Option<&str>) -> Result<String> {
 }
 
 const KVM: &str = "/dev/kvm";
+/// Seconds that the probe may take.
+const SECONDS: &str = "2";
 
 fn open(device: &str) -> Result<std::fs::File> {
     let opened = std::fs::OpenOptions::new().read(true).write(true).open(device);
@@ -62,7 +70,6 @@ fn kvm_works() -> Result<bool> {
 
 /// Runs the probe's guest from the disk image at `disk`.
 fn passes(accelerator: &str, disk: &Path) -> Result<bool> {
-    const SECONDS: &str = "2";
     // `out 0x2a` to the debug-exit device.
     const EXIT_CODE: i32 = 0x2a << 1 | 1;
     let qemu = tool::find(&["qemu-system-x86_64"], "qemu-system-x86")?;

@@ -169,6 +169,11 @@ pub struct Budgets {
     changed: BTreeSet<(Table, String)>,
 }
 
+/// The run of this name that a principal can continue. Another principal may have one of the same name.
+fn paused_of<'a>(paused: &'a BTreeMap<String, Paused>, principal: &str, name: &str) -> Option<&'a Paused> {
+    paused.get(name).filter(|run| run.principal == principal)
+}
+
 fn plan_of_principal(tokens: u64) -> Plan {
     Plan::default().with(Dimension::Tokens, tokens, OnExceed::Stop)
 }
@@ -357,7 +362,7 @@ impl Budgets {
         }
         self.pause_run(id, at.unix);
         let session = self.sessions.get_mut(id).ok_or_else(over)?;
-        let known = self.paused.get(run.name).filter(|known| known.principal == session.principal);
+        let known = paused_of(&self.paused, &session.principal, run.name);
         let Kept { used, granted } = known.map(|known| known.kept).unwrap_or_default();
         let used = used.most(run.used);
         let account = Account::resumed(run.plan, used, granted);
@@ -368,8 +373,7 @@ impl Budgets {
         session.steps.clear();
         session.children.clear();
         session.number = 0;
-        let principal = &session.principal;
-        if self.paused.get(run.name).is_some_and(|known| known.principal == *principal) {
+        if paused_of(&self.paused, &session.principal, run.name).is_some() {
             self.paused.remove(run.name);
         }
         self.touch(id);
@@ -388,8 +392,8 @@ impl Budgets {
         self.pass(id, at);
         let crossed = self.crossed(id);
         let (run, account) = self.pause_run(id, at.unix)?;
-        let is_own = |known: &Paused| self.sessions.get(id).is_some_and(|own| own.principal == known.principal);
-        if over && self.paused.get(&run.name).is_some_and(is_own) {
+        let principal = self.sessions.get(id).map_or("", |session| &session.principal);
+        if over && paused_of(&self.paused, principal, &run.name).is_some() {
             self.forget_run(&run.name);
         }
         if let Some(session) = self.sessions.get_mut(id) {

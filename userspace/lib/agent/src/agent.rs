@@ -533,6 +533,7 @@ impl<W: World> Agent<W> {
                     failures.known.settle(tool, &proposal.call, result);
                 }
             }
+            failures.known.answered();
             self.count_use().await;
             let last = results.len().saturating_sub(1);
             for (at, result) in results.into_iter().enumerate() {

@@ -328,6 +328,7 @@ impl<W: World> Context<W> {
         }
         event.phase = Phase::After;
         let result = self.clone().effect(&tool, &call, prepared, &event).await;
+        self.failures.known.ended(&tool, &call, &result);
         self.show_end(&call, &result).await;
         self.settle(&call.id).await;
         result

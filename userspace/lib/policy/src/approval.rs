@@ -148,11 +148,10 @@ impl Approvals {
                 (Some(pattern.to_string()), what)
             }
         };
-        // Those of earlier turns cover nothing any more. Another conversation's turn, as that of a child run, may go on.
-        let is_over = |one: &Standing| one.bound.same_conversation(&bound) && !one.bound.same_turn(&bound);
-        self.list.retain(|one| !one.in_turn || !is_over(one));
+        // Those of turns that are over cover nothing any more. Another conversation's turn, as that of a background run, may go on.
+        self.list.retain(|one| !one.in_turn || !one.bound.is_over(&bound));
         if self.list.len() >= MOST
-            && let Some(oldest) = self.list.iter().position(|one| one.in_turn && !one.bound.same_conversation(&bound))
+            && let Some(oldest) = self.list.iter().position(|one| one.in_turn && !one.bound.same_turn(&bound))
         {
             self.list.remove(oldest);
         }

@@ -127,8 +127,22 @@ impl Binding {
         self.same_conversation(other) && self.turn == other.turn && self.by_hand() == other.by_hand()
     }
 
-    pub(crate) fn same_conversation(&self, other: &Self) -> bool {
+    fn same_conversation(&self, other: &Self) -> bool {
         self.conversation == other.conversation
+    }
+
+    /// Whether the turn of this is over when the other begins: that of an earlier request, of a call that the person made
+    /// before, or of a child run of the same run, of which one goes on at a time.
+    pub(crate) fn is_over(&self, other: &Self) -> bool {
+        if !self.same_conversation(other) {
+            return self.parent().is_some_and(|parent| other.parent() == Some(parent));
+        }
+        self.turn != other.turn || (self.by_hand().is_some() && self.by_hand() != other.by_hand())
+    }
+
+    /// The run that has begun the child run whose conversation this is.
+    fn parent(&self) -> Option<&str> {
+        self.conversation.rsplit_once('.').map(|(parent, _)| parent)
     }
 
     /// The id of the call that a person has made, where this is one or a question of its program.

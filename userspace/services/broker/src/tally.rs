@@ -38,7 +38,9 @@ pub struct Tally {
     calls: u64,
     /// Tools of the request of which the worker has not said yet that it does not hold calls to their schemas.
     untold: usize,
-    /// It has said so more often.
+    /// Messages of the request of which it has not said yet that the model is not shown them; none once it has said how many.
+    unremoved: Option<u32>,
+    /// It has said more of these than there is to say.
     is_told_more: bool,
     counted: u64,
     /// What its worker said at the end, as it is believed.
@@ -64,7 +66,8 @@ impl Tally {
         let around = parts.saturating_mul(AROUND_MESSAGE).saturating_add(TEMPLATE);
         let around = around.saturating_add((request.tools.len() as u64).saturating_mul(AROUND_TOOL));
         let most = u64::from(request.max_tokens);
-        Self { sent, around, most, untold: request.tools.len(), ..Self::default() }
+        let messages = u32::try_from(request.messages.len()).unwrap_or(u32::MAX);
+        Self { sent, around, most, untold: request.tools.len(), unremoved: Some(messages), ..Self::default() }
     }
 
     /// Counts a piece that passes, and has it say no other numbers than are believed; the tokens that it adds.
@@ -78,7 +81,10 @@ impl Tally {
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
             // It is no part of the answer: no sign of work, so that the bound on empty pieces counts it.
             StreamChunk::Loose(loose) => self.tell(loose),
-            StreamChunk::Removed(_) => {}
+            StreamChunk::Removed(messages) => match self.unremoved.take() {
+                Some(most) => *messages = (*messages).min(most),
+                None => self.is_told_more = true,
+            },
             StreamChunk::ToolCallDelta(call) => {
                 self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
             }
@@ -276,6 +282,16 @@ mod tests {
         assert_eq!(tell("a pattern"), (0, 9, false));
         assert_eq!(tell(&"é".repeat(60 << 10)), (0, TOLD, false));
         assert_eq!(tell(""), (0, 0, true), "there are two tools");
+    }
+
+    /// How many messages the model is not shown is said once, and is at most all of them.
+    #[test]
+    fn b16_a_worker_says_once_how_many_messages_it_leaves_out() {
+        let mut tally = asked(100);
+        let mut told = StreamChunk::Removed(u32::MAX);
+        assert_eq!((tally.add(&mut told), tally.is_too_much()), (0, false));
+        assert_eq!(told, StreamChunk::Removed(1));
+        assert_eq!((tally.add(&mut StreamChunk::Removed(1)), tally.is_too_much()), (0, true));
     }
 
     /// All that passes is counted, also what is more than was asked for, whatever the worker says.

@@ -3,10 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use capos_policy::normalise;
 use capos_schema::annotations::Category;
 use capos_schema::models::{Outcome, ToolCall, ToolResult};
 use serde_json::Value;
@@ -23,31 +24,61 @@ pub struct Known {
     failed: Rc<RefCell<BTreeMap<(String, String), String>>>,
     /// Paths of files whose content the run has seen or written.
     seen: Rc<RefCell<BTreeSet<String>>>,
+    /// Those of which the answer at hand has asked for the content: the model has not seen it yet.
+    read: Rc<RefCell<BTreeSet<String>>>,
+    /// Paths at which the run has changed something. Of too many, the top folder stands for all.
+    changed: Rc<RefCell<BTreeSet<String>>>,
 }
 
 impl Known {
-    /// Takes note of how a call of a tool ended. After an effect, a call that failed before may succeed.
-    pub fn settle(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
-        let reads = tool.descriptor.category == Category::ReadOnly.name();
-        match result.outcome {
-            Outcome::Ok => {
-                if !reads {
-                    self.failed.borrow_mut().clear();
-                }
-                let changes = tool.descriptor.category == Category::Mutating.name();
-                let mut seen = self.seen.borrow_mut();
-                if changes && let (Some(from), Some(to)) = (path(&call.arguments, "from"), path(&call.arguments, "to"))
-                {
-                    carry(&mut seen, &from, &to);
-                }
-                if (tool.pieces || changes)
-                    && is_whole(&call.arguments)
-                    && seen.len() < MOST
-                    && let Some(path) = path(&call.arguments, "path")
-                {
-                    seen.insert(path);
-                }
+    /// Takes note of what a call has read or changed, when it ends: a later call of the same answer may be about it. What the model
+    /// wrote itself it knows.
+    pub fn ended(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
+        if result.outcome != Outcome::Ok {
+            return;
+        }
+        let at = path(&call.arguments, "path");
+        let (reads, changes) =
+            [Category::ReadOnly, Category::Mutating].map(|category| tool.descriptor.category == category.name()).into();
+        let (mut seen, mut read) = (self.seen.borrow_mut(), self.read.borrow_mut());
+        let to = path(&call.arguments, "to").filter(|_| changes);
+        if let (Some(from), Some(to)) = (path(&call.arguments, "from"), &to) {
+            carry(&mut seen, &from, to);
+            carry(&mut read, &from, to);
+        }
+        if let Some(at) = at.clone().filter(|_| is_whole(&call.arguments)) {
+            if changes {
+                add(&mut seen, at);
+            } else if tool.pieces {
+                add(&mut read, at);
             }
+        }
+        if !reads {
+            let mut changed = self.changed.borrow_mut();
+            for place in [at, to].into_iter().flatten() {
+                let place = if changed.len() < MOST { place } else { String::new() };
+                changed.insert(place);
+            }
+        }
+    }
+
+    /// Takes note of what a child run has changed: this run has not seen what is there now.
+    pub fn child_ended(&self, child: &Self) {
+        let changed = child.changed.borrow();
+        self.seen.borrow_mut().retain(|path| !changed.iter().any(|place| below(path, place).is_some()));
+    }
+
+    /// The calls of an answer have ended, and the model is to see the results.
+    pub fn answered(&self) {
+        let mut seen = self.seen.borrow_mut();
+        self.read.take().into_iter().for_each(|path| add(&mut seen, path));
+    }
+
+    /// Takes note of how a call of a tool ended, when its answer's calls have. After an effect, a call that failed before may
+    /// succeed.
+    pub fn settle(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
+        match result.outcome {
+            Outcome::Ok if tool.descriptor.category != Category::ReadOnly.name() => self.failed.borrow_mut().clear(),
             Outcome::ExecutionError => {
                 let mut failed = self.failed.borrow_mut();
                 if failed.len() < MOST
@@ -89,6 +120,12 @@ fn is_whole(arguments: &str) -> bool {
     ["offset", "length", "append"].into_iter().all(is_default)
 }
 
+fn add(paths: &mut BTreeSet<String>, path: String) {
+    if paths.len() < MOST {
+        paths.insert(path);
+    }
+}
+
 /// A file or folder was copied or moved: what is at its new path, and below it, was seen if it was at the old one.
 fn carry(seen: &mut BTreeSet<String>, from: &str, to: &str) {
     let carried: Vec<String> = seen.iter().filter_map(|path| Some(format!("{to}{}", below(path, from)?))).collect();
@@ -97,17 +134,20 @@ fn carry(seen: &mut BTreeSet<String>, from: &str, to: &str) {
     seen.extend(carried.into_iter().take(room));
 }
 
-/// What stands behind this file or folder in a path that is it, or is below it.
+/// What stands behind this file or folder in a path that is it, or is below it. All are below the top folder.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    if folder.is_empty() {
+        return Some(path);
+    }
     path.strip_prefix(folder).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path that an argument of a call is, without what means nothing in it.
+/// The path that an argument of a call is, without what means nothing in it. One that leads nowhere stays as it is, and no other
+/// is the same.
 fn path(arguments: &str, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     let path = arguments.get(name)?.as_str()?;
-    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    Some(parts.join("/"))
+    Some(normalise(path).map_or_else(|_| path.to_string(), |parts| parts.join("/")))
 }
 
 #[cfg(test)]
@@ -164,54 +204,94 @@ mod tests {
         }
     }
 
+    /// A call that ended, the only one of its answer.
+    fn settle(known: &Known, tool: &Tool, arguments: &str, outcome: Outcome) {
+        let (call, result) = (call(arguments), ended(outcome, ""));
+        known.ended(tool, &call, &result);
+        known.settle(tool, &call, &result);
+        known.answered();
+    }
+
     #[test]
     fn what_was_read_or_written_is_known() {
         let known = Known::default();
-        let delete = call(r#"{"path":"a/b.txt"}"#);
-        assert!(known.is_unread(&delete));
-        known.settle(&tool("file_info", Category::ReadOnly), &delete, &ended(Outcome::Ok, ""));
-        known.settle(&tool("read_file", Category::ReadOnly), &delete, &ended(Outcome::ExecutionError, "no"));
+        let delete = r#"{"path":"a/b.txt"}"#;
+        let is_unread = |known: &Known, arguments: &str| known.is_unread(&call(arguments));
+        assert!(is_unread(&known, delete));
         let (read, write) = (tool("read_file", Category::ReadOnly), tool("write_file", Category::Mutating));
+        settle(&known, &tool("file_info", Category::ReadOnly), delete, Outcome::Ok);
+        settle(&known, &read, delete, Outcome::ExecutionError);
         for part in [r#"{"path":"a/b.txt","offset":5}"#, r#"{"path":"a/b.txt","length":1}"#] {
-            known.settle(&read, &call(part), &ended(Outcome::Ok, ""));
+            settle(&known, &read, part, Outcome::Ok);
         }
-        known.settle(&write, &call(r#"{"append":true,"path":"a/b.txt","text":"x"}"#), &ended(Outcome::Ok, ""));
-        assert!(known.is_unread(&delete));
-        known.settle(
-            &tool("read_file", Category::ReadOnly),
-            &call(r#"{"path":"./a//b.txt"}"#),
-            &ended(Outcome::Ok, ""),
-        );
-        assert!(!known.is_unread(&delete));
-        assert!(!known.is_unread(&call("{}")));
-        known.settle(&tool("write_file", Category::Mutating), &call(r#"{"path":"new"}"#), &ended(Outcome::Ok, ""));
-        assert!(!known.is_unread(&call(r#"{"path":"/new"}"#)));
+        settle(&known, &write, r#"{"append":true,"path":"a/b.txt","text":"x"}"#, Outcome::Ok);
+        assert!(is_unread(&known, delete));
+        settle(&known, &read, r#"{"path":"./a//x/../b.txt"}"#, Outcome::Ok);
+        assert!(!is_unread(&known, delete) && !is_unread(&known, "{}"));
+        settle(&known, &write, r#"{"path":"new"}"#, Outcome::Ok);
+        assert!(!is_unread(&known, r#"{"path":"/new"}"#));
+        // What leads nowhere is no other path.
+        assert!(is_unread(&known, r#"{"path":"../new"}"#));
         // What says of each option that it is as it would be without it.
         for options in [r#""append":false"#, r#""offset":0"#, r#""length":null"#] {
             let known = Known::default();
-            known.settle(&write, &call(&format!("{{\"path\":\"new\",{options}}}")), &ended(Outcome::Ok, ""));
-            assert!(!known.is_unread(&call(r#"{"path":"new"}"#)), "{options}");
+            settle(&known, &write, &format!("{{\"path\":\"new\",{options}}}"), Outcome::Ok);
+            assert!(!is_unread(&known, r#"{"path":"new"}"#), "{options}");
         }
     }
 
-    /// What was read at a path is not what was moved to it later.
+    /// What was read at a path is not what was moved to it later, in the same answer or a later one.
     #[test]
     fn what_was_moved_or_copied_to_a_path_was_read_if_it_was_at_the_old_one() {
         let (read, change) = (tool("read_file", Category::ReadOnly), tool("move_file", Category::Mutating));
-        let known = Known::default();
-        let settle = |tool: &Tool, arguments: &str| known.settle(tool, &call(arguments), &ended(Outcome::Ok, ""));
-        let is_unread = |path: &str| known.is_unread(&call(&format!("{{\"path\":\"{path}\"}}")));
-        for path in ["junk.txt", "drafts/a.txt", "drafts-2.txt"] {
-            settle(&read, &format!("{{\"path\":\"{path}\"}}"));
+        for one_answer in [false, true] {
+            let known = Known::default();
+            let next = |tool: &Tool, arguments: &str| {
+                known.ended(tool, &call(arguments), &ended(Outcome::Ok, ""));
+                if !one_answer {
+                    known.answered();
+                }
+            };
+            let is_unread = |path: &str| known.is_unread(&call(&format!("{{\"path\":\"{path}\"}}")));
+            for path in ["junk.txt", "drafts/a.txt", "drafts-2.txt"] {
+                next(&read, &format!("{{\"path\":\"{path}\"}}"));
+                assert_eq!(is_unread(path), one_answer, "it was not shown to the model");
+            }
+            next(&change, r#"{"from":"./junk.txt","to":"old.txt"}"#);
+            next(&change, r#"{"from":"thesis.txt","to":"x/../junk.txt"}"#);
+            next(&change, r#"{"from":"drafts","to":"kept/of/2025"}"#);
+            next(&change, r#"{"from":"unread","to":"drafts"}"#);
+            known.answered();
+            let paths = ["old.txt", "junk.txt", "kept/of/2025/a.txt", "drafts/a.txt", "drafts-2.txt"];
+            assert_eq!(paths.map(is_unread), [false, true, false, true, false]);
+            // What failed has moved nothing.
+            known.ended(&change, &call(r#"{"from":"x","to":"old.txt"}"#), &ended(Outcome::ExecutionError, "no"));
+            assert!(!is_unread("old.txt"));
         }
-        settle(&change, r#"{"from":"./junk.txt","to":"old.txt"}"#);
-        settle(&change, r#"{"from":"thesis.txt","to":"junk.txt"}"#);
-        settle(&change, r#"{"from":"drafts","to":"kept/of/2025"}"#);
-        settle(&change, r#"{"from":"unread","to":"drafts"}"#);
-        let paths = ["old.txt", "junk.txt", "kept/of/2025/a.txt", "drafts/a.txt", "drafts-2.txt"];
-        assert_eq!(paths.map(is_unread), [false, true, false, true, false]);
-        // What failed has moved nothing.
-        known.settle(&change, &call(r#"{"from":"x","to":"old.txt"}"#), &ended(Outcome::ExecutionError, "no"));
-        assert!(!is_unread("old.txt"));
+    }
+
+    /// What a child run has changed its parent has not seen, however much it was.
+    #[test]
+    fn what_a_child_run_has_changed_was_not_seen() {
+        let (read, write) = (tool("read_file", Category::ReadOnly), tool("write_file", Category::Mutating));
+        let delete = tool("delete_file", Category::Destructive);
+        let (known, child) = (Known::default(), Known::default());
+        let paths = ["a", "b", "c/d", "e", "f"];
+        for path in paths {
+            settle(&known, &read, &format!("{{\"path\":\"{path}\"}}"), Outcome::Ok);
+        }
+        settle(&child, &write, r#"{"from":"x","to":"a"}"#, Outcome::Ok);
+        settle(&child, &write, r#"{"path":"b"}"#, Outcome::Ok);
+        settle(&child, &delete, r#"{"path":"c"}"#, Outcome::Ok);
+        settle(&child, &read, r#"{"path":"e"}"#, Outcome::Ok);
+        settle(&child, &write, r#"{"path":"f"}"#, Outcome::ExecutionError);
+        known.child_ended(&child);
+        let unread = |known: &Known| paths.map(|path| known.is_unread(&call(&format!("{{\"path\":\"{path}\"}}"))));
+        assert_eq!(unread(&known), [true, true, true, false, false]);
+        for number in 0..MOST {
+            settle(&child, &write, &format!("{{\"path\":\"n{number}\"}}"), Outcome::Ok);
+        }
+        known.child_ended(&child);
+        assert_eq!(unread(&known), [true; 5]);
     }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_policy::STEP;
+use capos_policy::{BY_HAND, STEP};
 use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
 use crate::answer::response::{Draft, Response};
@@ -33,8 +33,7 @@ impl Ids {
 
     /// The id itself, or where it is taken with a number behind it.
     fn take(&mut self, wanted: String) -> String {
-        // The questions of a call's program have ids of that form.
-        if !wanted.contains(STEP) && self.taken.insert(wanted.clone()) {
+        if self.taken.insert(wanted.clone()) {
             return wanted;
         }
         let mut number = self.numbers.get(&wanted).copied().unwrap_or(1);
@@ -60,7 +59,12 @@ pub fn proposals(conversation: &Conversation, response: &Response, turn: u32, bo
     let mut proposals: Vec<Proposal> = Vec::new();
     for (draft, number) in response.calls.iter().zip(1_usize..) {
         let doubled = !draft.id.is_empty() && !seen.insert(&draft.id);
-        let wanted = if draft.id.is_empty() { format!("call-{turn}-{number}") } else { draft.id.clone() };
+        // Calls that a person makes, and the questions of a call's program, have ids of these forms.
+        let is_reserved = draft.id.starts_with(BY_HAND) || draft.id.contains(STEP);
+        let wanted = match draft.id.is_empty() || is_reserved {
+            true => format!("call-{turn}-{number}"),
+            false => draft.id.clone(),
+        };
         let is_last = number == response.calls.len();
         let dropped = if is_last { response.surplus } else { 0 };
         let flaw = if number > bounds.calls {

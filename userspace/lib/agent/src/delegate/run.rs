@@ -136,6 +136,9 @@ impl<W: World> Context<W> {
             _ => agent.course().last(),
         };
         given.children.borrow_mut().end(number, state, asked, tokens);
+        if let Some(going) = &agent.going {
+            self.failures.known.child_ended(&going.failures.known);
+        }
         self.course.used(agent.course().tokens());
         let fields = [
             field("state", state.name()),

@@ -424,13 +424,17 @@ fn j12_no_step_is_granted_after_the_policy_has_expired() {
     assert!(events.iter().all(|event| event.call_id != "run.step-1" || event.phase == Phase::Refused), "{events:?}");
 }
 
-/// A model cannot take the id of a question.
+/// A model cannot take the id of a question, nor one of a call that the person makes.
 #[test]
 fn j12_the_ids_of_questions_are_no_models() {
-    let world = World::new(vec![vec![call("run.step-1", "read", "{}")], vec![]]);
+    let ids = ["run.step-1", "direct-ab", "direct-ab.step-x", "own"];
+    let calls = ids.map(|id| call(id, "read", &format!("{{\"pad\":\"{id}\"}}")));
+    let world = World::new(vec![calls.into(), vec![]]);
     turn(&world);
     let events = world.0.events.borrow();
-    assert!(events.iter().all(|event| event.call_id == "run.step-1~2"), "{events:?}");
+    let found: Vec<&str> =
+        events.iter().filter(|event| event.phase == Phase::Before).map(|event| event.call_id.as_str()).collect();
+    assert_eq!(found, ["call-1-1", "call-1-2", "call-1-3", "own"]);
 }
 
 /// Requirement J12: a program that gives up behind another's question has its end at once, and is not asked about.

@@ -476,6 +476,29 @@ fn i15_a_run_that_is_killed_in_a_child_run_continues_and_repeats_nothing() {
     assert!(boundaries > 100 && kills + 2 >= boundaries && cuts > 40, "{boundaries}, {kills}, {cuts}");
 }
 
+/// A file that was moved to the path of a file which the run has written is not known, wherever the moves are made: in an answer
+/// before, in the same one, or by a child run.
+#[test]
+fn i15_what_was_moved_to_a_path_is_not_known_there() {
+    let change = |arguments: &str| call("", "change", arguments);
+    let wrote = || vec![change(r#"{"pad":"own","path":"junk.txt"}"#)];
+    let moves =
+        || vec![change(r#"{"from":"junk.txt","to":"old.txt"}"#), change(r#"{"from":"thesis.txt","to":"junk.txt"}"#)];
+    let delete = || call("", "write", r#"{"path":"junk.txt"}"#);
+    let apart = vec![wrote(), moves(), vec![delete()], said("Done.")];
+    let together = vec![wrote(), moves().into_iter().chain([delete()]).collect(), said("Done.")];
+    let child = vec![vec![delegate("d", "Move.", &["change"], json!({}))], moves(), said("Moved."), vec![delete()]];
+    let by_child = [wrote()].into_iter().chain(child).chain([said("Done.")]).collect();
+    for (script, unread) in
+        [(vec![wrote(), vec![delete()], said("Done.")], false), (apart, true), (together, true), (by_child, true)]
+    {
+        let world = world(script);
+        world.0.answers.borrow_mut().push_back(Answer::Yes);
+        assert_eq!(turn_with(&world, 20).0, TurnEnd::Answered);
+        assert_eq!(*world.0.unread.borrow(), [unread]);
+    }
+}
+
 /// A run may make six model calls, and each power cut falls into a child run that has made some. All that the child may have made
 /// count, so the run makes no more than six until its person permits more.
 #[test]

@@ -51,6 +51,8 @@ pub struct Sim {
     pub gives_up: Cell<Option<u64>>,
     /// Whether a program asks about all of its steps at the same time.
     pub at_once: Cell<bool>,
+    /// Of each question, whether the turn has not read the file that it is about.
+    pub unread: RefCell<Vec<bool>>,
     /// Whether the broker keeps a consent for the session.
     pub stands: Cell<bool>,
     /// When the policy expires.
@@ -153,6 +155,7 @@ impl World {
                 clock: Cell::new(0),
                 gives_up: Cell::new(None),
                 at_once: Cell::new(false),
+                unread: RefCell::default(),
                 stands: Cell::new(false),
                 policy_expires: Rc::new(Cell::new(u64::MAX)),
                 timers: RefCell::default(),
@@ -511,7 +514,7 @@ impl Tools for World {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
                 "tokens" | "modelCalls" | "toolCalls" | "seconds" if value.is_u64() => {}
-                "action" | "pad" | "path" | "program" | "task" if value.is_string() => {}
+                "action" | "from" | "pad" | "path" | "program" | "task" | "to" if value.is_string() => {}
                 "arguments" | "tools" if value.is_array() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
@@ -683,6 +686,7 @@ impl Open {
     fn new(world: &World, ask: &Ask<'_>) -> Self {
         let prompt = prompt(ask);
         world.0.shown.borrow_mut().push(format!("asked {prompt}"));
+        world.0.unread.borrow_mut().push(ask.is_unread);
         world.0.prompts.borrow_mut().push(prompt);
         Self(world.clone())
     }

@@ -166,11 +166,20 @@ fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
     assert_eq!(session.gate(&of("c1", 3, "later.step-1"), &now()), Gate::Approved(1));
     let by_hand = |step: u32| of("c1", 3, &format!("direct-1{STEP}{step}"));
     assert_eq!(session.gate(&by_hand(1), &now()), Gate::AskPerson);
-    // A consent at a question of its program is for that program.
+    // A consent at a question of its program is for that program, and the turn may go on behind it.
     session.decide(&by_hand(1), (Auto, &now()), &yes(Span::Turn, ""), 3);
-    let gates = [by_hand(2), of("c1", 3, "direct-2.step-1"), turn_3, of("c1", 4, "w")]
-        .map(|question| session.gate(&question, &now()));
-    assert_eq!(gates, [Gate::Approved(3), Gate::AskPerson, Gate::AskPerson, Gate::AskPerson]);
+    let questions = [by_hand(2), of("c1", 3, "direct-2.step-1"), turn_3.clone(), of("c1", 4, "w")];
+    let gates = questions.map(|question| session.gate(&question, &now()));
+    assert_eq!(gates, [Gate::Approved(3), Gate::AskPerson, Gate::Approved(1), Gate::AskPerson]);
+    // Of child runs that have ended none stays, and that of the turn does.
+    for child in 1..=20 {
+        session.decide(&of(&format!("c1-3.{child}"), 1, "w"), (Auto, &now()), &yes(Span::Turn, ""), 3 + child);
+    }
+    assert_eq!(session.gate(&turn_3, &now()), Gate::Approved(1));
+    assert_eq!([22, 23].map(|number| session.standing(number).is_some()), [false, true]);
+    // The next request ends those of the conversation.
+    session.decide(&of("c1", 4, "w"), (Auto, &now()), &yes(Span::Turn, ""), 24);
+    assert_eq!([1, 3, 23, 24].map(|number| session.standing(number).is_some()), [false, false, true, true]);
 }
 
 /// Requirement D10: who says "in this session" while a consent for the turn covers the call is taken at their word.

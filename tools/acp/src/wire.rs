@@ -1,11 +1,13 @@
 //! JSON-RPC 2.0 as the Agent Client Protocol uses it: one object per line.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use capos_client_protocol::code;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// Bytes of a line that is taken from the editor. Prompts have a limit of their own.
@@ -50,6 +52,10 @@ struct Failure {
     message: String,
 }
 
+fn is_long(id: &RequestId) -> bool {
+    matches!(id, RequestId::Str(text) if text.len() > ID)
+}
+
 /// An error with a message.
 pub fn error(code: i32, message: impl Into<String>) -> Error {
     Error::new(code, message)
@@ -75,7 +81,7 @@ pub fn read(line: &[u8]) -> Result<Message<'_>, Box<(RequestId, Error)>> {
     if jsonrpc != "2.0" {
         return invalid(RequestId::Null, "the member jsonrpc is not \"2.0\": send JSON-RPC 2.0");
     }
-    if matches!(&id, Some(RequestId::Str(text)) if text.len() > ID) {
+    if id.as_ref().is_some_and(is_long) {
         return invalid(RequestId::Null, "the id is longer than 256 bytes");
     }
     match (method, id) {
@@ -90,6 +96,52 @@ pub fn read(line: &[u8]) -> Result<Message<'_>, Box<(RequestId, Error)>> {
             _ => invalid(RequestId::Null, "an answer has either result or error, and a request has a method"),
         },
         (None, None) => invalid(RequestId::Null, "the member method is missing"),
+    }
+}
+
+/// The id of a request of which this is the beginning, if its id and its method stand there.
+#[must_use]
+pub fn id_of(beginning: &[u8]) -> Option<RequestId> {
+    let begun = Begun::default();
+    // The line was cut off, so it cannot be read to its end.
+    drop((&begun).deserialize(&mut serde_json::Deserializer::from_slice(beginning)));
+    begun.id.take().filter(|id| begun.has_method.get() && !is_long(id))
+}
+
+/// The members at the beginning of an object.
+#[derive(Default)]
+struct Begun {
+    id: Cell<Option<RequestId>>,
+    has_method: Cell<bool>,
+}
+
+impl<'de> DeserializeSeed<'de> for &Begun {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &Begun {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            match &*name {
+                "id" => self.id.set(Some(members.next_value()?)),
+                "method" => {
+                    members.next_value::<IgnoredAny>()?;
+                    self.has_method.set(true);
+                }
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -26,9 +26,13 @@ impl Bridge {
         if self.leaving.is_some() {
             return;
         }
-        let Line::Whole(line) = line else {
-            let message = format!("the line has more than {} bytes: attach less", wire::LINE);
-            return self.reject(&RequestId::Null, &error(code::INVALID_REQUEST, message));
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::TooLong(beginning) => {
+                let message = format!("the line has more than {} bytes: attach less", wire::LINE);
+                let id = wire::id_of(beginning).unwrap_or(RequestId::Null);
+                return self.reject(&id, &error(code::INVALID_REQUEST, message));
+            }
         };
         match wire::read(line) {
             Ok(Message::Request(id, method, params)) => {

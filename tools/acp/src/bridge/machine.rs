@@ -27,7 +27,7 @@ impl Bridge {
         self.now = now;
         let found = match line {
             Line::Whole(line) => decode_from_host(line).map_err(|why| why.0),
-            Line::TooLong => Err("it is too long".into()),
+            Line::TooLong(_) => Err("it is too long".into()),
         };
         match found {
             Ok(found) => {

@@ -33,6 +33,8 @@ const LOGIN: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_secs(2);
 /// How long it may take until it is there: it may be booting.
 const BOOT: Duration = Duration::from_secs(300);
+/// After how long the person is told that it is not there yet.
+const SLOW: Duration = Duration::from_secs(6);
 /// How long the end of a session may take when the editor has gone.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Requests of the editor that wait for the machine.
@@ -123,6 +125,8 @@ pub struct Bridge {
     prompt: Option<Prompt>,
     permissions: Permissions,
     malformed: u32,
+    /// The person was told that the machine is not there yet.
+    is_slow: bool,
     /// Sessions of others that were ended since the last login.
     left: u32,
     /// Calls that were shown.
@@ -152,6 +156,7 @@ impl Bridge {
             prompt: None,
             permissions: Permissions::default(),
             malformed: 0,
+            is_slow: false,
             left: 0,
             shown: 0,
             replayed: BTreeMap::new(),

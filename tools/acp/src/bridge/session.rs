@@ -12,7 +12,7 @@ use capos_client_protocol::result::{Conversations, Created, Message, Messages, R
 use capos_client_protocol::{Request, RpcError, VERSION, code};
 use std::time::Duration;
 
-use super::{AGAIN, BOOT, Bridge, LEFT, Machine, Pending, prompt};
+use super::{AGAIN, BOOT, Bridge, LEFT, Machine, Pending, SLOW, prompt};
 use crate::calls;
 use crate::wire::error;
 
@@ -59,6 +59,14 @@ impl Bridge {
                 BOOT.as_secs()
             );
             return self.lose(&message);
+        }
+        if self.now.saturating_sub(since) >= SLOW && !std::mem::replace(&mut self.is_slow, true) {
+            self.out.log.push(format!(
+                "the machine has not answered at its client port for {} seconds: it may still boot, or another client \
+                 may use the port; it is asked for {} seconds in all",
+                SLOW.as_secs(),
+                BOOT.as_secs()
+            ));
         }
         self.machine = Machine::Greeting { since, again: self.now.saturating_add(AGAIN) };
         // Ends what another client left unfinished.

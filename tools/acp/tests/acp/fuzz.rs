@@ -132,10 +132,19 @@ fn a_machine_that_sends_nonsense_is_given_up() {
 fn c16_a_bad_line_of_the_editor_is_answered() {
     let mut pair = Pair::new();
     pair.editor_says("nonsense");
-    pair.bridge.editor_line(&Line::TooLong, Duration::ZERO);
+    // A request that is too long is answered as that request, if its beginning says which one it is.
+    for beginning in [
+        r#"{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"prompt":[{"text":"BBB"#,
+        r#"{"params":{"prompt":[{"text":"BBB"#,
+        r#"{"jsonrpc":"2.0","id":8,"result":{"BBB"#,
+        "BBB",
+    ] {
+        pair.bridge.editor_line(&Line::TooLong(beginning.into()), Duration::ZERO);
+    }
     pair.run();
-    let codes: Vec<_> = pair.inbox.iter().map(|answer| (&answer["id"], &answer["error"]["code"])).collect();
-    assert_eq!(codes, [(&json!(null), &json!(-32700)), (&json!(null), &json!(-32600))]);
+    let codes: Vec<_> =
+        pair.inbox.iter().map(|answer| (answer["id"].as_i64(), answer["error"]["code"].as_i64().unwrap())).collect();
+    assert_eq!(codes, [(None, -32700), (Some(7), -32600), (None, -32600), (None, -32600), (None, -32600)]);
 }
 
 /// Requests that the machine does not answer are bounded.

@@ -120,7 +120,14 @@ fn a_machine_that_never_answers_is_an_error() {
     let mut pair = Pair::booting(Machine::default(), login(PASSPHRASE));
     pair.initialize();
     let id = pair.send("session/new", json!({"cwd": "/", "mcpServers": []}));
-    pair.pass(310);
+    pair.pass(10);
+    assert!(pair.answer(id).is_none());
+    assert!(
+        pair.log.iter().filter(|line| line.contains("another client may use the port")).count() == 1,
+        "{:?}",
+        pair.log
+    );
+    pair.pass(300);
     assert!(message(&pair.answer(id).unwrap()).contains("does not answer at its client port after 300 seconds"));
     assert!(matches!(pair.end, Some(capos_acp::End::Lost(_))));
     let mut pair = Pair::new();

@@ -32,7 +32,7 @@ mod secret;
 pub use client::{Answer, AnswerError, FromHost, Malformed, decode_from_host, encode_request};
 pub use event::{Event, SessionEvent};
 pub use host::{Incoming, Rejected, decode_request, encode_error, encode_event, encode_result};
-pub use lines::{Line, Lines};
+pub use lines::{BEGINNING, Line, Lines};
 pub use request::Request;
 pub use rpc::{Id, RpcError, TooLong, code};
 pub use secret::Secret;

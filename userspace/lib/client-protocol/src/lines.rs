@@ -10,9 +10,12 @@ use crate::limits;
 pub enum Line {
     /// A line that is not empty, without its end.
     Whole(Vec<u8>),
-    /// A line of more bytes than may be. It was skipped.
-    TooLong,
+    /// A line of more bytes than may be. It was skipped, except for its first [`BEGINNING`] bytes at most.
+    TooLong(Vec<u8>),
 }
+
+/// Bytes that are kept of a line that is too long: enough to see which request it was.
+pub const BEGINNING: usize = 1024;
 
 /// Puts lines together from bytes that arrive in any pieces. Holds at most one line.
 ///
@@ -49,7 +52,10 @@ impl Lines {
             self.is_skipping = true;
         }
         if self.is_skipping {
-            self.line = Vec::new();
+            let room = BEGINNING.saturating_sub(self.line.len());
+            self.line.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
+            self.line.truncate(BEGINNING);
+            self.line.shrink_to_fit();
         } else {
             self.line.extend_from_slice(part);
         }
@@ -57,16 +63,19 @@ impl Lines {
     }
 
     fn end(&mut self) -> Option<Line> {
-        if mem::take(&mut self.is_skipping) {
-            return Some(Line::TooLong);
-        }
         let mut line = mem::take(&mut self.line);
+        if mem::take(&mut self.is_skipping) {
+            return Some(Line::TooLong(line));
+        }
         if line.last() == Some(&b'\r') {
             line.pop();
         }
         match line.len() {
             0 => None,
-            length if length > self.most => Some(Line::TooLong),
+            length if length > self.most => {
+                line.truncate(BEGINNING);
+                Some(Line::TooLong(line))
+            }
             _ => Some(Line::Whole(line)),
         }
     }

@@ -289,7 +289,7 @@ proptest! {
             .iter()
             .filter(|line| !line.is_empty())
             .map(|line| match line.len() > limits::LINE {
-                true => Line::TooLong,
+                true => Line::TooLong(line.as_bytes()[..capos_client_protocol::BEGINNING].to_vec()),
                 false => Line::Whole(line.clone().into_bytes()),
             })
             .collect();

@@ -39,7 +39,7 @@ impl Desk {
             match line {
                 None => {}
                 Some(Line::Whole(line)) => self.read(&line),
-                Some(Line::TooLong) => {
+                Some(Line::TooLong(_)) => {
                     let why = format!("the line has more than {LINE} bytes and was skipped; send shorter ones");
                     self.reject(&encode_error(None, &RpcError::new(code::INVALID_REQUEST, why)));
                 }

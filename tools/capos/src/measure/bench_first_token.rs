@@ -60,10 +60,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = bench::folder(&system, "first-token-linux");
     let cache = cache(&args.peer, (&place, &text), known, &folder)?;
     let files = [(MODEL, model.as_slice()), (PROMPT, text.as_bytes()), (CACHE, &cache)];
-    let linux = |files: &[(&str, &[u8])]| {
-        linux::run(&kernel, &args.peer, linux::Guest { files, ..linux::Guest::default() }, &folder)
+    let linux = |files: &[(&str, &[u8])], known: usize| -> Result<String> {
+        let guest = linux::Guest { files, ..linux::Guest::default() };
+        let said = linux::run(&kernel, &args.peer, guest, &folder.join(known.to_string()))?;
+        ensure!(said.contains(&format!("of which {known} were known")), "Linux did not know {known} tokens: {said}");
+        Ok(said)
     };
-    let (without, with) = (linux(&files[..2])?, linux(&files)?);
+    let (without, with) = (linux(&files[..2], 0)?, linux(&files, known)?);
     let figures = figures(&own, (&without, &with))?;
     println!(
         "from power-on to the first token after a prompt of {read}, without the times when all wait for something:"

@@ -131,8 +131,8 @@ impl Binding {
         self.conversation == other.conversation
     }
 
-    /// Whether the turn of this is over when the other begins: that of an earlier request, of a call that the person made
-    /// before, or of a child run of the same run, of which one goes on at a time.
+    /// Whether the turn of this is over when the other is asked about. It is over if it was that of an earlier request, of an
+    /// earlier call of the person's, or of an earlier child run of the same run. A run has one child run at a time.
     pub(crate) fn is_over(&self, other: &Self) -> bool {
         if !self.same_conversation(other) {
             return self.parent().is_some_and(|parent| other.parent() == Some(parent));

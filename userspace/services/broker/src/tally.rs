@@ -36,9 +36,9 @@ pub struct Tally {
     received: u64,
     /// Calls that came back, by their names.
     calls: u64,
-    /// Tools of the request of which the worker has not said yet that it does not hold calls to their schemas.
+    /// How many more tools the worker may name whose calls it does not hold to their schemas.
     untold: usize,
-    /// Messages of the request of which it has not said yet that the model is not shown them; none once it has said how many.
+    /// The messages of the request; none once the worker has said how many of them the model is not shown.
     unremoved: Option<u32>,
     /// It has said more of these than there is to say.
     is_told_more: bool,

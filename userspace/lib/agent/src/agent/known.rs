@@ -24,7 +24,7 @@ pub struct Known {
     failed: Rc<RefCell<BTreeMap<(String, String), String>>>,
     /// Paths of files whose content the run has seen or written.
     seen: Rc<RefCell<BTreeSet<String>>>,
-    /// Those of which the answer at hand has asked for the content: the model has not seen it yet.
+    /// Paths of files that the answer at hand has read. The model has not seen their content yet.
     read: Rc<RefCell<BTreeSet<String>>>,
     /// Paths at which the run has changed something. Of too many, the top folder stands for all.
     changed: Rc<RefCell<BTreeSet<String>>>,
@@ -56,7 +56,8 @@ impl Known {
         if !reads {
             let mut changed = self.changed.borrow_mut();
             for place in [at, to].into_iter().flatten() {
-                let place = if changed.len() < MOST { place } else { String::new() };
+                let has_room = changed.len() < MOST || changed.contains(&place);
+                let place = if has_room { place } else { String::new() };
                 changed.insert(place);
             }
         }
@@ -65,7 +66,10 @@ impl Known {
     /// Takes note of what a child run has changed: this run has not seen what is there now.
     pub fn child_ended(&self, child: &Self) {
         let changed = child.changed.borrow();
-        self.seen.borrow_mut().retain(|path| !changed.iter().any(|place| below(path, place).is_some()));
+        let is_left = |path: &String| !changed.iter().any(|place| below(path, place).is_some());
+        // What this answer has read before the child run changed it, too.
+        self.seen.borrow_mut().retain(is_left);
+        self.read.borrow_mut().retain(is_left);
     }
 
     /// The calls of an answer have ended, and the model is to see the results.
@@ -142,8 +146,8 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     path.strip_prefix(folder).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path that an argument of a call is, without what means nothing in it. One that leads nowhere stays as it is, and no other
-/// is the same.
+/// The path that an argument of a call is, without what means nothing in it. One that leads above the top is left as it was
+/// given, so it is equal to no other.
 fn path(arguments: &str, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     let path = arguments.get(name)?.as_str()?;
@@ -285,7 +289,9 @@ mod tests {
         settle(&child, &delete, r#"{"path":"c"}"#, Outcome::Ok);
         settle(&child, &read, r#"{"path":"e"}"#, Outcome::Ok);
         settle(&child, &write, r#"{"path":"f"}"#, Outcome::ExecutionError);
+        known.ended(&read, &call(r#"{"path":"a"}"#), &ended(Outcome::Ok, ""));
         known.child_ended(&child);
+        known.answered();
         let unread = |known: &Known| paths.map(|path| known.is_unread(&call(&format!("{{\"path\":\"{path}\"}}"))));
         assert_eq!(unread(&known), [true, true, true, false, false]);
         for number in 0..MOST {

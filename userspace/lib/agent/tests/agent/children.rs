@@ -476,8 +476,8 @@ fn i15_a_run_that_is_killed_in_a_child_run_continues_and_repeats_nothing() {
     assert!(boundaries > 100 && kills + 2 >= boundaries && cuts > 40, "{boundaries}, {kills}, {cuts}");
 }
 
-/// A file that was moved to the path of a file which the run has written is not known, wherever the moves are made: in an answer
-/// before, in the same one, or by a child run.
+/// A run does not know a file that was moved to the path of one that it wrote. The moves may be made in an earlier answer, in the
+/// same one, or by a child run.
 #[test]
 fn i15_what_was_moved_to_a_path_is_not_known_there() {
     let change = |arguments: &str| call("", "change", arguments);

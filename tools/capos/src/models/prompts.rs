@@ -39,8 +39,7 @@ pub fn make(path: &Path, digest: FileDigest, tools: &[Vec<Tool>], key: &SigningK
         cache.len()
     );
     let place = path.with_added_extension(PROMPTS);
-    let place = place.as_path();
-    write_whole(place, |file| Ok(file.write_all(&cache)?))?;
-    sign_file::sign(place, key)?;
+    write_whole(&place, |file| Ok(file.write_all(&cache)?))?;
+    sign_file::sign(&place, key)?;
     Ok(())
 }

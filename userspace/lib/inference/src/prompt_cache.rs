@@ -4,8 +4,8 @@
 //! answer. A prompt cache names the model that it was computed with. A conversation that begins otherwise uses the part that
 //! is the same, or none.
 //!
-//! The file, with numbers of 32 bits, little-endian: [`MAGIC`], [`VERSION`], the bytes of the model's id and the id,
-//! the number of beginnings; of each the number of its tokens, these, and what [`Cache::to_bytes`] gives for them.
+//! The file has numbers of 32 bits, little-endian. It begins with [`MAGIC`], [`VERSION`], the length of the model's id, the
+//! id, and the number of beginnings. Each has the number of its tokens, these, and what [`Cache::to_bytes`] gives for them.
 
 use capos_chat::{Conversation, Message, Role, Tool};
 use capos_engine::{Batch, Cache, CacheType, EngineError, Forward, Machine};

@@ -1,9 +1,9 @@
 //! The model worker: it serves `LanguageModel` (0) and, if the engine runs the model, `TextEmbedder` (1).
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, if there are any, a prompt cache and, for the scripted
-//! backend, a script: nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
-//! of one call, the number of threads, 1 if the model summarises conversations, and the bytes of the prompt cache. The tokens of the
-//! longest conversation follow if they differ from the file's number. The model's file selects the backend.
+//! backend, a script: nothing else. Its first arguments are the model's id, and the lengths of the weights and the script in bytes. Then
+//! come the most tokens of one call, the number of threads, 1 if the model summarises conversations, and the bytes of the prompt cache.
+//! The tokens of the longest conversation follow if they differ from the file's number. The model's file selects the backend.
 
 mod chunk;
 mod inference;

@@ -149,8 +149,8 @@ fn consents_of_another_turn_take_no_place() {
     }
 }
 
-/// Requirement D10: a consent for a turn holds as long as the turn, whatever a child run's or a background run's is agreed to, and no
-/// longer: a call that the person makes is no part of it.
+/// Requirement D10: a consent for a turn holds as long as the turn, also if a child run is given one of its own. It holds no longer,
+/// and a call that the person makes is no part of the turn.
 #[test]
 fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
     let mut session = session(&policy(Vec::new()));

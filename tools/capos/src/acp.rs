@@ -115,7 +115,12 @@ fn boot(image: &Path, own: &Own, log: impl Fn(&str)) -> Result<(UnixStream, Star
     let deadline = Instant::now() + SOCKET;
     loop {
         match UnixStream::connect(&client) {
-            Ok(stream) => return Ok((stream, started)),
+            Ok(stream) => {
+                // Nobody else is to connect, and nothing is left behind if the editor kills this process.
+                fs::remove_dir_all(&started.folder)
+                    .with_context(|| format!("removing {}", started.folder.display()))?;
+                return Ok((stream, started));
+            }
             Err(why) => {
                 if started.running.ended()?.is_some() {
                     bail!("QEMU ended at once: {}", started.running.complaint());

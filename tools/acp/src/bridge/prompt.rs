@@ -134,8 +134,9 @@ impl Bridge {
             Cause::Cancelled => StopReason::Cancelled,
             Cause::Steps | Cause::Limit => StopReason::MaxTurnRequests,
             Cause::Tokens => StopReason::MaxTokens,
-            Cause::Rejected | Cause::LlmGuardrailBlocked => StopReason::Refusal,
-            Cause::Failed | Cause::Away => {
+            Cause::LlmGuardrailBlocked => StopReason::Refusal,
+            // No refusal: an editor takes the prompt out of its thread then, and the conversation keeps it.
+            Cause::Rejected | Cause::Failed | Cause::Away => {
                 let message = if how.message.is_empty() { "the task failed" } else { &how.message };
                 return self.end_prompt_with(&RpcError::new(code::INTERNAL, message));
             }

@@ -34,15 +34,17 @@ fn each_end_has_its_reason() {
         ("steps", "max_turn_requests"),
         ("limit", "max_turn_requests"),
         ("tokens", "max_tokens"),
-        ("rejected", "refusal"),
+        ("llm_guardrail_blocked", "refusal"),
     ] {
         let answer = pair.call("session/prompt", prompt(&session, &format!("end {cause}")));
         assert_eq!(answer["result"]["stopReason"], reason, "{cause}: {answer}");
         let said = text(&pair.updates());
         assert_eq!(said.contains("the message of the end"), cause != "cancelled", "{cause}: {said}");
     }
-    let failed = pair.call("session/prompt", prompt(&session, "end failed"));
-    assert_eq!(failed["error"]["message"], "the message of the end");
+    for cause in ["rejected", "failed", "away"] {
+        let failed = pair.call("session/prompt", prompt(&session, &format!("end {cause}")));
+        assert_eq!(failed["error"]["message"], "the message of the end", "{cause}");
+    }
 }
 
 #[test]

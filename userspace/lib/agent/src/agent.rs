@@ -417,7 +417,7 @@ impl<W: World> Agent<W> {
             if let Err(end) = self.may_begin_step().await {
                 return end;
             }
-            let count = self.begin_model_call();
+            let count = self.begin_model_call().await;
             let model = self.world.info();
             let (label, untrusted) = self.seen();
             let nonce = self.world.random().to_vec();

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use capos_budget::Amounts;
 use capos_run_state::{Checkpoint, Children, Progress, RunEvent, RunState};
@@ -28,6 +28,8 @@ pub struct Going {
     /// The last step whose results are all in the conversation.
     pub(crate) done: u32,
     pub(crate) asked: u32,
+    /// How many model calls its last checkpoint counts, with those that are reserved there.
+    kept: Cell<u32>,
     pub(crate) most: u32,
     pub(crate) segments: (u32, u32),
     pub(crate) reminders: u32,
@@ -72,6 +74,7 @@ impl Going {
             state,
             step,
             asked,
+            reserved,
             most,
             segments,
             reminders,
@@ -82,6 +85,8 @@ impl Going {
             mut children,
             ..
         } = checkpoint.progress.clone();
+        // Whether those that were reserved have begun is not known.
+        let asked = asked.saturating_add(reserved);
         children.cut_off(most.saturating_sub(asked).saturating_sub(children.asked));
         Self {
             conversation: checkpoint.conversation.clone(),
@@ -89,6 +94,7 @@ impl Going {
             from: messages.0,
             done: step,
             asked,
+            kept: Cell::default(),
             most,
             segments,
             reminders,
@@ -123,6 +129,12 @@ impl Going {
     /// It has begun all the model calls that it may, and a person has to permit more.
     fn is_at_limit(&self) -> bool {
         self.calls() >= self.most && self.segments.0 >= self.segments.1
+    }
+
+    /// Model calls that are reserved in a checkpoint of this moment. The next one is, if the run is between two steps: then it
+    /// need not be kept once more when that call begins.
+    fn reserved(&self, state: RunState) -> u32 {
+        u32::from(state.is_active() && self.done == self.asked)
     }
 
     /// Tokens that models read and wrote in it.
@@ -230,6 +242,7 @@ impl<W: World> Agent<W> {
                 state,
                 step: going.done,
                 asked: going.asked,
+                reserved: going.reserved(course.run_state()),
                 most: going.most,
                 segments: going.segments,
                 reminders: going.reminders,
@@ -250,10 +263,24 @@ impl<W: World> Agent<W> {
 
     /// Keeps where the run is, without a message.
     pub(crate) async fn keep_point(&self) {
-        let point = self.checkpoint();
+        if let Some(point) = self.checkpoint() {
+            self.keep_with(Some(point)).await;
+        }
+    }
+
+    /// Has what was added to the conversation saved, and with it where the run is.
+    pub(crate) async fn keep_with(&self, point: Option<(Checkpoint, bool)>) {
         let run = point.as_ref().map(|(checkpoint, open)| (checkpoint, *open));
-        if run.is_some() {
-            self.world().save(self.conversation(), run).await;
+        self.world().save(self.conversation(), run).await;
+        if let (Some(going), Some((Checkpoint { progress, .. }, _))) = (&self.going, &point) {
+            going.kept.set(progress.asked.saturating_add(progress.reserved));
+        }
+    }
+
+    /// Keeps where the run is before a model call begins that its last checkpoint does not count.
+    pub(crate) async fn keep_model_call(&self) {
+        if self.going.as_ref().is_some_and(|going| going.asked > going.kept.get()) {
+            self.keep_point().await;
         }
     }
 

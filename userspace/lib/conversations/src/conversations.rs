@@ -303,7 +303,7 @@ impl<K: Keyspace> Conversations<K> {
 }
 
 pub(crate) fn no_such(id: &str) -> Error {
-    Error::NoSuch(format!("there is no conversation {id}; /conversations lists them"))
+    Error::NoSuch(format!("there is no conversation {id}: list the conversations, and name one of those"))
 }
 
 /// Where a conversation is in the list.

@@ -150,11 +150,6 @@ impl Approvals {
         };
         // Those of turns that are over cover nothing any more. Another conversation's turn, as that of a background run, may go on.
         self.list.retain(|one| !one.in_turn || !one.bound.is_over(&bound));
-        if self.list.len() >= MOST
-            && let Some(oldest) = self.list.iter().position(|one| one.in_turn && !one.bound.same_turn(&bound))
-        {
-            self.list.remove(oldest);
-        }
         if self.list.len() >= MOST {
             return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
         }

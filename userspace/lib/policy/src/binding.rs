@@ -132,17 +132,28 @@ impl Binding {
     }
 
     /// Whether the turn of this is over when the other is asked about. It is over if it was that of an earlier request, of an
-    /// earlier call of the person's, or of an earlier child run of the same run. A run has one child run at a time.
+    /// earlier call of the person's, or of an earlier child run of the same run. A run has one child run at a time. The turn of a
+    /// child run is over with that of its parent.
     pub(crate) fn is_over(&self, other: &Self) -> bool {
-        if !self.same_conversation(other) {
-            return self.parent().is_some_and(|parent| other.parent() == Some(parent));
+        if self.same_conversation(other) {
+            return self.turn != other.turn || (self.by_hand().is_some() && self.by_hand() != other.by_hand());
         }
-        self.turn != other.turn || (self.by_hand().is_some() && self.by_hand() != other.by_hand())
+        let (parent, other_parent) = (self.parent(), other.parent());
+        let ((conversation, turn), (other_conversation, other_turn)) = (self.request(), other.request());
+        conversation == other_conversation && (turn != other_turn || (parent.is_some() && other_parent.is_some()))
     }
 
     /// The run that has begun the child run whose conversation this is.
     fn parent(&self) -> Option<&str> {
         self.conversation.rsplit_once('.').map(|(parent, _)| parent)
+    }
+
+    /// The conversation and the turn of the person's request: those of a child run's parent, or its own.
+    fn request(&self) -> (&str, Option<u32>) {
+        match self.parent().and_then(|parent| parent.rsplit_once('-')) {
+            Some((conversation, turn)) => (conversation, turn.parse().ok()),
+            None => (&self.conversation, Some(self.turn)),
+        }
     }
 
     /// The id of the call that a person has made, where this is one or a question of its program.

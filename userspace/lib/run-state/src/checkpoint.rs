@@ -39,6 +39,8 @@ pub struct Progress {
     pub step: u32,
     /// Requests to the model that began.
     pub asked: u32,
+    /// Requests that may begin before the next checkpoint: if the run is cut off, they count as begun.
+    pub reserved: u32,
     /// How many may begin until the person, or the end of a segment, permits more.
     pub most: u32,
     /// The segment of a long run, counted from 1, and how many it may have; 1 for any other run.
@@ -158,13 +160,15 @@ impl Checkpoint {
     }
 
     fn changing(&self) -> Value {
-        let Progress { state, step, asked, most, segments, reminders, messages, missing, .. } = &self.progress;
+        let Progress { state, step, asked, reserved, most, segments, reminders, messages, missing, .. } =
+            &self.progress;
         let Progress { tokens, session_tokens, used, granted, spent, labels, children, at, .. } = &self.progress;
         let mut value = json!({
             "task": {
                 "status": state.name(),
                 "stepCount": step,
                 "asked": asked,
+                "reserved": reserved,
                 "maxSteps": most,
                 "segments": [segments.0, segments.1],
                 "reminders": reminders,
@@ -310,6 +314,8 @@ impl<'a> Reader<'a> {
             state,
             step: task.number("stepCount")?,
             asked: task.number("asked")?,
+            // Checkpoints of earlier versions have no such member.
+            reserved: if task.0.get("reserved").is_some() { task.number("reserved")? } else { 0 },
             most: task.number("maxSteps")?,
             segments: (segment, segments),
             reminders: task.number("reminders")?,
@@ -389,6 +395,7 @@ mod tests {
                         state: RunState::ALL[state],
                         step: n[1],
                         asked: n[2],
+                        reserved: n[4],
                         most: n[3],
                         segments: (n[4], n[5]),
                         reminders: n[6],

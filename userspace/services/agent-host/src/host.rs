@@ -24,6 +24,7 @@ use capos_runner::keeper::PURPOSE;
 use capos_runner::{Capabilities, Runner, Session};
 use capos_schema::audit::{GeneralEvent, GeneralEventField};
 use capos_schema::authority::ApprovalClientClient;
+use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::clients::{ClientAnswer, ClientPortClient, ClientReach, ClientRequest, ClientRequestPage};
 use capos_schema::conversations::{ConversationInfo, ConversationStoreClient};
 
@@ -235,11 +236,9 @@ impl Host {
     fn go_on(&mut self) -> Answer {
         let session = self.idle()?;
         let why_not = match (session.agent.can_go_on(), session.agent.is_at_limit()) {
-            (false, _) => Some("the last task was done to its end: StartTask begins another one"),
+            (false, _) => Some("the last task was done to its end, so there is nothing to continue: begin a new one"),
             // Only a person permits more, at a question of the task itself.
-            (true, true) => {
-                Some("the last task has made all the model calls that it may: StartTask begins another one")
-            }
+            (true, true) => Some("the last task has made all the model calls that it may: begin a new one"),
             (true, false) => None,
         };
         if let Some(text) = why_not {
@@ -407,7 +406,12 @@ impl Host {
     async fn list(&self, page: &ClientRequestPage) -> Answer {
         let Some(runner) = &self.runner else { return Err(no_session()) };
         let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
-        let found = runner.audited(store.list(&page.after, page.most)).await.map_err(unavailable)?;
+        let found = runner.in_time(store.list(&page.after, page.most)).await.map_err(|why| match why {
+            CallError::Exception(exception) if exception.kind == ExceptionKind::InvalidArgument => {
+                RpcError::new(code::INVALID_PARAMS, format!("after: {}", exception.reason))
+            }
+            why => unavailable(why),
+        })?;
         let conversations = found.conversations.into_iter().map(|info| Saved {
             conversation_id: info.id,
             title: info.title,

@@ -409,7 +409,9 @@ impl<K: Keyspace> DataVolume<K> {
             return Err("no passphrase was entered".into());
         }
         if !self.has_passphrase(name).await.map_err(|error| error.to_string())? {
-            return Err(format!("{name} has no passphrase yet; /passphrase sets one"));
+            return Err(format!(
+                "no passphrase is set for {name:?} on this machine: check the name, or set one at the console with /passphrase"
+            ));
         }
         let tried = self.vault.verify(name, &normalised(passphrase)).await.map_err(|error| error.to_string())?;
         if tried.valid {

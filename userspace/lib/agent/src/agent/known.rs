@@ -34,19 +34,28 @@ impl Known {
     /// Takes note of what a call has read or changed, when it ends: a later call of the same answer may be about it. What the model
     /// wrote itself it knows.
     pub fn ended(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
-        if result.outcome != Outcome::Ok {
-            return;
-        }
+        // A call that was ended may have had its effect, or have it later.
+        let is_done = match result.outcome {
+            Outcome::Ok => true,
+            Outcome::TimedOut | Outcome::Cancelled => false,
+            _ => return,
+        };
         let at = path(&call.arguments, "path");
         let (reads, changes) =
             [Category::ReadOnly, Category::Mutating].map(|category| tool.descriptor.category == category.name()).into();
         let (mut seen, mut read) = (self.seen.borrow_mut(), self.read.borrow_mut());
         let to = path(&call.arguments, "to").filter(|_| changes);
-        if let (Some(from), Some(to)) = (path(&call.arguments, "from"), &to) {
+        if let (Some(from), Some(to), true) = (path(&call.arguments, "from"), &to, is_done) {
             carry(&mut seen, &from, to);
             carry(&mut read, &from, to);
         }
-        if let Some(at) = at.clone().filter(|_| is_whole(&call.arguments)) {
+        if !is_done && !reads {
+            for place in [&at, &to].into_iter().flatten() {
+                seen.retain(|path| below(path, place).is_none());
+                read.retain(|path| below(path, place).is_none());
+            }
+        }
+        if let Some(at) = at.clone().filter(|_| is_done && is_whole(&call.arguments)) {
             if changes {
                 add(&mut seen, at);
             } else if tool.pieces {
@@ -132,7 +141,11 @@ fn add(paths: &mut BTreeSet<String>, path: String) {
 
 /// A file or folder was copied or moved: what is at its new path, and below it, was seen if it was at the old one.
 fn carry(seen: &mut BTreeSet<String>, from: &str, to: &str) {
-    let carried: Vec<String> = seen.iter().filter_map(|path| Some(format!("{to}{}", below(path, from)?))).collect();
+    let carried: Vec<String> = seen
+        .iter()
+        .filter_map(|path| below(path, from))
+        .map(|rest| normalise(&format!("{to}/{rest}")).unwrap_or_default().join("/"))
+        .collect();
     seen.retain(|path| below(path, to).is_none());
     let room = MOST.saturating_sub(seen.len());
     seen.extend(carried.into_iter().take(room));
@@ -268,9 +281,26 @@ mod tests {
             known.answered();
             let paths = ["old.txt", "junk.txt", "kept/of/2025/a.txt", "drafts/a.txt", "drafts-2.txt"];
             assert_eq!(paths.map(is_unread), [false, true, false, true, false]);
-            // What failed has moved nothing.
-            known.ended(&change, &call(r#"{"from":"x","to":"old.txt"}"#), &ended(Outcome::ExecutionError, "no"));
+            // What failed has moved nothing. What did not end in time may have.
+            let over = call(r#"{"from":"x","to":"old.txt"}"#);
+            known.ended(&change, &over, &ended(Outcome::ExecutionError, "no"));
+            known.ended(&read, &call(r#"{"path":"old.txt"}"#), &ended(Outcome::TimedOut, "no"));
             assert!(!is_unread("old.txt"));
+            let (child, all) = (Known::default(), Known::default());
+            all.seen.borrow_mut().insert("old.txt".into());
+            for outcome in [Outcome::TimedOut, Outcome::Cancelled] {
+                known.seen.borrow_mut().insert("old.txt".into());
+                known.ended(&change, &over, &ended(outcome, "no"));
+                assert!(is_unread("old.txt"), "{outcome:?}");
+            }
+            child.ended(&change, &over, &ended(Outcome::TimedOut, "no"));
+            all.child_ended(&child);
+            assert!(all.is_unread(&call(r#"{"path":"old.txt"}"#)));
+            // A name without a folder, and the top folder itself.
+            next(&change, r#"{"from":"kept/of","to":""}"#);
+            next(&change, r#"{"from":"","to":"all"}"#);
+            known.answered();
+            assert_eq!(["all/2025/a.txt", "2025/a.txt", "old.txt"].map(is_unread), [false, false, true]);
         }
     }
 

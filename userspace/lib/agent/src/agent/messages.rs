@@ -42,8 +42,7 @@ impl<W: World> Agent<W> {
 
     /// Has the last message saved. It is recorded before, so that it names its record.
     async fn keep(&mut self) {
-        let point = self.checkpoint();
-        self.world.save(&self.conversation, point.as_ref().map(|(checkpoint, open)| (checkpoint, *open))).await;
+        self.keep_with(self.checkpoint()).await;
     }
 
     /// Appends what the model is told in the middle of a turn that is not the person's word.

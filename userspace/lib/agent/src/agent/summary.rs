@@ -85,7 +85,7 @@ impl<W: World> Agent<W> {
             self.leave_out(&plan, &model, (room.used, why), "").await;
             return Ok(ControlFlow::Continue(()));
         }
-        let count = self.begin_model_call();
+        let count = self.begin_model_call().await;
         self.course.advance(&*self.world, RunEvent::Ask).await;
         let deadline = self.world.now().saturating_add(PATIENCE).min(self.session.end());
         let answer = self.infer(&plan.request, &model.id, interrupt, (Manner::Silent, deadline)).await;
@@ -276,12 +276,13 @@ impl<W: World> Agent<W> {
         self.world.general(&event).await.map(drop).map_err(|why| why.to_string())
     }
 
-    /// A call of the model begins, which counts as a step; its number.
-    pub(super) fn begin_model_call(&mut self) -> u32 {
+    /// A call of the model begins, which counts as a step; its number. A power cut does not give it back.
+    pub(super) async fn begin_model_call(&mut self) -> u32 {
         let count = self.course.begin_step();
         if let Some(going) = &mut self.going {
             going.asked = going.asked.saturating_add(1);
         }
+        self.keep_model_call().await;
         self.course.emit(self.world.now(), Event::StepStarted { count });
         count
     }

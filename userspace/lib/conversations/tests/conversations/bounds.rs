@@ -118,7 +118,10 @@ fn bounds_are_told() {
     for bad in ["", "12", "xyz0", "ABCD"] {
         says(done(store.info(owner, bad, 1)).map(|_| 0), "is no id of a conversation");
     }
-    says(done(store.info(owner, "0123", 1)).map(|_| 0), "there is no conversation 0123; /conversations lists them");
+    says(
+        done(store.info(owner, "0123", 1)).map(|_| 0),
+        "there is no conversation 0123: list the conversations, and name one of those",
+    );
     says(done(store.list(owner, "zz", 1, 1)).map(|_| 0), "a page begins at");
     says(done(store.search(owner, " ", "", 1, 1)).map(|_| 0), "there is no text");
     says(done(store.fork(owner, &id, 2, (&crate::world::id(4), ""), 1)).map(|_| 0), "has 1 messages, and not 2");

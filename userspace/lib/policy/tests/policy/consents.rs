@@ -125,7 +125,7 @@ fn consents_are_kept_apart_by_the_number_of_their_question() {
     assert_eq!(session.gate(&at("a"), &now()), Gate::AskPerson);
 }
 
-/// The place of a consent is free again after its turn. One of another conversation's turn gives way if there is no other place.
+/// The place of a consent is free again after its turn. The turn of another conversation may go on, and its consents stay.
 #[test]
 fn consents_of_another_turn_take_no_place() {
     let mut session = session(&policy(Vec::new()));
@@ -140,13 +140,14 @@ fn consents_of_another_turn_take_no_place() {
     let reaches = |session: &mut SessionPolicy, question| {
         session.decide(&question, (Auto, &now()), &yes(Span::Session, ""), 99).1
     };
-    assert!(reaches(&mut session.clone(), asked(99, "c1", 1)).contains("there are 16 consents"));
-    for (conversation, turn, stand) in [("c1", 2, 1), ("c2", 1, 16)] {
+    for (conversation, turn) in [("c1", 1), ("c2", 2)] {
         let mut session = session.clone();
-        assert_eq!(reaches(&mut session, asked(99, conversation, turn)), "for the same call in this session");
-        assert_eq!((session.standing(0), session.standing(99).is_some()), (None, true));
-        assert_eq!(session.approvals().revoke(None), stand);
+        assert!(reaches(&mut session, asked(99, conversation, turn)).contains("there are 16 consents"));
+        assert_eq!((session.standing(0).is_some(), session.standing(99)), (true, None));
     }
+    assert_eq!(reaches(&mut session, asked(99, "c1", 2)), "for the same call in this session");
+    assert_eq!((session.standing(0), session.standing(99).is_some()), (None, true));
+    assert_eq!(session.approvals().revoke(None), 1);
 }
 
 /// Requirement D10: a consent for a turn holds as long as the turn, also if a child run is given one of its own. It holds no longer,
@@ -177,9 +178,16 @@ fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
     }
     assert_eq!(session.gate(&turn_3, &now()), Gate::Approved(1));
     assert_eq!([22, 23].map(|number| session.standing(number).is_some()), [false, true]);
-    // The next request ends those of the conversation.
-    session.decide(&of("c1", 4, "w"), (Auto, &now()), &yes(Span::Turn, ""), 24);
-    assert_eq!([1, 3, 23, 24].map(|number| session.standing(number).is_some()), [false, false, true, true]);
+    // The next request ends those of the conversation and of its child runs, and so does a child run of the next request.
+    for (number, conversation, turn) in [(24, "c1", 4), (25, "c1-4.1", 1)] {
+        let mut session = session.clone();
+        session.decide(&of(conversation, turn, "w"), (Auto, &now()), &yes(Span::Turn, ""), number);
+        let stand = [1, 3, 23, number].map(|number| session.standing(number).is_some());
+        assert_eq!(stand, [false, false, false, true], "{conversation}");
+    }
+    // What another conversation is asked ends none.
+    session.decide(&of("c2", 4, "w"), (Auto, &now()), &yes(Span::Turn, ""), 26);
+    assert_eq!([1, 23, 26].map(|number| session.standing(number).is_some()), [true; 3]);
 }
 
 /// Requirement D10: who says "in this session" while a consent for the turn covers the call is taken at their word.

@@ -133,7 +133,7 @@ pub struct Bridge {
     shown: u64,
     /// The editor's ids of the calls of a conversation that is being loaded.
     replayed: BTreeMap<String, String>,
-    /// The last task of the conversation that is being loaded was cut off.
+    /// The last task of the conversation that is being loaded may continue.
     can_continue: bool,
     /// Until when the goodbye may take.
     leaving: Option<Duration>,

@@ -87,6 +87,7 @@ impl Bridge {
             })
         );
         self.pending.retain(|_, (pending, _)| !matches!(pending, Pending::Greeting));
+        self.is_slow = false;
         match state {
             // A client before this one has left without a word.
             _ if is_left && self.left < LEFT => {
@@ -314,15 +315,15 @@ impl Bridge {
         self.tell_cut_off();
     }
 
-    /// Tells that the last task was cut off, and offers the command that continues it.
+    /// Tells that the last task has no answer yet, and offers the command that continues it.
     fn tell_cut_off(&mut self) {
         if !std::mem::take(&mut self.can_continue) {
             return;
         }
         let name = prompt::CONTINUE.trim_start_matches('/');
-        let command = AvailableCommand::new(name, "Continue the task that was cut off");
+        let command = AvailableCommand::new(name, "Continue the last task");
         self.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(vec![command])));
-        self.tell("The last task of this conversation was cut off. The prompt /continue continues it.");
+        self.tell("The last task of this conversation has no answer yet. The prompt /continue continues it.");
     }
 
     /// Shows a message again.

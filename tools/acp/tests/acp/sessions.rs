@@ -130,6 +130,24 @@ fn a_machine_that_never_answers_is_an_error() {
     pair.pass(300);
     assert!(message(&pair.answer(id).unwrap()).contains("does not answer at its client port after 300 seconds"));
     assert!(matches!(pair.end, Some(capos_acp::End::Lost(_))));
+    // Each time that the port is asked for.
+    let mut pair = Pair::booting(Machine::default(), login(PASSPHRASE));
+    pair.initialize();
+    let slow = |pair: &Pair| pair.log.iter().filter(|line| line.contains("another client may use the port")).count();
+    let id = pair.send("session/new", json!({"cwd": "/", "mcpServers": []}));
+    pair.pass(10);
+    assert_eq!((pair.answer(id), slow(&pair)), (None, 1));
+    pair.is_held = false;
+    pair.run();
+    let session = pair.answer(id).unwrap()["result"]["sessionId"].clone();
+    pair.is_held = true;
+    pair.send("session/close", json!({"sessionId": session}));
+    let goodbye = std::mem::take(&mut pair.held);
+    for answer in pair.machine.line(goodbye[0].trim_end().as_bytes()) {
+        pair.machine_says(answer.trim_end());
+    }
+    pair.pass(10);
+    assert_eq!(slow(&pair), 2, "{:?}", pair.log);
     let mut pair = Pair::new();
     pair.is_held = true;
     let id = pair.send("session/new", json!({"cwd": "/", "mcpServers": []}));

@@ -288,15 +288,12 @@ impl<W: World> Agent<W> {
             course.advance(&*self.world, RunEvent::Start).await;
             course.advance(&*self.world, RunEvent::AwaitEvent).await;
         }
-        let is_paused = course.run_state().is_paused();
-        if is_paused && self.conversation.is_answered() {
-            let last = self.conversation.entries().last().map(|entry| entry.message.content.clone());
-            let mut interrupt = self.world.interrupt();
-            if let Completion::End(end) = self.complete(&last.unwrap_or_default(), &mut interrupt).await {
-                return self.settle(end).await;
-            }
+        match course.run_state().is_paused() {
+            // Whether it is done is looked at first.
+            true if self.conversation.is_answered() => {}
+            true => course.advance(&*self.world, RunEvent::Resume).await,
+            false => course.advance(&*self.world, RunEvent::Start).await,
         }
-        course.advance(&*self.world, if is_paused { RunEvent::Resume } else { RunEvent::Start }).await;
         let end = self.iterate(None, snapshot).await;
         self.settle(end).await
     }
@@ -304,8 +301,10 @@ impl<W: World> Agent<W> {
     /// Brings the run into the state in which it ends or pauses, and keeps that.
     async fn settle(&mut self, end: TurnEnd) -> TurnEnd {
         let end = match end {
-            // Nothing continues a child run.
-            TurnEnd::Away(why) if self.origin.is_some() => TurnEnd::Model(why),
+            // Nothing continues a child run, so it fails where another one would be paused.
+            TurnEnd::Away(why) | TurnEnd::Rate(why) if self.origin.is_some() => TurnEnd::Model(why),
+            TurnEnd::Time(_) if self.origin.is_some() => TurnEnd::Model("the session's time is over".to_string()),
+            TurnEnd::Policy if self.origin.is_some() => TurnEnd::Model("the policy has expired".to_string()),
             end => end,
         };
         let end = self.end_or_pause(end).await;
@@ -396,6 +395,9 @@ impl<W: World> Agent<W> {
         if let Err(end) = self.begin_run(turn, self.size(snapshot).min(self.bounds.request)).await {
             return end;
         }
+        if let Some(end) = self.end_answered(&mut interrupt).await {
+            return end;
+        }
         loop {
             if let Some(end) = self.over() {
                 return end;
@@ -476,10 +478,11 @@ impl<W: World> Agent<W> {
             let (content, tool_calls) = (response.text, calls);
             let tool_call_id = String::new();
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
-            self.append_counted(answer, turn, usage.1).await;
+            let is_cut = proposals.is_empty() && response.finish == Some(FinishReason::Length);
+            self.append_answer(answer, turn, (usage.1, is_cut)).await;
             if proposals.is_empty() {
                 // An answer that was cut is continued by the next call, which counts as a step.
-                if response.finish == Some(FinishReason::Length) {
+                if is_cut {
                     self.end_step(count).await;
                     self.course.advance(&*self.world, RunEvent::Continue).await;
                     continue;
@@ -522,6 +525,9 @@ impl<W: World> Agent<W> {
                 given,
             });
             let end = self.reserve(snapshot, &proposals, &context.reserved).await;
+            if end == Some(TurnEnd::Interrupted) {
+                context.cancel.set();
+            }
             let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
             let (results, interrupted) = work.await;
             context.refuse_unexamined().await;

@@ -49,7 +49,9 @@ pub async fn execute<W: World>(
     (proposals, bounds): (&[Proposal], &Bounds),
     interrupt: &mut LocalBoxFuture<'static, ()>,
 ) -> (Vec<ToolResult>, bool) {
-    let mut calls = Calls { context, bounds, lanes: Lanes::default(), interrupted: false, refused: 0 };
+    // The person may have interrupted at a question before, about the calls' budget.
+    let interrupted = context.cancel.is_set();
+    let mut calls = Calls { context, bounds, lanes: Lanes::default(), interrupted, refused: 0 };
     let mut later: Vec<(usize, &Proposal, Later<W>)> = Vec::new();
     for proposal in proposals {
         if calls.is_too_many() {

@@ -30,6 +30,8 @@ pub struct Going {
     pub(crate) asked: u32,
     /// How many model calls its last checkpoint counts, with those that are reserved there.
     kept: Cell<u32>,
+    /// For which limit of model calls the person was told that it comes near.
+    pub(crate) told: Cell<u32>,
     pub(crate) most: u32,
     pub(crate) segments: (u32, u32),
     pub(crate) reminders: u32,
@@ -95,6 +97,7 @@ impl Going {
             done: step,
             asked,
             kept: Cell::default(),
+            told: Cell::default(),
             most,
             segments,
             reminders,
@@ -115,7 +118,7 @@ impl Going {
         (self.conversation.clone(), self.used)
     }
 
-    /// How many steps it may have, and how many it has begun.
+    /// How many model calls it has begun itself, without its child runs, and how many it may begin with those.
     #[must_use]
     pub fn steps(&self) -> (u32, u32) {
         (self.asked, self.most)
@@ -134,7 +137,7 @@ impl Going {
     /// Model calls that are reserved in a checkpoint of this moment. The next one is, if the run is between two steps: then it
     /// need not be kept once more when that call begins.
     fn reserved(&self, state: RunState) -> u32 {
-        u32::from(state.is_active() && self.done == self.asked)
+        u32::from(state.is_active() && self.done == self.asked && self.calls() < self.most)
     }
 
     /// Tokens that models read and wrote in it.
@@ -271,8 +274,8 @@ impl<W: World> Agent<W> {
     /// Has what was added to the conversation saved, and with it where the run is.
     pub(crate) async fn keep_with(&self, point: Option<(Checkpoint, bool)>) {
         let run = point.as_ref().map(|(checkpoint, open)| (checkpoint, *open));
-        self.world().save(self.conversation(), run).await;
-        if let (Some(going), Some((Checkpoint { progress, .. }, _))) = (&self.going, &point) {
+        let is_kept = self.world().save(self.conversation(), run).await;
+        if let (true, Some(going), Some((Checkpoint { progress, .. }, _))) = (is_kept, &self.going, &point) {
             going.kept.set(progress.asked.saturating_add(progress.reserved));
         }
     }

@@ -63,7 +63,9 @@ impl<W: World> Agent<W> {
         let (asked, most) = self.going.as_ref().map(|going| (going.calls(), going.steps().1)).unwrap_or_default();
         self.course().emit(self.world().now(), Event::StepCompleted { count });
         let near = most.saturating_mul(4) / 5;
-        if asked == near && asked > 0 {
+        let Some(going) = self.going.as_ref().filter(|_| near > 0 && asked >= near) else { return };
+        // Child runs and a restart may go past it at once.
+        if going.told.replace(most) != most {
             self.course().emit(self.world().now(), Event::StepLimitApproaching { count: asked, most });
             let text = format!("{asked} of the {} of this turn are used", capos_plural::count(most, "model call"));
             self.world().show(Show::Notice(&text)).await;

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_run_state::{Declared, Predicate, check_conditions};
+use capos_run_state::{Declared, Predicate, RunEvent, check_conditions};
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ChatMessage, Outcome, PermissionMode, Role};
@@ -148,6 +148,18 @@ impl<W: World> Agent<W> {
         let message = ChatMessage { role: Role::User, content: message, provenance, ..ChatMessage::default() };
         self.remind(message).await;
         Completion::Continue
+    }
+
+    /// The end of a run that was paused when the model had answered, if it is done. Otherwise it continues.
+    pub(crate) async fn end_answered(&mut self, interrupt: &mut LocalBoxFuture<'static, ()>) -> Option<TurnEnd> {
+        let answer = self.conversation().answer().filter(|_| self.course().run_state().is_paused())?.to_string();
+        match self.complete(&answer, interrupt).await {
+            Completion::End(end) => Some(end),
+            Completion::Continue => {
+                self.course().advance(&**self.world(), RunEvent::Resume).await;
+                None
+            }
+        }
     }
 
     /// Whether a condition holds; why not, or nothing if the person interrupted.

@@ -316,8 +316,9 @@ pub trait Audit {
 #[allow(async_fn_in_trait)]
 pub trait Keeper {
     /// Saves the messages that are not saved yet, and with the last of them where its run is. A run that is not `open` is not
-    /// continued any more. Gives up after a while, and tells the person what could not be saved: the turn continues.
-    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>);
+    /// continued any more. Gives up after a while, and tells the person what could not be saved: the turn continues. Returns
+    /// whether the point of the run is kept.
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) -> bool;
 
     /// Keeps a text beside the messages of the conversation, below this name and with what is said of it. False if this session
     /// keeps nothing.

@@ -197,6 +197,17 @@ impl Approvals {
         }
     }
 
+    /// A request of the person begins or continues: consents for the turns of others have ended. A call that the person makes is a
+    /// turn of its own, and may still run.
+    pub fn begin_turn(&mut self, conversation: &str, turn: u32) {
+        self.list.retain(|one| !one.in_turn || one.bound.is_by_hand() || one.bound.is_of(conversation, turn));
+    }
+
+    /// A turn has ended, and with it the consents for it and for the turns of its child runs.
+    pub fn end_turn(&mut self, conversation: &str, turn: u32) {
+        self.list.retain(|one| !one.in_turn || one.bound.is_by_hand() || !one.bound.is_of(conversation, turn));
+    }
+
     /// Counts a call that this consent has covered.
     pub(crate) fn used(&mut self, number: u64) {
         if let Some(one) = self.list.iter_mut().find(|one| one.number == number) {

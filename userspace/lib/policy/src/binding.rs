@@ -148,12 +148,22 @@ impl Binding {
         self.conversation.rsplit_once('.').map(|(parent, _)| parent)
     }
 
+    /// Whether it is of this turn, or of the turn of a child run of it.
+    pub(crate) fn is_of(&self, conversation: &str, turn: u32) -> bool {
+        (self.conversation == conversation && self.turn == turn) || self.request() == (conversation, Some(turn))
+    }
+
     /// The conversation and the turn of the person's request: those of a child run's parent, or its own.
     fn request(&self) -> (&str, Option<u32>) {
         match self.parent().and_then(|parent| parent.rsplit_once('-')) {
             Some((conversation, turn)) => (conversation, turn.parse().ok()),
             None => (&self.conversation, Some(self.turn)),
         }
+    }
+
+    /// Whether it is of a call that a person has made, or of its program.
+    pub(crate) fn is_by_hand(&self) -> bool {
+        self.by_hand().is_some()
     }
 
     /// The id of the call that a person has made, where this is one or a question of its program.

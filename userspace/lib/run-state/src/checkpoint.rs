@@ -410,7 +410,7 @@ mod tests {
                             let mut children = Children::default();
                             for _ in 0..n[5] % 12 {
                                 let number = children.announce(&label, n[5]);
-                                children.end(number, RunState::ALL[state], n[6], l[0]);
+                                children.end(number, RunState::ALL[state], (n[6], n[5]), l[0]);
                             }
                             children
                         },

@@ -61,10 +61,10 @@ impl Children {
         }
     }
 
-    /// The one with this number has ended in this state, after `asked` requests to the model and `tokens` tokens.
-    pub fn end(&mut self, number: u32, state: RunState, asked: u32, tokens: u64) {
+    /// The one with this number has ended in this state, after `asked` of `most` requests to the model and `tokens` tokens.
+    pub fn end(&mut self, number: u32, state: RunState, (asked, most): (u32, u32), tokens: u64) {
         self.asked = self.asked.saturating_add(asked);
-        self.reserved = self.reserved.saturating_sub(asked);
+        self.reserved = self.reserved.saturating_sub(most);
         if let Some(child) = self.list.iter_mut().find(|child| child.number == number) {
             (child.state, child.asked, child.tokens) = (state, asked, tokens);
         }
@@ -133,22 +133,22 @@ mod tests {
                 children.begin(number);
             }
         }
-        children.end(20, RunState::Completed, 3, 70);
+        children.end(20, RunState::Completed, (1, 2), 70);
         let text = children.value().to_string();
         assert!(text.len() < 2048, "{} bytes", text.len());
         assert!(!text.contains("\\n") && !text.contains("\\u"));
         assert_eq!(Children::read(&serde_json::from_str(&text).unwrap()), Some(children.clone()));
-        assert_eq!((children.asked, children.reserved), (3, 37));
-        let earlier = text.replace(",\"reserved\":37", "");
+        assert_eq!((children.asked, children.reserved), (1, 38));
+        let earlier = text.replace(",\"reserved\":38", "");
         assert_eq!(Children::read(&serde_json::from_str(&earlier).unwrap()).unwrap().reserved, 0);
-        for (room, asked) in [(5, 8), (37, 40), (100, 40)] {
+        for (room, asked) in [(5, 6), (38, 39), (100, 39)] {
             let mut cut = children.clone();
             cut.cut_off(room);
             assert_eq!((cut.asked, cut.reserved), (asked, 0));
         }
         children.forget_idle();
         assert_eq!(children.list.iter().map(|child| child.number).collect::<Vec<_>>(), [14, 16, 18, 20]);
-        assert_eq!((children.last, children.asked, children.reserved), (20, 3, 0));
+        assert_eq!((children.last, children.asked, children.reserved), (20, 1, 0));
         for damaged in ["[]", "{}", "{\"last\":1,\"asked\":1,\"list\":[[1]]}", "{\"last\":-1,\"asked\":1,\"list\":[]}"]
         {
             assert_eq!(Children::read(&serde_json::from_str(damaged).unwrap()), None);

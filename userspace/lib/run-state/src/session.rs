@@ -167,8 +167,7 @@ mod tests {
         for state in S::ALL {
             assert_eq!(state.is_over(), E::ALL.iter().all(|event| state.next(*event).is_none()), "{state:?}");
         }
-        let mut names: std::vec::Vec<&str> = S::ALL.iter().map(|state| state.name()).collect();
-        names.dedup();
+        let names: std::collections::BTreeSet<&str> = S::ALL.iter().map(|state| state.name()).collect();
         assert_eq!(names.len(), 6);
         assert!(names.iter().all(|name| name.starts_with("SESSION_")));
     }

@@ -276,13 +276,14 @@ impl<S: Surface> Keeper for Runner<S> {
         kept.map(|_| true).map_err(|why| plain(&why).to_string())
     }
 
-    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) -> bool {
         if self.saves_nothing() {
-            return;
+            return false;
         }
         // Of a child run its parent's checkpoint tells.
         if let Some(beneath) = &self.beneath {
-            return self.save_child(beneath, conversation).await;
+            self.save_child(beneath, conversation).await;
+            return false;
         }
         let run = run.map(|(checkpoint, open)| (checkpoint.clone(), open));
         let turn = conversation.last_turn();
@@ -290,14 +291,14 @@ impl<S: Surface> Keeper for Runner<S> {
         // What could not be saved in this turn is tried again in the next one.
         if !is_all_saved && self.saving.failed.get() != Some(turn) {
             match (self.save_rest(conversation, run.as_ref()).await, self.saving.failed.get()) {
-                (Ok(true), None) => return,
+                (Ok(true), None) => return true,
                 // The message is saved and the point is not, which is told below.
                 (Ok(false), None) => {}
                 (Ok(is_kept), Some(_)) => {
                     self.saving.failed.set(None);
                     self.tell(Style::Dim, "the conversation is saved again").await;
                     if is_kept {
-                        return;
+                        return true;
                     }
                 }
                 (Err(why), earlier) => {
@@ -310,8 +311,10 @@ impl<S: Surface> Keeper for Runner<S> {
             }
         }
         // A run of a conversation that was never saved has no place.
-        let Some(run) = run.filter(|_| self.saving.saved() > 0) else { return };
-        match self.save_point(conversation, &run).await {
+        let Some(run) = run.filter(|_| self.saving.saved() > 0) else { return false };
+        let found = self.save_point(conversation, &run).await;
+        let is_kept = found.is_ok();
+        match found {
             Ok(()) => self.saving.unkept.set(false),
             // The next point tries again, and the run continues meanwhile.
             Err(why) if !self.saving.unkept.replace(true) && self.saving.failed.get() != Some(turn) => {
@@ -320,6 +323,7 @@ impl<S: Surface> Keeper for Runner<S> {
             }
             Err(_) => {}
         }
+        is_kept
     }
 }
 

@@ -121,9 +121,9 @@ impl Host {
                     break;
                 }
             };
-            asked = self.held.clock.now();
             match next {
                 Ok(next) => {
+                    asked = self.held.clock.now();
                     let is_last = matches!(next.request, ClientRequest::Shutdown) && self.runner.is_some();
                     let answer = self.answer(next.request).await;
                     if matches!(&answer, Err(why) if why.code == code::LOGIN_FAILED || why.code == code::LIMIT) {

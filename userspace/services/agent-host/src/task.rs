@@ -80,9 +80,13 @@ fn told(end: TurnEnd) -> (Cause, String) {
             );
             (Cause::Steps, text)
         }
-        TurnEnd::Scheduled(calls) => {
-            (Cause::Limit, format!("{} of this task did not end yet; another prompt looks again", count(calls, "call")))
-        }
+        TurnEnd::Scheduled(calls) => (
+            Cause::Limit,
+            format!(
+                "{} of this task did not end yet; ContinueTask looks again, and another prompt begins another task",
+                count(calls, "call")
+            ),
+        ),
         TurnEnd::Unmet(why) => (Cause::Failed, why),
         TurnEnd::Evidence(bytes) => {
             let text = format!(

@@ -19,7 +19,7 @@ use capos_budget::{
     UNLIMITED,
 };
 use capos_keyspace::Durability;
-use capos_policy::{ProfileRules, dimension as dimension_of};
+use capos_policy::{ProfileRules, SessionPolicy, dimension as dimension_of};
 use capos_rt::log;
 use capos_schema::authority::{
     BudgetAnswer, BudgetDimension, BudgetLine, BudgetPolicy, BudgetStep, Profile, Reply, RunClient, RunExtendResults,
@@ -203,7 +203,7 @@ impl Counter {
         self: &Rc<Self>,
         (conversation, turn): (&str, u32),
         (least, most): (u64, u64),
-        used: &[u64],
+        (used, policy): (&[u64], &Rc<RefCell<SessionPolicy>>),
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         // What the person has done by hand counts for the session.
         self.look().await;
@@ -252,7 +252,11 @@ impl Counter {
                 dimension.title()
             ));
         }
-        let mut run = RunObject::new(self.clone(), scope, (least, most));
+        if !self.is_part {
+            policy.borrow_mut().approvals().begin_turn(conversation, turn);
+        }
+        let consents = Consents { policy: policy.clone(), conversation: conversation.to_string(), turn };
+        let mut run = RunObject::new(self.clone(), scope, (least, most), consents);
         run.beside = self.is_part.then(|| conversation.to_string());
         if !answer.exceeded.is_empty() && !answer.asks {
             if let Some((_, fields)) = run.finish("not begun", false) {
@@ -328,9 +332,24 @@ struct Call {
     began: u64,
 }
 
+/// Where a session's consents are, and the turn of its run.
+struct Consents {
+    policy: Rc<RefCell<SessionPolicy>>,
+    conversation: String,
+    turn: u32,
+}
+
+impl Consents {
+    /// The turn has ended.
+    fn end(&self) {
+        self.policy.borrow_mut().approvals().end_turn(&self.conversation, self.turn);
+    }
+}
+
 /// A run.
 pub struct RunObject {
     counter: Rc<Counter>,
+    consents: Consents,
     calls: RefCell<BTreeMap<u64, Call>>,
     over: Cell<bool>,
     /// In the budgets. A later run of the session has another.
@@ -344,15 +363,16 @@ pub struct RunObject {
 }
 
 impl RunObject {
-    fn new(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64)) -> Self {
+    fn new(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64), consents: Consents) -> Self {
         let (calls, over) = (RefCell::default(), Cell::new(false));
-        Self { counter, calls, over, scope, estimated, child: None, beside: None }
+        Self { counter, consents, calls, over, scope, estimated, child: None, beside: None }
     }
 
-    /// A child run, which has this conversation.
-    fn child(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64), conversation: &str) -> Self {
-        let mut run = Self::new(counter, scope, estimated);
-        run.child = Some(conversation.to_string());
+    /// A child run, whose turn has these consents.
+    fn child(counter: Rc<Counter>, scope: Option<ScopeId>, estimated: (u64, u64), consents: Consents) -> Self {
+        let child = Some(consents.conversation.clone());
+        let mut run = Self::new(counter, scope, estimated, consents);
+        run.child = child;
         run
     }
 
@@ -385,6 +405,10 @@ impl RunObject {
     fn finish(&self, outcome: &str, over: bool) -> Option<(Vec<(ScopeKind, Crossed)>, Fields)> {
         if self.over.replace(true) {
             return None;
+        }
+        // One that is not over may continue, and its turn with it.
+        if over || self.child.is_some() {
+            self.consents.end();
         }
         let Counter { broker, key, .. } = &*self.counter;
         if !self.is_current() {
@@ -557,7 +581,8 @@ impl RunServer for RunObject {
         if conversation.len() > NAME {
             return Err(CallError::invalid_argument(format!("a conversation's name has at most {NAME} bytes")));
         }
-        let (run, answer) = self.counter.begin_child(&conversation, &shares, (least_tokens, most_tokens)).await?;
+        let tokens = (least_tokens, most_tokens);
+        let (run, answer) = self.counter.begin_child(&conversation, &shares, tokens, &self.consents.policy).await?;
         let server = self.counter.broker.server.of(&self.counter.share);
         let run = run.map(|run| RunClient::serve(&server, run)).transpose()?;
         Ok(RunSplitResults { run, answer })

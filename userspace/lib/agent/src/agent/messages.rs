@@ -65,9 +65,9 @@ impl<W: World> Agent<W> {
         self.keep().await;
     }
 
-    /// The same of an answer, of which its worker says the tokens.
-    pub(super) async fn append_counted(&mut self, message: ChatMessage, turn: u32, tokens: u32) {
-        let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), ..Known::default() };
+    /// The same of an answer, of which its worker says the tokens and whether it was cut at a limit.
+    pub(super) async fn append_answer(&mut self, message: ChatMessage, turn: u32, (tokens, is_cut): (u32, bool)) {
+        let known = Known { tokens: Some(tokens).filter(|tokens| *tokens > 0), is_cut, ..Known::default() };
         self.append_known(message, turn, known).await;
     }
 

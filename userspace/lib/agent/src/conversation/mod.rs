@@ -2,6 +2,7 @@
 
 mod artifact;
 pub mod fate;
+mod json;
 pub mod plain;
 pub mod sendable;
 pub mod shown;
@@ -14,21 +15,13 @@ use core::fmt;
 use capos_policy::join;
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::models::{ChatMessage, Outcome, Role, ToolCall};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation::fate::Fate;
+use crate::conversation::json::{REPLACES, VERSION, dump_entry, list, load_entry, number, object, text_of, wrong};
 use crate::conversation::shown::Shown;
 use crate::result::hash;
 use crate::snapshot::Mark;
-
-/// Version of a message, and of a conversation.
-const VERSION: u64 = 1;
-/// The member of a result that has its outcome.
-const OUTCOME: &str = "outcome";
-/// The member of a summary that has the number of messages before the first one that it does not stand for.
-const REPLACES: &str = "replaces";
-/// The member of a message that has the sequences of its audit records.
-const AUDIT: &str = "audit";
 
 /// What is known of a message besides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +32,8 @@ pub(crate) struct Known {
     pub outcome: Option<Outcome>,
     /// Of a summary: what it replaces.
     pub replaces: u32,
+    /// Of an answer without calls: it was cut at the limit of its tokens.
+    pub is_cut: bool,
 }
 
 /// One message and what is known about it.
@@ -59,6 +54,8 @@ pub struct Entry {
     /// Of a summary: the model is sent it instead of all messages before this number, except the request of its turn.
     /// 0: it is no summary.
     pub replaces: u32,
+    /// Of an answer without calls: it was cut at the limit of its tokens, and the model has more to say.
+    pub is_cut: bool,
     /// When it was appended, in nanoseconds since boot.
     pub at: u64,
     /// Id of the model in use.
@@ -124,6 +121,7 @@ impl Conversation {
             tokens,
             outcome: None,
             replaces: 0,
+            is_cut: false,
             at,
             model: model.to_string(),
             tools,
@@ -144,10 +142,10 @@ impl Conversation {
 
     /// Notes the step of the last message, and what is known of it.
     pub(crate) fn note(&mut self, step: u32, known: Known) {
-        let Known { tokens, outcome, replaces } = known;
+        let Known { tokens, outcome, replaces, is_cut } = known;
         if let Some(entry) = self.entries.last_mut() {
             entry.step = step;
-            (entry.outcome, entry.replaces) = (outcome, replaces);
+            (entry.outcome, entry.replaces, entry.is_cut) = (outcome, replaces, is_cut);
             entry.tokens = tokens.unwrap_or(entry.tokens);
         }
     }
@@ -211,11 +209,18 @@ impl Conversation {
         sent.collect()
     }
 
-    /// Whether the model has had the last word: no request and no result of a tool waits for its answer.
+    /// Whether the model has had the last word: no request, no result of a tool and no answer that was cut waits for more.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        let last = self.entries.iter().rfind(|entry| entry.replaces == 0).map(|entry| &entry.message);
-        last.is_none_or(|message| message.role == Role::Assistant && message.tool_calls.is_empty())
+        self.entries.is_empty() || self.answer().is_some()
+    }
+
+    /// The model's last word, if nothing waits for more.
+    #[must_use]
+    pub fn answer(&self) -> Option<&str> {
+        let Entry { message, is_cut, .. } = self.entries.iter().rfind(|entry| entry.replaces == 0)?;
+        let is_answer = message.role == Role::Assistant && message.tool_calls.is_empty() && !is_cut;
+        is_answer.then_some(message.content.as_str())
     }
 
     /// Prepares a conversation of an earlier session for the present one. Earlier handles name nothing here: each call gets
@@ -306,125 +311,11 @@ impl Conversation {
     }
 }
 
-fn dump_entry(entry: &Entry) -> Value {
-    let message = &entry.message;
-    let calls: Vec<Value> = message
-        .tool_calls
-        .iter()
-        .map(|call| json!({ "id": call.id, "name": call.name, "handle": call.handle, "arguments": call.arguments }))
-        .collect();
-    let tools: Vec<Value> =
-        entry.tools.iter().map(|tool| json!({ "name": tool.name, "sha256": hex(&tool.hash) })).collect();
-    let mut dumped = json!({
-        "version": VERSION,
-        "id": entry.id,
-        "role": message.role.name(),
-        "content": message.content,
-        "toolCallId": message.tool_call_id,
-        "toolCalls": calls,
-        "provenance": message.provenance.name(),
-        "label": message.label.classes,
-        "turn": entry.turn,
-        "step": entry.step,
-        "tokens": entry.tokens,
-        "at": entry.at,
-        "model": entry.model,
-        "tools": tools,
-        "sha256": hex(&entry.hash),
-    });
-    let outcome = entry.outcome.map(|outcome| (OUTCOME, json!(outcome.name())));
-    let replaces = (entry.replaces > 0).then(|| (REPLACES, json!(entry.replaces)));
-    let audit = (!entry.audit.is_empty()).then(|| (AUDIT, json!(entry.audit)));
-    for (name, value) in outcome.into_iter().chain(replaces).chain(audit) {
-        if let Some(members) = dumped.as_object_mut() {
-            members.insert(name.to_string(), value);
-        }
-    }
-    dumped
-}
-
-fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
-    let root = object(value, "it")?;
-    let version = number(root, "version")?;
-    if version != VERSION {
-        return Err(ConversationError(format!("version {version} is not known; this system knows {VERSION}")));
-    }
-    let role = text_of(root, "role")?;
-    let provenance = text_of(root, "provenance")?;
-    let mut label = Label::default();
-    for class in list(root, "label")? {
-        label.classes.push(class.as_str().ok_or_else(|| wrong("label", "a list of strings"))?.to_string());
-    }
-    let mut tool_calls = Vec::new();
-    for call in list(root, "toolCalls")? {
-        let call = object(call, "a call")?;
-        tool_calls.push(ToolCall {
-            id: text_of(call, "id")?,
-            name: text_of(call, "name")?,
-            handle: text_of(call, "handle")?,
-            arguments: text_of(call, "arguments")?,
-        });
-    }
-    let mut tools = Vec::new();
-    for tool in list(root, "tools")? {
-        let tool = object(tool, "a tool")?;
-        tools.push(Mark { name: text_of(tool, "name")?, hash: digest(tool)? });
-    }
-    // The system's own message is text of the program, never data.
-    let role = Role::from_name(&role).filter(|role| *role != Role::System);
-    let message = ChatMessage {
-        role: role.ok_or_else(|| wrong("role", "user, assistant or tool"))?,
-        content: text_of(root, "content")?,
-        tool_call_id: text_of(root, "toolCallId")?,
-        tool_calls,
-        provenance: Provenance::from_name(&provenance).ok_or_else(|| wrong("provenance", "trusted or untrusted"))?,
-        label,
-    };
-    let hash = hash(&message.content);
-    if digest(root)? != hash {
-        return Err(wrong("sha256", "the digest of the content"));
-    }
-    let small = |key| u32::try_from(number(root, key)?).map_err(|_| wrong(key, "at most 4294967295"));
-    // Messages of earlier systems have neither id nor step nor tokens, no outcome and no records. Most are no summaries.
-    let id = if root.contains_key("id") { text_of(root, "id")? } else { String::new() };
-    let step = if root.contains_key("step") { small("step")? } else { 0 };
-    let tokens = if root.contains_key("tokens") { small("tokens")? } else { about_tokens(&message) };
-    let (turn, at, model) = (small("turn")?, number(root, "at")?, text_of(root, "model")?);
-    let outcome = match root.get(OUTCOME).map(|_| text_of(root, OUTCOME)).transpose()? {
-        None => None,
-        Some(name) => Some(Outcome::from_name(&name).ok_or_else(|| wrong(OUTCOME, "an outcome of a call"))?),
-    };
-    let replaces = if root.contains_key(REPLACES) { small(REPLACES)? } else { 0 };
-    let mut audit = Vec::new();
-    if root.contains_key(AUDIT) {
-        for sequence in list(root, AUDIT)? {
-            audit.push(sequence.as_u64().ok_or_else(|| wrong(AUDIT, "a list of sequences"))?);
-        }
-    }
-    Ok(Entry { id, message, turn, step, tokens, outcome, replaces, at, model, tools, hash, audit })
-}
-
 /// About as many tokens as a message has: one for each four bytes of its texts.
 pub(crate) fn about_tokens(message: &ChatMessage) -> u32 {
     let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
     let bytes = calls.fold(message.content.len(), usize::saturating_add);
     u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX)
-}
-
-/// A SHA-256 in lower-case hex.
-fn digest(root: &Map<String, Value>) -> Result<[u8; 32], ConversationError> {
-    let text = text_of(root, "sha256")?;
-    let mut bytes = [0; 32];
-    let mut digits = text.as_bytes().chunks(2);
-    for byte in &mut bytes {
-        let pair = digits.next().and_then(|pair| core::str::from_utf8(pair).ok());
-        let read = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        *byte = read.ok_or_else(|| wrong("sha256", "64 hexadecimal digits"))?;
-    }
-    if hex(&bytes) != text {
-        return Err(wrong("sha256", "64 hexadecimal digits"));
-    }
-    Ok(bytes)
 }
 
 /// Bytes as lower-case hex.
@@ -434,26 +325,6 @@ pub fn hex(bytes: &[u8]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
-}
-
-fn wrong(key: &str, wanted: &str) -> ConversationError {
-    ConversationError(format!("\"{key}\" is not {wanted}"))
-}
-
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, ConversationError> {
-    value.as_object().ok_or_else(|| ConversationError(format!("{what} is not an object")))
-}
-
-fn text_of(root: &Map<String, Value>, key: &str) -> Result<String, ConversationError> {
-    root.get(key).and_then(Value::as_str).map(ToString::to_string).ok_or_else(|| wrong(key, "a string"))
-}
-
-fn number(root: &Map<String, Value>, key: &str) -> Result<u64, ConversationError> {
-    root.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key, "a whole number"))
-}
-
-fn list<'a>(root: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], ConversationError> {
-    root.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| wrong(key, "a list"))
 }
 
 #[cfg(test)]

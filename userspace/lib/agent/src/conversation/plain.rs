@@ -89,6 +89,7 @@ mod tests {
             tokens: 0,
             outcome: None,
             replaces: 0,
+            is_cut: false,
             at: 0,
             model: String::new(),
             tools: Vec::new(),

@@ -79,8 +79,8 @@ pub(crate) struct Given {
     policy: String,
     /// Model calls that the run may still make together with its child runs so far.
     room: u32,
-    /// The numbers of the child runs, by the ids of their calls.
-    numbers: Vec<(String, u32)>,
+    /// Of each call that asks for a child run, its id; the child run's number; and the model calls that are reserved for it.
+    announced: Vec<(String, u32, u32)>,
     children: Rc<RefCell<Children>>,
 }
 
@@ -103,7 +103,7 @@ impl<W: World> Agent<W> {
             bounds: *self.bounds(),
             policy: self.policy.clone(),
             room: most.saturating_sub(asked),
-            numbers: Vec::new(),
+            announced: Vec::new(),
             children: going.children.clone(),
         };
         let left = given.left();
@@ -114,10 +114,11 @@ impl<W: World> Agent<W> {
                 // One that is refused makes none.
                 let order = Order::read(&call.arguments, Some(&given));
                 let calls = order.and_then(|order| order.calls(left)).unwrap_or_default();
-                given.numbers.push((call.id.clone(), going.children.borrow_mut().announce(task, calls)));
+                let number = going.children.borrow_mut().announce(task, calls);
+                given.announced.push((call.id.clone(), number, calls));
             }
         }
-        if given.numbers.is_empty() {
+        if given.announced.is_empty() {
             return None;
         }
         self.keep_point().await;

@@ -42,6 +42,8 @@ struct Begun<W: World> {
     order: Order,
     tools: Snapshot,
     number: u32,
+    /// Model calls that its parent's checkpoint reserves for it.
+    reserved: u32,
     given: Rc<Given>,
     cancel: Signal,
     /// Its id and its parent's.
@@ -58,8 +60,8 @@ impl<W: World> Context<W> {
         let order = Order::read(&call.arguments, self.given.as_deref())?;
         let given = self.given.clone().ok_or("this run has no child runs")?;
         let model_calls = order.calls(given.left())?;
-        let number = given.numbers.iter().find(|(id, _)| *id == call.id).map(|(_, number)| *number);
-        let number = number.ok_or("the call is not one of this answer")?;
+        let announced = given.announced.iter().find(|(id, ..)| *id == call.id);
+        let (_, number, reserved) = announced.cloned().ok_or("the call is not one of this answer")?;
         let tools = Snapshot::new(order.tools.clone())?;
         let cancel = Signal::default();
         let world =
@@ -85,15 +87,16 @@ impl<W: World> Context<W> {
         agent.set_bounds(given.bounds);
         agent.set_policy(given.policy.clone());
         given.children.borrow_mut().begin(number);
-        Ok(Begun { agent, order, tools, number, given, cancel, run, parent })
+        Ok(Begun { agent, order, tools, number, reserved, given, cancel, run, parent })
     }
 
     /// The effect of a call that begins a child run, and the record of its end. The child run has ended when this returns.
     pub(crate) async fn delegate(self: Rc<Self>, tool: &Tool, call: &ToolCall, event: &ToolEvent) -> ToolResult {
-        let Begun { mut agent, order, tools, number, given, cancel, run, parent } = match self.begin_child(call) {
-            Ok(begun) => begun,
-            Err(why) => return self.after(event, answered(&call.id, Outcome::ExecutionError, why)).await,
-        };
+        let Begun { mut agent, order, tools, number, reserved, given, cancel, run, parent } =
+            match self.begin_child(call) {
+                Ok(begun) => begun,
+                Err(why) => return self.after(event, answered(&call.id, Outcome::ExecutionError, why)).await,
+            };
         let ids = [field("run", run.as_str()), field("parent", parent.as_str()), field("callId", call.id.as_str())];
         let most = agent.session().limits.max_iterations;
         let fields = [
@@ -135,7 +138,7 @@ impl<W: World> Context<W> {
             TurnEnd::Scheduled(_) => RunState::Completed,
             _ => agent.course().last(),
         };
-        given.children.borrow_mut().end(number, state, asked, tokens);
+        given.children.borrow_mut().end(number, state, (asked, reserved), tokens);
         if let Some(going) = &agent.going {
             self.failures.known.child_ended(&going.failures.known);
         }

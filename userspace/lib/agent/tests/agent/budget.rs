@@ -223,6 +223,22 @@ fn i10_nobody_who_is_away_or_interrupts_allows_more() {
     }
 }
 
+/// Ctrl-C at the question about more ends the turn at once: no call of the answer runs for which a step was reserved before, and
+/// nobody is asked about one.
+#[test]
+fn i10_ctrl_c_at_the_question_ends_all_calls_of_the_answer() {
+    for first in ["read", "write"] {
+        let calls = vec![call("a", first, r#"{"n":1}"#), call("b", "read", r#"{"n":2}"#)];
+        let world = World::new(vec![calls, vec![Piece::Text("never")]]);
+        (world.0.run.borrow_mut().limit, world.0.run.borrow_mut().asks) = (1, true);
+        world.0.run.borrow_mut().answers.push_back(More::Interrupted);
+        assert_eq!(run(&world), TurnEnd::Interrupted);
+        assert_eq!((world.effects().len(), world.0.prompts.borrow().len()), (0, 1), "{first}");
+        assert_eq!(world.outcomes(), [Outcome::Cancelled; 2]);
+        assert_eq!((world.0.run.borrow().used, world.0.run.borrow().open.len()), (0, 0));
+    }
+}
+
 /// Of the calls of one answer, those within the budget run, and the others are told why not. The overage is finished, and the
 /// run stops.
 #[test]

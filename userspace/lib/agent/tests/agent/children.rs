@@ -263,6 +263,24 @@ fn c32_a_child_run_without_an_answer_has_failed() {
     }
 }
 
+/// Where another run would be paused, a child run fails: nothing continues it.
+#[test]
+fn c32_a_child_run_is_never_paused() {
+    let world = world(vec![vec![delegate("d", "Read.", &["read"], json!({ "modelCalls": 5 }))]]);
+    world.0.rate.set(1);
+    let (end, agent) = turn_with(&world, 9);
+    assert_eq!(end, TurnEnd::Rate("too many requests".into()));
+    let why = "executionError: the child run has no answer: failed: the model gave no answer: too many requests";
+    assert_eq!(result(&agent, "d").content, why);
+    let records = world.0.messages.borrow();
+    let record = records.iter().find(|record| record.kind == "run.child.end").unwrap();
+    let state = record.fields.iter().find(|field| field.name == "state").unwrap();
+    assert_eq!(state.value, RunState::Failed.name());
+    let points = world.0.points.borrow();
+    let children = &points.last().unwrap().0.progress.children;
+    assert_eq!((children.list[0].state, children.asked, children.reserved), (RunState::Failed, 1, 0));
+}
+
 #[test]
 fn i15_a_child_run_ends_at_its_part_of_the_tool_calls_and_of_the_time() {
     let script = [vec![delegate("d", "Read.", &["read"], json!({ "toolCalls": 2 }))], read(1), read(2), said("Done.")];

@@ -7,7 +7,7 @@ use capos_agent::{Agent, Conversation, Going, Session, TurnEnd};
 use capos_budget::Dimension;
 use capos_run_state::{Checkpoint, Predicate, Progress, RunState};
 use capos_schema::authority::SessionLimits;
-use capos_schema::models::{Outcome, Role};
+use capos_schema::models::{FinishReason, Outcome, Role};
 use serde_json::Value;
 
 use crate::world::*;
@@ -209,6 +209,69 @@ fn f11_a_run_that_was_cut_off_after_its_last_answer_is_completed() {
     assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Answered);
     assert_eq!((world.0.requests.borrow().len(), agent.can_go_on()), (asked, false));
     assert_eq!((last(&world).0.progress.state, last(&world).1), (RunState::Completed, false));
+    // The broker hears of its end.
+    assert_eq!(world.0.run.borrow().ends, ["answered", "answered"]);
+    assert_eq!(world.0.begun_with.borrow().len(), 2);
+}
+
+/// Requirement F11: an answer that was cut at its limit is no last word. A run that is paused or cut off behind it asks the model for
+/// the rest.
+#[test]
+fn f11_a_run_that_pauses_behind_a_cut_answer_continues() {
+    let cut = || vec![Piece::Text("half of "), Piece::Finish(FinishReason::Length)];
+    let world = World::new(vec![cut(), vec![Piece::Text("the answer")]]);
+    world.0.rate.set(1);
+    let mut first = agent(&world, limits(9));
+    assert!(matches!(world.run(first.turn("go", &snapshot())), TurnEnd::Rate(_)));
+    assert!(first.can_go_on() && !first.conversation().is_answered());
+    // It is known in another session, too.
+    let mut second = resumed(&world, &last(&world).0, limits(9));
+    assert!(second.can_go_on() && !second.conversation().is_answered());
+    world.0.rate.set(9);
+    for agent in [&mut first, &mut second] {
+        let asked = world.0.requests.borrow().len();
+        *world.0.script.borrow_mut() = [vec![Piece::Text("the answer")]].into();
+        assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Answered);
+        assert_eq!(world.0.requests.borrow().len(), asked + 1);
+        assert_eq!(agent.conversation().answer(), Some("the answer"));
+    }
+}
+
+/// Requirement F11: no model call begins that no checkpoint counts, also if the one before could not be written. At the limit
+/// none is reserved, since a person permits the next one.
+#[test]
+fn f11_a_model_call_is_in_a_checkpoint_before_it_begins() {
+    for fails in [false, true] {
+        let world = World::new(reads(4));
+        let mut agent = agent(&world, limits(4));
+        world.0.keeps.set(!fails);
+        world.0.answers.borrow_mut().push_back(Answer::No);
+        assert_eq!(world.run(agent.turn("go", &snapshot())), TurnEnd::Iterations(4));
+        let points = world.0.points.borrow();
+        let reserved: Vec<(u32, u32)> =
+            points.iter().map(|(of, _)| (of.progress.asked, of.progress.reserved)).collect();
+        assert!(reserved.iter().all(|(asked, reserved)| asked + reserved <= 4), "{reserved:?}");
+        let before = |call: u32| reserved.iter().filter(|(asked, reserved)| asked + reserved == call).count();
+        assert!((1..=4).all(|call| before(call) > 0), "{reserved:?}");
+        let before_begin = |call: u32| reserved.iter().filter(|point| **point == (call, 0)).count();
+        // What could not be written is tried again before the call begins.
+        assert_eq!(before_begin(2), 1 + usize::from(fails), "{reserved:?}");
+    }
+}
+
+/// Requirement C20: what a restart counts does not skip the event and the notice at four fifths.
+#[test]
+fn c20_a_restart_does_not_skip_the_notice_before_the_limit() {
+    let (world, checkpoint) = cut_off(20, |progress| progress.asked == 2 && progress.step == 2);
+    *world.0.script.borrow_mut() = reads(9).split_off(2).into();
+    let mut agent = resumed(&world, &checkpoint, limits(4));
+    world.0.answers.borrow_mut().push_back(Answer::No);
+    assert_eq!(world.run(agent.go_on(&snapshot())), TurnEnd::Iterations(4));
+    let told = |line: &&String| line.contains("model calls of this turn are used");
+    assert_eq!(
+        world.0.shown.borrow().iter().filter(told).collect::<Vec<_>>(),
+        ["notice 4 of the 4 model calls of this turn are used"]
+    );
 }
 
 /// Requirement C39: at a shutdown the current step finishes, no other begins, and then the run cannot be continued.

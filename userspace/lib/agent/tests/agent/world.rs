@@ -51,6 +51,8 @@ pub struct Sim {
     pub gives_up: Cell<Option<u64>>,
     /// Whether a program asks about all of its steps at the same time.
     pub at_once: Cell<bool>,
+    /// Whether checkpoints are kept.
+    pub keeps: Cell<bool>,
     /// Of each question, whether the turn has not read the file that it is about.
     pub unread: RefCell<Vec<bool>>,
     /// Whether the broker keeps a consent for the session.
@@ -155,6 +157,7 @@ impl World {
                 clock: Cell::new(0),
                 gives_up: Cell::new(None),
                 at_once: Cell::new(false),
+                keeps: Cell::new(true),
                 unread: RefCell::default(),
                 stands: Cell::new(false),
                 policy_expires: Rc::new(Cell::new(u64::MAX)),
@@ -797,9 +800,9 @@ impl Keeper for World {
         }
     }
 
-    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) {
+    async fn save(&self, conversation: &Conversation, run: Option<(&Checkpoint, bool)>) -> bool {
         if self.1.is_some() {
-            return;
+            return false;
         }
         self.pause(MS).await;
         if let Some((checkpoint, open)) = run {
@@ -813,6 +816,7 @@ impl Keeper for World {
             saved.push(entry.dump());
             self.0.order.borrow_mut().push(entry.message.role.name());
         }
+        run.is_some() && self.0.keeps.get()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use capos_policy::*;
 use capos_schema::annotations::Pattern;
-use capos_schema::authority::{ConsentReach, Decision, Reply, Span};
+use capos_schema::authority::{ConsentReach, Decision, Reply, Span, ToolQuestion};
 use capos_schema::models::PermissionMode::{Auto, Consent, StepUp};
 
 use crate::support::*;
@@ -188,6 +188,43 @@ fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
     // What another conversation is asked ends none.
     session.decide(&of("c2", 4, "w"), (Auto, &now()), &yes(Span::Turn, ""), 26);
     assert_eq!([1, 23, 26].map(|number| session.standing(number).is_some()), [true; 3]);
+}
+
+/// Requirement D10: with a turn its consents end, and those of its child runs. Those for the session stay, and so do those for what
+/// the person runs beside it.
+#[test]
+fn d10_the_end_of_a_turn_ends_its_consents() {
+    let (mut whole, mut number) = (session(&policy(Vec::new())), 0);
+    let of = |conversation: &str, turn: u32, call: &str| {
+        let mut question = at("a");
+        (question.conversation, question.turn, question.call_id) = (conversation.into(), turn, call.into());
+        question
+    };
+    let mut agree = |question: ToolQuestion, span| {
+        number += 1;
+        whole.decide(&question, (Auto, &now()), &yes(span, ""), number);
+    };
+    agree(of("c1", 3, "w"), Span::Turn);
+    agree(of("c1-3.1", 1, "w"), Span::Turn);
+    agree(of("c1", 3, "w"), Span::Session);
+    agree(of("c1", 3, "direct-1"), Span::Turn);
+    agree(of("c2-9", 3, "w"), Span::Turn);
+    let standing = |session: &SessionPolicy| [1, 2, 3, 4, 5].map(|number| session.standing(number).is_some());
+    assert_eq!(standing(&whole), [true; 5]);
+    type Ends = fn(&mut Approvals);
+    let cases: [(Ends, [bool; 5]); 6] = [
+        (|list| list.end_turn("c1", 3), [false, false, true, true, true]),
+        (|list| list.end_turn("c1-3.1", 1), [true, false, true, true, true]),
+        (|list| list.end_turn("c1", 4), [true; 5]),
+        (|list| list.begin_turn("c1", 3), [true, true, true, true, false]),
+        (|list| list.begin_turn("c1", 4), [false, false, true, true, false]),
+        (|list| list.begin_turn("c3", 3), [false, false, true, true, false]),
+    ];
+    for (at, (ends, left)) in cases.into_iter().enumerate() {
+        let mut session = whole.clone();
+        ends(session.approvals());
+        assert_eq!(standing(&session), left, "{at}");
+    }
 }
 
 /// Requirement D10: who says "in this session" while a consent for the turn covers the call is taken at their word.

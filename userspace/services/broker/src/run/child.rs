@@ -2,16 +2,18 @@
 
 use alloc::rc::Rc;
 use alloc::string::ToString;
+use core::cell::RefCell;
 use core::fmt::Display;
 
 use capos_audit::Kind;
 use capos_broker::budgets;
 use capos_budget::{Amounts, Dimension, Estimate};
 use capos_keyspace::Durability;
+use capos_policy::SessionPolicy;
 use capos_schema::authority::BudgetAnswer;
 use capos_schema::cap::CallError;
 
-use super::{Counter, RunObject, amounts, record_end, text};
+use super::{Consents, Counter, RunObject, amounts, record_end, text};
 
 /// The turn of a child run in its conversation.
 const TURN: u32 = 1;
@@ -26,6 +28,7 @@ impl Counter {
         conversation: &str,
         shares: &[u64],
         (least, most): (u64, u64),
+        policy: &Rc<RefCell<SessionPolicy>>,
     ) -> Result<(Option<Rc<RunObject>>, BudgetAnswer), CallError> {
         self.look().await;
         let (id, at) = (&self.key, self.broker.moment());
@@ -36,7 +39,8 @@ impl Counter {
             return Ok((None, self.refuse_child(refused).await));
         }
         let scope = self.broker.budgets.borrow().child_of(id);
-        let run = Rc::new(RunObject::child(self.clone(), scope, (least, most), conversation));
+        let consents = Consents { policy: policy.clone(), conversation: conversation.to_string(), turn: TURN };
+        let run = Rc::new(RunObject::child(self.clone(), scope, (least, most), consents));
         let (limits, _) = self.broker.budgets.borrow_mut().child_use(id, at).unwrap_or_default();
         let parent = self.broker.budgets.borrow().run_name(id).unwrap_or_default().to_string();
         let fields: [(&str, &dyn Display); 5] = [

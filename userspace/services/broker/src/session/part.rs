@@ -68,7 +68,7 @@ impl Session {
         used: &[u64],
     ) -> Result<(Option<RunClient>, BudgetAnswer), CallError> {
         named("a conversation's name", conversation)?;
-        let (run, answer) = counter.begin((conversation, turn), tokens, used).await?;
+        let (run, answer) = counter.begin((conversation, turn), tokens, (used, &self.policy)).await?;
         // It may have ended meanwhile.
         self.alive()?;
         let run = run.map(|run| RunClient::serve(&self.broker.server.of(&self.share), run)).transpose()?;

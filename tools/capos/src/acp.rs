@@ -1,9 +1,9 @@
 //! `capos acp`: the agent of a machine in an editor.
 
-use std::fs::{self, File};
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,7 +69,6 @@ struct Own {
 /// A machine that this program has started. Dropping it turns it off.
 struct Started {
     running: Running,
-    folder: PathBuf,
     /// The disk stays locked until here.
     _disk: Option<DataDisk>,
 }
@@ -77,7 +76,6 @@ struct Started {
 impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.running.kill();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -88,9 +86,8 @@ fn boot(image: &Path, own: &Own, log: impl Fn(&str)) -> Result<(UnixStream, Star
     let disk = own.data.as_deref().map(|file| DataDisk::open(file, None)).transpose()?;
     let accelerator = accel::choose(own.accel.as_deref())?;
     // A socket's path must be short, and nobody else may open it.
-    let folder = std::env::temp_dir().join(format!("capos-acp-{}", std::process::id()));
-    fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let client = folder.join("client");
+    let folder = tempfile::Builder::new().prefix("capos-acp-").permissions(Permissions::from_mode(0o700)).tempdir()?;
+    let client = folder.path().join("client");
     let machine = Machine {
         memory: own.memory,
         cpus: run::processors(),
@@ -111,14 +108,13 @@ fn boot(image: &Path, own: &Own, log: impl Fn(&str)) -> Result<(UnixStream, Star
         system.display()
     ));
     let running = machine.start_for_client(&console, &system)?;
-    let mut started = Started { running, folder, _disk: disk };
+    let mut started = Started { running, _disk: disk };
     let deadline = Instant::now() + SOCKET;
     loop {
         match UnixStream::connect(&client) {
             Ok(stream) => {
                 // Nobody else is to connect, and nothing is left behind if the editor kills this process.
-                fs::remove_dir_all(&started.folder)
-                    .with_context(|| format!("removing {}", started.folder.display()))?;
+                folder.close()?;
                 return Ok((stream, started));
             }
             Err(why) => {
@@ -197,6 +193,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

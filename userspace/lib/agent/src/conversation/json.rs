@@ -1,4 +1,4 @@
-//! The JSON of a message, as it is dumped and saved.
+//! The JSON form of a message, in dumps and in the store.
 
 use alloc::format;
 use alloc::string::{String, ToString};

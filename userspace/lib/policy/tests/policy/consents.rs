@@ -191,7 +191,7 @@ fn d10_a_consent_for_a_turn_ends_with_it_and_not_before() {
 }
 
 /// Requirement D10: with a turn its consents end, and those of its child runs. Those for the session stay, and so do those for what
-/// the person runs beside it.
+/// the person runs in parallel with it.
 #[test]
 fn d10_the_end_of_a_turn_ends_its_consents() {
     let (mut whole, mut number) = (session(&policy(Vec::new())), 0);

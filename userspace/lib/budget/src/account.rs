@@ -178,3 +178,43 @@ impl Account {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(limit: u64, used: u64) -> Account {
+        let plan = Plan::default().with(Dimension::Tokens, limit, OnExceed::Stop);
+        Account::resumed(plan, Amounts::of(Dimension::Tokens, used), Amounts::default())
+    }
+
+    #[test]
+    fn a_resumed_budget_has_what_was_granted() {
+        let granted = Amounts::of(Dimension::Tokens, 5);
+        let plan = Plan::default().with(Dimension::Tokens, 10, OnExceed::Stop);
+        let resumed = Account::resumed(plan, Amounts::default(), granted);
+        assert_eq!((resumed.granted(), resumed.rule(Dimension::Tokens).limit), (granted, 15));
+        assert_eq!(Account::new(plan).granted(), Amounts::default());
+    }
+
+    /// What reaches a limit exactly has used it up. A limit of nothing is used up from the start, and stops nothing that needs
+    /// nothing of it.
+    #[test]
+    fn a_budget_is_spent_at_its_limit() {
+        let found = [(10, 9), (10, 10), (10, 11), (0, 0)].map(|(limit, used)| {
+            let account = account(limit, used);
+            (account.is_spent(Dimension::Tokens), account.is_over(Dimension::Tokens))
+        });
+        assert_eq!(found, [(false, false), (true, true), (true, true), (true, false)]);
+        assert!(
+            !account(10, 10).is_spent(Dimension::Steps) && !account(UNLIMITED, UNLIMITED).is_spent(Dimension::Tokens)
+        );
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_reached_by_the_first_use() {
+        let percents = [(10, 0), (10, 5), (0, 1), (0, 0), (UNLIMITED, 1)]
+            .map(|(limit, used)| account(limit, used).percent(Dimension::Tokens));
+        assert_eq!(percents, [0, 50, 100, 0, 0]);
+    }
+}

@@ -109,3 +109,23 @@ impl Amounts {
         Some((found, rest))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_compared_for_each_dimension() {
+        let one = Amounts::of(Dimension::Steps, 3).with(Dimension::Tokens, 7);
+        let other = Amounts::of(Dimension::Steps, 5).with(Dimension::Writes, 2);
+        assert_eq!(
+            one.most(other),
+            Amounts::of(Dimension::Steps, 5).with(Dimension::Tokens, 7).with(Dimension::Writes, 2)
+        );
+        assert_eq!(one.least(other), Amounts::of(Dimension::Steps, 3));
+        assert!(Amounts::default().is_nothing());
+        for dimension in Dimension::ALL {
+            assert!(!Amounts::of(dimension, 1).is_nothing());
+        }
+    }
+}

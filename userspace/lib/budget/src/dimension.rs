@@ -177,6 +177,8 @@ mod tests {
             (Dimension::Memory, 15_360 * MIB_SECONDS, "15,360 MiB·s"),
             (Dimension::Egress, 10 << 20, "10 MiB"),
             (Dimension::Writes, 1, "1 byte"),
+            (Dimension::Writes, 9_999, "9999 bytes"),
+            (Dimension::Writes, 10_000, "10,000 bytes"),
             (Dimension::Writes, 123_457, "123,457 bytes"),
         ] {
             assert_eq!(dimension.text(amount), text);
@@ -192,6 +194,8 @@ mod tests {
             (Dimension::Cost, "$1", Some(1_000_000)),
             (Dimension::Cost, ".5", Some(500_000)),
             (Dimension::Cost, "-1", None),
+            (Dimension::Cost, "1.234567", Some(1_234_567)),
+            (Dimension::Cost, "1.2345678", None),
             (Dimension::Cost, "", None),
             (Dimension::Steps, "-1", None),
             (Dimension::Steps, "many", None),

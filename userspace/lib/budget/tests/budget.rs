@@ -234,6 +234,125 @@ fn what_is_kept_is_read_again_or_not_at_all() {
     assert!(Kept::from_bytes(&other).is_none());
 }
 
+#[test]
+fn a_plan_has_names_and_limits_and_can_be_bounded() {
+    for policy in OnExceed::ALL {
+        assert_eq!(OnExceed::from_name(policy.name()), Some(policy));
+    }
+    assert_eq!(OnExceed::ALL.map(OnExceed::name), ["stop", "ask", "warn"]);
+    assert_eq!(OnExceed::from_name("end"), None);
+    let plan = Plan::default().with(Dimension::Steps, 7, OnExceed::Ask).with(Dimension::Tokens, 3, OnExceed::Warn);
+    let limits = Amounts::all(UNLIMITED).with(Dimension::Steps, 7).with(Dimension::Tokens, 3);
+    assert_eq!(plan.limits(), limits);
+    let within = plan.within(Amounts::all(5));
+    assert_eq!(within.limits(), Amounts::all(5).with(Dimension::Tokens, 3));
+    assert_eq!(within.rule(Dimension::Steps).on_exceed, OnExceed::Ask);
+}
+
+/// Budgets can be in one another up to a depth, and in none that has ended.
+#[test]
+fn budgets_are_nested_to_a_depth() {
+    for parts in [false, true] {
+        let (mut ledger, mut inner) = session(Plan::default().with(Dimension::Steps, 100, OnExceed::Stop));
+        let first = inner;
+        let next = |ledger: &mut Ledger, outer| match parts {
+            true => ledger.split(outer, ScopeKind::Child, Plan::default()),
+            false => ledger.open_within(outer, ScopeKind::Child, Account::new(Plan::default())),
+        };
+        for _ in 0..7 {
+            inner = next(&mut ledger, inner).unwrap();
+        }
+        assert!(matches!(next(&mut ledger, inner), Err(Refused::Over)));
+        ledger.close(first);
+        assert!(matches!(next(&mut ledger, first), Err(Refused::Over)));
+    }
+}
+
+/// Of its parent a part takes what is limited there, but time, which passes for both. Where the plan would only warn, it stops.
+#[test]
+fn i15_a_part_takes_what_is_limited() {
+    let plan =
+        Plan::default().with(Dimension::Steps, 50, OnExceed::Stop).with(Dimension::WallClock, 900, OnExceed::Stop);
+    let (mut ledger, session) = session(plan);
+    for (policy, wanted) in
+        [(OnExceed::Warn, OnExceed::Stop), (OnExceed::Ask, OnExceed::Ask), (OnExceed::Stop, OnExceed::Stop)]
+    {
+        let of = Plan::default().with(Dimension::Steps, 5, policy);
+        let part = ledger.split(session, ScopeKind::Child, of).unwrap();
+        assert_eq!(ledger.account(part).unwrap().rule(Dimension::Steps).on_exceed, wanted);
+        assert_eq!(ledger.account(part).unwrap().rule(Dimension::WallClock).limit, UNLIMITED);
+        assert_eq!(ledger.account(session).unwrap().reserved(), Amounts::of(Dimension::Steps, 5));
+        ledger.close(part);
+    }
+}
+
+/// What is added to a part of a part is reserved in the part alone: that has reserved its own with its parent.
+#[test]
+fn i15_an_extended_part_takes_more_of_its_parent() {
+    let (mut ledger, session) = session(Plan::default().with(Dimension::Steps, 100, OnExceed::Stop));
+    let steps = |limit| Plan::default().with(Dimension::Steps, limit, OnExceed::Stop);
+    let part = ledger.split(session, ScopeKind::Child, steps(50)).unwrap();
+    let inner = ledger.split(part, ScopeKind::Child, steps(10)).unwrap();
+    assert_eq!(ledger.extend(inner, Dimension::Steps, 5).unwrap(), 15);
+    let reserved = |scope| ledger.account(scope).unwrap().reserved().get(Dimension::Steps);
+    assert_eq!((reserved(session), reserved(part)), (50, 15));
+    assert!(ledger.extend(inner, Dimension::Steps, 36).is_err(), "the part has 35 left");
+}
+
+/// A limit that is reached is told if it binds, the outermost first.
+#[test]
+fn a_limit_that_is_spent_is_found() {
+    let (mut ledger, outer) = session(Plan::default().with(Dimension::Steps, 2, OnExceed::Stop));
+    let warns = Plan::default().with(Dimension::Steps, 1, OnExceed::Warn).with(Dimension::Tokens, 1, OnExceed::Ask);
+    let run = ledger.open_within(outer, ScopeKind::Run, Account::new(warns)).unwrap();
+    let mut take = |dimension| {
+        let ticket = ledger.reserve(run, Amounts::of(dimension, 1)).unwrap();
+        ledger.pay(ticket, Amounts::of(dimension, 1));
+        ledger.settle(ticket);
+        [Dimension::Steps, Dimension::Tokens].map(|of| ledger.spent(run, of).map(|found| (found.kind, found.used)))
+    };
+    assert_eq!(take(Dimension::Steps), [None, None]);
+    assert_eq!(take(Dimension::Steps), [Some((ScopeKind::Session, 2)), None]);
+    let (mut ledger, outer) = session(Plan::default());
+    let run = ledger.open_within(outer, ScopeKind::Run, Account::new(warns)).unwrap();
+    let ticket = ledger.reserve(run, Amounts::of(Dimension::Tokens, 1)).unwrap();
+    ledger.pay(ticket, Amounts::of(Dimension::Tokens, 1));
+    assert_eq!(ledger.spent(run, Dimension::Tokens).map(|found| found.kind), Some(ScopeKind::Run));
+}
+
+/// What a background run has reserved of one session counts in that session alone.
+#[test]
+fn i12_a_background_run_is_kept_with_its_own_session() {
+    let mut ledger = Ledger::default();
+    let plan = Plan::default().with(Dimension::Steps, 50, OnExceed::Stop);
+    let [own, other] = [0, 1].map(|_| ledger.open(ScopeKind::Session, Account::new(plan)));
+    ledger.split(own, ScopeKind::Background, Plan::default().with(Dimension::Steps, 10, OnExceed::Stop)).unwrap();
+    ledger.reserve(other, Amounts::of(Dimension::Steps, 20)).unwrap();
+    let kept = |scope| ledger.kept(scope).unwrap().used.get(Dimension::Steps);
+    assert_eq!((kept(own), kept(other)), (0, 20));
+}
+
+#[test]
+fn of_two_counts_of_one_budget_the_larger_is_kept() {
+    let [one, other] = [(3, 5), (4, 1)].map(|(used, granted)| {
+        let of = |amount| Amounts::of(Dimension::Steps, amount);
+        Kept { used: of(used), granted: of(granted) }
+    });
+    assert_eq!(one.most(other), Kept { used: other.used, granted: one.granted });
+}
+
+/// A reservation is found again by its number, and each budget is named after whose it is.
+#[test]
+fn reservations_and_budgets_have_names() {
+    let (mut ledger, session) = session(Plan::default());
+    let [first, second] = [0, 1].map(|_| ledger.reserve(session, Amounts::of(Dimension::Steps, 1)).unwrap());
+    assert!(first.number() > 0 && second.number() > first.number());
+    assert_eq!(Ticket::of(second.number()), second);
+    let kinds = [ScopeKind::Principal, ScopeKind::Session, ScopeKind::Run, ScopeKind::Child, ScopeKind::Background];
+    let names = kinds.map(ScopeKind::name);
+    assert_eq!(names, ["principal", "session", "run", "child run", "background run"]);
+}
+
 /// Tokens that a step may take beyond its reservation.
 const BEYOND: u64 = 40;
 

@@ -218,6 +218,18 @@ mod tests {
         assert_eq!(sent(&found, 3), [(2, 2), (7, 4), (8, 0)]);
     }
 
+    /// Requirement F05: the text of a message behind what was left out begins with the marker, and no other one does.
+    #[test]
+    fn f05_messages_are_shortened_to_those_that_are_sent() {
+        let found = steps(&[System, Person, Model, Person, Model, Tool, Model]);
+        let texts = || (0..7).map(|place| alloc::format!("m{place}"));
+        let shortened = |count: usize| found.shorten(texts(), count, |text| text);
+        assert_eq!(shortened(0), texts().collect::<Vec<_>>());
+        let expected = [String::from("m0"), marked(2, "m3"), "m4".into(), "m5".into(), "m6".into()];
+        assert_eq!(shortened(1), expected);
+        assert_eq!(shortened(2), [String::from("m0"), marked(2, "m3"), marked(2, "m6")]);
+    }
+
     #[test]
     fn as_little_as_possible_is_left_out_up_to_the_next_piece() {
         let conversation: Vec<Speaker> = [System].into_iter().chain([Person, Model].repeat(10)).collect();

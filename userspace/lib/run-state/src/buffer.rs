@@ -145,6 +145,18 @@ mod tests {
     }
 
     #[test]
+    fn what_fits_exactly_is_kept() {
+        let size = record(1, 5).size();
+        let buffer = Buffer::new(2, size.checked_mul(2).unwrap());
+        assert!(buffer.is_empty());
+        for at in 0..2 {
+            buffer.emit(record(at, 5));
+        }
+        assert_eq!((buffer.is_empty(), buffer.len(), buffer.take_dropped()), (false, 2, 0));
+        assert_eq!(buffer.bytes(), size.checked_mul(2).unwrap());
+    }
+
+    #[test]
     fn a_reader_waits_for_the_next() {
         let buffer = Buffer::default();
         let cx = &mut Context::from_waker(Waker::noop());

@@ -146,6 +146,7 @@ mod tests {
             cut.cut_off(room);
             assert_eq!((cut.asked, cut.reserved), (asked, 0));
         }
+        assert!(children.list.iter().all(|child| child.task.starts_with("\"  é") && child.task.len() <= TASK));
         children.forget_idle();
         assert_eq!(children.list.iter().map(|child| child.number).collect::<Vec<_>>(), [14, 16, 18, 20]);
         assert_eq!((children.last, children.asked, children.reserved), (20, 1, 0));

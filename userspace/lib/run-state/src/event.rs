@@ -361,6 +361,14 @@ pub(crate) mod tests {
     use super::*;
     use alloc::vec;
 
+    #[test]
+    fn e08_each_of_several_sinks_takes_each_event() {
+        let buffers = [0, 1].map(|_| Rc::new(crate::Buffer::default()));
+        let sinks: Vec<Rc<dyn Sink>> = buffers.iter().map(|buffer| buffer.clone() as Rc<dyn Sink>).collect();
+        sinks.emit(Record { at: 7, ids: Ids::default(), event: Event::StepStarted { count: 1 } });
+        assert_eq!(buffers.map(|buffer| buffer.pop().map(|record| record.at)), [Some(7); 2]);
+    }
+
     pub fn approval() -> Rc<Approval> {
         Rc::new(Approval {
             id: "a1".into(),

@@ -95,7 +95,12 @@ mod tests {
                 assert_eq!(read[member], wanted, "{text}");
             }
             assert_eq!(read["ts"], 1_795_000_000_123_u64);
-            assert!(["info", "warning", "error"].contains(&read["level"].as_str().unwrap()));
+            let level = match name {
+                "session_failed" => "error",
+                "approval_timeout" | "policy_expired" | "step_limit_approaching" => "warning",
+                _ => "info",
+            };
+            assert_eq!(read["level"], level, "{name}");
         }
     }
 

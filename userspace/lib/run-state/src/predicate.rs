@@ -175,6 +175,9 @@ mod tests {
         assert_eq!(Predicate::parse("exists \"a\\").unwrap_err(), "a \\ stands at the end");
         assert!(Predicate::parse(&format!("exists {}", "x".repeat(5000))).unwrap_err().contains("4096"));
         assert!(Predicate::parse(&format!("check a{}", " x".repeat(65))).unwrap_err().contains("64"));
+        // As long as it may be.
+        assert!(Predicate::parse(&format!("exists {}", "x".repeat(4096 - 7))).is_ok());
+        assert!(Predicate::parse(&format!("check a{}", " x".repeat(64))).is_ok());
     }
 
     proptest! {

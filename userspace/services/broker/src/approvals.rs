@@ -16,6 +16,8 @@ use capos_schema::cap::{CallContext, CallError};
 const MOST: usize = 128;
 /// Bytes of texts that are remembered, of all of them: the list fits into the results of a call.
 const TEXTS: usize = 48 << 10;
+/// Bytes that the list says of a consent besides.
+const BESIDES: usize = 40;
 /// Characters that are remembered of a question's arguments, and of its tool's and its category's name.
 const ARGUMENTS: usize = 1024;
 const NAME: usize = 64;
@@ -26,6 +28,8 @@ const STANDING: usize = 160;
 /// A question, and what became of it.
 struct Question {
     number: u64,
+    /// Whether its consent was to cover further calls.
+    stood: bool,
     approval: Approval,
 }
 
@@ -103,12 +107,12 @@ impl Asked {
             stands: false,
         };
         let mut list = self.list.borrow_mut();
-        list.push_back(Question { number, approval });
-        let mut texts: usize = list.iter().map(|one| bytes(&one.approval)).sum();
+        list.push_back(Question { number, stood: stands, approval });
+        let mut texts: usize = list.iter().map(|one| bytes(&one.approval).saturating_add(BESIDES)).sum();
         while list.len() > MOST || texts > TEXTS {
             let oldest = list.iter().position(|one| policy.standing(one.number).is_none());
             let Some(removed) = oldest.and_then(|oldest| list.remove(oldest)) else { break };
-            texts = texts.saturating_sub(bytes(&removed.approval));
+            texts = texts.saturating_sub(bytes(&removed.approval).saturating_add(BESIDES));
         }
     }
 
@@ -119,6 +123,8 @@ impl Asked {
             if let Some(standing) = policy.standing(one.number) {
                 approval.stands = true;
                 approval.state = format!("{}; used for {}", approval.state, count(standing.uses, "further call"));
+            } else if one.stood {
+                approval.state.push_str("; that has ended");
             }
             approval
         };
@@ -358,6 +364,6 @@ mod tests {
         for (id, revoked) in [("#2", Some(0)), ("one", None), ("1", Some(1)), ("#1", Some(0)), ("", Some(0))] {
             assert_eq!(run(client.revoke(id)).unwrap().ok(), revoked, "{id}");
         }
-        assert!(!first().stands);
+        assert!(!first().stands && first().state.ends_with("in this session; that has ended"));
     }
 }

@@ -39,6 +39,7 @@ pub fn editor_error(why: &RpcError) -> Error {
         code::LOGIN_FAILED => ErrorCode::AuthRequired.into(),
         code::NOT_FOUND => ErrorCode::ResourceNotFound.into(),
         code::INVALID_PARAMS => code::INVALID_PARAMS,
+        code::NO_TASK => code::INVALID_REQUEST,
         _ => code::INTERNAL,
     };
     error(code, why.message.clone())

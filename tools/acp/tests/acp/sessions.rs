@@ -222,6 +222,9 @@ fn c16_a_task_that_was_cut_off_continues_by_a_prompt() {
         assert_eq!(pair.answer(id).unwrap()["result"]["stopReason"], "end_turn");
         assert_eq!(pair.machine.seen.last().map(String::as_str), Some("ContinueTask"));
         assert!(text(&pair.updates()).contains("the rest of it"));
+        pair.machine.is_done = true;
+        let answer = pair.call("session/prompt", prompt("cut", "/continue"));
+        assert_eq!((code(&answer), message(&answer)), (-32600, "it was done to its end"));
     }
 }
 

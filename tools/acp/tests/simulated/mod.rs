@@ -47,6 +47,8 @@ pub struct Machine {
     pub seen: Vec<String>,
     /// Decisions that arrived in time.
     pub decisions: Vec<ApproveAction>,
+    /// Whether the last task was done to its end.
+    pub is_done: bool,
     session: Option<String>,
     task: Option<String>,
     waiting: Option<Waiting>,
@@ -117,6 +119,7 @@ impl Machine {
             }
             _ if self.session.is_none() => none(),
             Request::StartTask(start) => self.start(&start.prompt, lines),
+            Request::ContinueTask(_) if self.is_done => Err(RpcError::new(code::NO_TASK, "it was done to its end")),
             Request::ContinueTask(_) => self.start("the rest of it", lines),
             Request::CancelTask(_) => {
                 if let Some(waiting) = self.waiting.take() {

@@ -408,7 +408,7 @@ impl Host {
         let store = runner.grants.find::<ConversationStoreClient>(PURPOSE).map_err(unavailable)?;
         let found = runner.in_time(store.list(&page.after, page.most)).await.map_err(|why| match why {
             CallError::Exception(exception) if exception.kind == ExceptionKind::InvalidArgument => {
-                RpcError::new(code::INVALID_PARAMS, format!("after: {}", exception.reason))
+                RpcError::new(code::INVALID_PARAMS, "no page of the list begins there: begin without a cursor")
             }
             why => unavailable(why),
         })?;

@@ -331,7 +331,7 @@ fn login_text(login: &Login, is_here: bool, boot: u64) -> String {
         _ if is_here => "this session".to_string(),
         Some((at, why)) if why.is_empty() => format!("ended {}", date_of(*at)),
         Some((at, why)) => format!("ended {}: {}", date_of(*at), first_line(why, REQUEST)),
-        None if login.began < boot => "cut off by the end of the machine".to_string(),
+        None if login.began < boot => "ended when the machine went off".to_string(),
         None => "open".to_string(),
     });
     parts.join(", ")
@@ -438,7 +438,7 @@ mod tests {
             let number = progress.children.announce(task, 2);
             progress.children.begin(number);
         }
-        progress.children.end(1, RunState::Completed, 2, 1500);
+        progress.children.end(1, RunState::Completed, (2, 2), 1500);
         run.json = Checkpoint { conversation: "3f".into(), turn: 2, progress, ..Checkpoint::default() }.point();
         assert_eq!(
             children(&run),
@@ -491,7 +491,7 @@ mod tests {
         assert!(
             text("s1").starts_with("ada, console, since 1970-01-01") && text("s1").ends_with("its last holder ended")
         );
-        assert!(text("s2").ends_with("cut off by the end of the machine"));
+        assert!(text("s2").ends_with("ended when the machine went off"));
         assert!(text("s3").ends_with(", open"));
         // A wrong passphrase opened no session that could have been cut off.
         let rejected = text("s4");

@@ -113,7 +113,7 @@ fn boot(image: &Path, own: &Own, log: impl Fn(&str)) -> Result<(UnixStream, Star
     loop {
         match UnixStream::connect(&client) {
             Ok(stream) => {
-                // Nobody else is to connect, and nothing is left behind if the editor kills this process.
+                // No other process is to connect, and nothing is left behind if the editor kills this process.
                 folder.close()?;
                 return Ok((stream, started));
             }

@@ -149,7 +149,7 @@ impl Approvals {
             }
         };
         // Those of turns that are over cover nothing any more. Another conversation's turn, as that of a background run, may go on.
-        self.list.retain(|one| !one.in_turn || !one.bound.is_over(&bound));
+        self.end_turns(|consent| consent.is_over(&bound));
         if self.list.len() >= MOST {
             return Err(format!("there are {MOST} consents for further calls; /approvals revoke ends some"));
         }
@@ -200,12 +200,17 @@ impl Approvals {
     /// A request of the person begins or continues: consents for the turns of others have ended. A call that the person makes is a
     /// turn of its own, and may still run.
     pub fn begin_turn(&mut self, conversation: &str, turn: u32) {
-        self.list.retain(|one| !one.in_turn || one.bound.is_by_hand() || one.bound.is_of(conversation, turn));
+        self.end_turns(|consent| !consent.is_by_hand() && !consent.is_of(conversation, turn));
     }
 
     /// A turn has ended, and with it the consents for it and for the turns of its child runs.
     pub fn end_turn(&mut self, conversation: &str, turn: u32) {
-        self.list.retain(|one| !one.in_turn || one.bound.is_by_hand() || !one.bound.is_of(conversation, turn));
+        self.end_turns(|consent| !consent.is_by_hand() && consent.is_of(conversation, turn));
+    }
+
+    /// Ends the consents for a turn that is over.
+    fn end_turns(&mut self, is_over: impl Fn(&Binding) -> bool) {
+        self.list.retain(|one| !one.in_turn || !is_over(&one.bound));
     }
 
     /// Counts a call that this consent has covered.

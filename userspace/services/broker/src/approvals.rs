@@ -108,11 +108,11 @@ impl Asked {
         };
         let mut list = self.list.borrow_mut();
         list.push_back(Question { number, stood: stands, approval });
-        let mut texts: usize = list.iter().map(|one| bytes(&one.approval).saturating_add(BESIDES)).sum();
+        let mut texts: usize = list.iter().map(|one| room(&one.approval)).sum();
         while list.len() > MOST || texts > TEXTS {
             let oldest = list.iter().position(|one| policy.standing(one.number).is_none());
             let Some(removed) = oldest.and_then(|oldest| list.remove(oldest)) else { break };
-            texts = texts.saturating_sub(bytes(&removed.approval).saturating_add(BESIDES));
+            texts = texts.saturating_sub(room(&removed.approval));
         }
     }
 
@@ -134,6 +134,11 @@ impl Asked {
 
 fn short(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
+}
+
+/// Bytes that it may take in the list.
+fn room(approval: &Approval) -> usize {
+    bytes(approval).saturating_add(BESIDES)
 }
 
 fn bytes(approval: &Approval) -> usize {

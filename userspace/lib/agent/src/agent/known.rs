@@ -43,24 +43,22 @@ impl Known {
         let at = path(&call.arguments, "path");
         let (reads, changes) =
             [Category::ReadOnly, Category::Mutating].map(|category| tool.descriptor.category == category.name()).into();
-        let (mut seen, mut read) = (self.seen.borrow_mut(), self.read.borrow_mut());
         let to = path(&call.arguments, "to").filter(|_| changes);
-        if let (Some(from), Some(to), true) = (path(&call.arguments, "from"), &to, is_done) {
-            carry(&mut seen, &from, to);
-            carry(&mut read, &from, to);
-        }
-        if !is_done && !reads {
-            for place in [&at, &to].into_iter().flatten() {
-                seen.retain(|path| below(path, place).is_none());
-                read.retain(|path| below(path, place).is_none());
+        if is_done {
+            let (mut seen, mut read) = (self.seen.borrow_mut(), self.read.borrow_mut());
+            if let (Some(from), Some(to)) = (path(&call.arguments, "from"), &to) {
+                carry(&mut seen, &from, to);
+                carry(&mut read, &from, to);
             }
-        }
-        if let Some(at) = at.clone().filter(|_| is_done && is_whole(&call.arguments)) {
-            if changes {
-                add(&mut seen, at);
-            } else if tool.pieces {
-                add(&mut read, at);
+            if let Some(at) = at.clone().filter(|_| is_whole(&call.arguments)) {
+                if changes {
+                    add(&mut seen, at);
+                } else if tool.pieces {
+                    add(&mut read, at);
+                }
             }
+        } else if !reads {
+            self.forget([&at, &to].into_iter().flatten());
         }
         if !reads {
             let mut changed = self.changed.borrow_mut();
@@ -74,9 +72,12 @@ impl Known {
 
     /// Takes note of what a child run has changed: this run has not seen what is there now.
     pub fn child_ended(&self, child: &Self) {
-        let changed = child.changed.borrow();
-        let is_left = |path: &String| !changed.iter().any(|place| below(path, place).is_some());
-        // What this answer has read before the child run changed it, too.
+        self.forget(child.changed.borrow().iter());
+    }
+
+    /// What is at these places, and below them, was not seen. That goes for what this answer has read, too.
+    fn forget<'a>(&self, places: impl Iterator<Item = &'a String> + Clone) {
+        let is_left = |path: &String| !places.clone().any(|place| below(path, place).is_some());
         self.seen.borrow_mut().retain(is_left);
         self.read.borrow_mut().retain(is_left);
     }

@@ -224,7 +224,7 @@ fn i10_nobody_who_is_away_or_interrupts_allows_more() {
 }
 
 /// Ctrl-C at the question about more ends the turn at once: no call of the answer runs for which a step was reserved before, and
-/// nobody is asked about one.
+/// there is no question about one.
 #[test]
 fn i10_ctrl_c_at_the_question_ends_all_calls_of_the_answer() {
     for first in ["read", "write"] {

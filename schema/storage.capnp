@@ -278,22 +278,22 @@ interface Directory {
   # Of trees that a file server keeps. Boot media and transfer volumes reject them.
 
   copyFile @22 (from :Text $A.path, to :Text $A.path) -> (bytes :UInt64 $A.unit(bytes))
-      $A.tool("copy_file") $A.category(mutating) $A.onRequest;
+      $A.tool("copy_file") $A.category(mutating);
   # Copies one file of at most 256 KiB in the home directory to a new path, where nothing may be yet.
 
   moveFile @23 (from :Text $A.path $A.tree, to :Text $A.path $A.tree) -> ()
-      $A.tool("move_file") $A.category(mutating) $A.onRequest $A.done("{from} is now {to}.");
+      $A.tool("move_file") $A.category(mutating) $A.done("{from} is now {to}.");
   # Moves or renames a file or folder in the home directory to a new path, where nothing may be yet.
 
   findFiles @24 (name :Text, path :Text $A.path $A.tree $A.pattern(directory))
       -> (entries :List(EntryInfo), leftOut :UInt64 $A.zero(""))
-      $A.tool("find_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
+      $A.tool("find_files") $A.category(readOnly) $A.abortable $A.untrusted;
   # Finds files and folders by a part of their name in a folder of the home directory and all folders below it; the path "." is
   # the top. A * in the name stands for any characters, and the name is the whole one then.
 
   searchText @25 (text :Text, path :Text $A.path $A.tree $A.pattern(directory))
       -> (matches :List(TextMatch), leftOut :UInt64 $A.zero(""), notSearched :UInt64 $A.zero(""), label :Label $A.runner)
-      $A.tool("search_files") $A.category(readOnly) $A.abortable $A.untrusted $A.onRequest;
+      $A.tool("search_files") $A.category(readOnly) $A.abortable $A.untrusted;
   # Finds the lines with a text in a file of the home directory, or in all files of a folder and those below it; the path "." is
   # the top. A text without capitals matches both cases. Files that are no text or have more than 256 KiB are not searched.
 

@@ -28,7 +28,8 @@ struct ServiceInfo {
 interface SystemStatus {
   # The state of the machine and its services.
 
-  summary @0 () -> (uptimeSeconds :UInt64 $A.unit(seconds) $A.heading("up for"), memoryBytes :UInt64 $A.unit(bytes),
+  summary @0 () -> (timeUnix :Int64 $A.unit(unixSeconds) $A.heading("time") $A.zero("unknown"),
+                    uptimeSeconds :UInt64 $A.unit(seconds) $A.heading("up for"), memoryBytes :UInt64 $A.unit(bytes),
                     freeBytes :UInt64 $A.unit(bytes),
                     processors :UInt32, processes :UInt32, services :UInt32)
       $A.tool("system_status") $A.category(readOnly) $A.abortable;

@@ -4,11 +4,12 @@ import argparse
 import importlib
 import json
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from . import bpe, gguf, render, scores
-from .corpus import requests, sets
+from .corpus import requests, sets, unseen
 from .corpus.drills import Drills
 from .corpus.generator import SPLITS, Generator
 
@@ -20,7 +21,7 @@ REQUESTS = ROOT / "tests" / "requests.jsonl"
 NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
 # A session's description of the model when it begins.
 DESCRIPTION = (
-    "small, made for capOS's own tools, knows nothing else. About every twentieth tool that it chooses is the wrong one: "
+    "small, made for capOS's own tools, knows nothing else. About every fifth tool that it chooses is the wrong one: "
     "look at what it does"
 )
 # The training set of the tokenizer, and the number of conversations per one whose tools are included: the lines of
@@ -45,7 +46,7 @@ def _generate(args):
 
 
 def _sets(args):
-    for split in (*sets.SEEDS, *sets.TYPED):
+    for split in sets.NAMES:
         count = sets.write(args.out / split, split, args.count)
         print(f"{args.out / split}: {count} conversations")
 
@@ -67,8 +68,15 @@ def _requests(args):
 
 
 def _score(args):
-    found = scores.score(sets.read(args.set), sets.read_produced(args.produced))
-    print(json.dumps(found, indent=2) if args.json else scores.table(found))
+    conversations, produced = sets.read(args.set), sets.read_produced(args.produced)
+    if args.requests:
+        found, grave = scores.of_requests(unseen.read(), produced)
+        measures = scores.REQUEST_MEASURES
+    else:
+        found, grave, measures = scores.score(conversations, produced), [], scores.MEASURES
+    print(json.dumps(found, indent=2) if args.json else scores.table(found, measures))
+    for text, name, arguments in grave:
+        print(f"nobody asked for {name} {arguments}: {text}", file=sys.stderr)
 
 
 def _with_torch(name):
@@ -203,6 +211,7 @@ def main():
     found = command("score", _score, "score what a model answered to a set")
     found.add_argument("--set", type=Path, required=True, metavar="DIR")
     found.add_argument("--produced", type=Path, required=True, metavar="FILE")
+    found.add_argument("--requests", action="store_true", help="of the set `requests`: whether they are right by what is done")
     found.add_argument("--json", action="store_true")
     found = command("train", _train, "train a model, or go on with its training (needs PyTorch)")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")

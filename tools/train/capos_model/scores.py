@@ -2,6 +2,7 @@
 
 import math
 
+from .corpus import unseen
 from .corpus.conversation import CALL, FORBIDDEN
 
 # Two standard deviations of a normal distribution, for intervals of 95 %.
@@ -13,6 +14,12 @@ MEASURES = {
     "calls": "conversations whose calls are all exact",
     "exact": "conversations that are exact to the last character",
     "wellFormed": "calls that name a tool of the request with arguments that it takes",
+}
+
+
+REQUEST_MEASURES = {
+    "tools": "requests with the right tools in each turn",
+    "whole": "requests with the right tools and arguments in each turn",
 }
 
 
@@ -108,6 +115,20 @@ def _add(group, conversation, wanted, turns):
     pairs = list(zip(wanted, turns))
     group["calls"].add(all(same_calls(expected.calls, given.calls) for expected, given in pairs))
     group["exact"].add(all(same(expected, given) for expected, given in pairs))
+
+
+def of_requests(requests, produced):
+    """Counts by class of requests that are right by their effects, and the grave calls that nobody asked for, with their texts."""
+    groups, grave = {}, []
+    for request, turns in zip(requests, produced, strict=True):
+        for name in ("all", request["class"]):
+            group = groups.setdefault(name, {measure: Count() for measure in REQUEST_MEASURES})
+            found = unseen.judged(request, turns)
+            group["tools"].add(all(tools for _, tools, _ in found))
+            group["whole"].add(all(whole for _, _, whole in found))
+        grave += [(request["turns"][-1]["text"], *call) for call in unseen.unasked(request, turns)]
+    found = {name: {measure: count.to_json() for measure, count in group.items()} for name, group in groups.items()}
+    return found, grave
 
 
 def table(scores, measures=MEASURES):

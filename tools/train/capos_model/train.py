@@ -14,13 +14,14 @@ from .optimizer import Optimizer
 
 CHECKPOINT = "checkpoint.pt"
 # The kinds of rows: drills alone; few tools, most of them invented; more tools; all tools; the same, with more of
-# capOS's own.
+# capOS's own; the same in rows of twice the length, because the lines of all own tools fill much of a row.
 KINDS = {
     "drills": rows.Kind(256, drills=100),
     "few": rows.Kind(256, tools=3, generic=50, drills=20),
     "some": rows.Kind(512, tools=7, generic=35, drills=10),
     "all": rows.Kind(generic=20, drills=5),
     "own": rows.Kind(generic=10, drills=3),
+    "long": rows.Kind(2 * rows.LENGTH, generic=8, drills=2),
 }
 # Tokens per step: their activations stay in the processor's cache.
 _AT_ONCE = 2048

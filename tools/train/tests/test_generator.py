@@ -72,12 +72,12 @@ class Phrasings(unittest.TestCase):
             self.assertIn(dict(pattern.arguments)["answer"], [*answers.CHAT, "able"])
 
     def test_patterns_are_read_with_their_arguments(self):
-        text = "[train]\n# a remark\n(a|b) {x} [c] => n={x}; m=5; l=[{x},{y}]; s=t {x}\n[held out]\nd {y}\n"
+        text = "[train]\n# a remark\n(a|b) {x} [c] => n={x}; m=5; l=[{x},{y}]; s=t {x}; b=true\n[held out]\nd {y}\n"
         found = phrasing.parse(text)
         pattern = found[TRAIN][0]
         self.assertEqual(wordings(pattern.text), {"a {x} c", "a {x}", "b {x} c", "b {x}"})
         sentence, arguments = pattern.fill("a {x}", {"x": "X", "y": 2})
-        self.assertEqual((sentence, arguments), ("a X", {"n": "X", "m": 5, "l": ["X", "2"], "s": "t X"}))
+        self.assertEqual((sentence, arguments), ("a X", {"n": "X", "m": 5, "l": ["X", "2"], "s": "t X", "b": True}))
         self.assertEqual(found[HELD_OUT][0].fill("d {y}", {"y": 7}), ("d 7", {"y": 7}))
         for wrong in ("a pattern", "[train]\na => b"):
             with self.assertRaises(ValueError):
@@ -113,6 +113,19 @@ class Conversations(unittest.TestCase):
             for message in conversation.messages:
                 for call in message.calls:
                     self.assertTrue(scores.fits(conversation.tools, call), (split, call))
+
+    def test_two_requests_in_one_sentence_are_two_calls(self):
+        for generator in (Generator("train", 27), Generator("wording", 27), GroupGenerator(27)):
+            if isinstance(generator, GroupGenerator):
+                generator.draw()
+                while len(generator.tools) < 15 or any(tool.forbidden for tool in generator.tools):
+                    generator.draw()
+            for _ in range(100):
+                pair = generator._own_pair()
+                calls = [message.calls for message in pair.messages if message.calls]
+                failed = answers.failed(pair.messages[2].content)
+                self.assertEqual([len(found) for found in calls], [1] if failed else [1, 1])
+                self.assertEqual(len({found[0].name for found in calls}), len(calls))
 
     def test_texts_in_calls_are_copied(self):
         for split, conversation in all_conversations():
@@ -216,6 +229,10 @@ class Answers(unittest.TestCase):
             ),
             ('{"info":{"name":"log","state":"running","restarts":2}}', "log is running, restarted 2 times."),
             ('{"info":{"bytes":29,"kind":"file","modifiedUnix":0,"name":"a.txt"}}', "a.txt is a file of 29 bytes."),
+            ('{"entries":[{"name":"a"}],"leftOut":0}', "There are: a."),
+            ('{"entries":[{"name":"a"}],"leftOut":2}', "There are: a and more."),
+            ('{"bytes":30}', "Done: 30 bytes."),
+            ('{"leftOut":0,"matches":[{"line":2,"path":"a","text":"b"}],"notSearched":1}', "a: b"),
             ('{"name":"x","size":3}', "name is x, size is 3."),
             ("{not JSON", "It says: {not JSON"),
         ]

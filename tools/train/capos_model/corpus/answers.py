@@ -94,12 +94,17 @@ def _enumerated(names, more):
 
 def _of_object(value, cut):
     """The answer to a result in JSON. Of a cut one, only the part that the model sees is named."""
+    # How much of a list there is besides.
+    left_out = value.get("leftOut", 0)
+    value = {name: part for name, part in value.items() if name not in ("leftOut", "notSearched")}
     if len(value) == 1:
         inside = next(iter(value.values()))
         if isinstance(inside, list):
-            return _of_list(inside, cut)
+            return _of_list(inside, cut or left_out > 0)
         if isinstance(inside, dict):
             value = inside
+    if value.keys() == {"bytes"}:
+        return f"Done: {value['bytes']} bytes."
     if {"freeBytes", "memoryBytes"} <= value.keys():
         return (
             f"{value['freeBytes']} of {value['memoryBytes']} bytes of memory are free, {value['processes']} processes "
@@ -127,8 +132,9 @@ def _of_list(items, cut):
         return "There is nothing."
     if all(isinstance(item, str) for item in items):
         return "There are: " + _enumerated(_seen(items, cut, compact), cut)
-    if {"service", "text"} <= items[0].keys():
-        return f"{items[0]['service']}: {items[0]['text']}" + (" There is more." if len(items) > 1 else "")
+    for about in ("service", "path"):
+        if {about, "text"} <= items[0].keys():
+            return f"{items[0][about]}: {items[0]['text']}" + (" There is more." if len(items) > 1 else "")
     return "There are: " + _enumerated([item["name"] for item in _seen(items, cut, compact)], cut)
 
 

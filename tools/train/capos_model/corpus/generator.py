@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from . import answers, own_tools, phrasing, scenes
 from .conversation import Call, Conversation, forbidden, invoke, none, result, say, user
 from .generic_tools import NOUNS, Workshop
-from .phrasing import HELD_OUT, TRAIN, Pattern
+from .phrasing import HELD_OUT, ROWS, TRAIN, Pattern
 from .values import Values
 
 CHAINS = phrasing.read("chains")
@@ -27,6 +27,19 @@ CLASSES = {
     "denied": 6,
     "error": 6,
     "chat": 7,
+}
+
+# How many of a hundred chains of own tools are two requests in one sentence that have nothing to do with each other.
+PAIRS = 40
+# How many of a hundred requests without a tool are for what no tool could do.
+OPEN_SHARE = 30
+
+# What stands between two requests in one sentence.
+JOINTS = {
+    TRAIN: [" and then ", ", then ", "; after that "],
+    ROWS: [" and ", ", and ", " and also ", " then ", ". then ", ". ", "; ", " & ", ", also ", " and after that "]
+    + [" plus "],
+    HELD_OUT: [", and once that is done, ", " and afterwards "],
 }
 
 # How many of a hundred of those conversations that can be about either are about tools that no system has.
@@ -59,6 +72,8 @@ SPLITS = {
 
 class Generator:
     """Conversations of one split; the same seed gives the same ones."""
+
+    open_share = OPEN_SHARE
 
     def __init__(self, split, seed, values=Values, machine=own_tools.Machine):
         self.split = SPLITS[split]
@@ -167,6 +182,12 @@ class Generator:
         """The own tool that is asked for."""
         return self.values.choose(sorted(own_tools.TOOLS))
 
+    def _other_name(self, name):
+        """Another one."""
+        while (other := self._asked_name()) == name:
+            pass
+        return other
+
     def _asked_made(self, roles=None, beside=None):
         """The made tool that is asked for: of these roles, and after this one."""
         if beside:
@@ -211,6 +232,8 @@ class Generator:
     def _chain(self):
         if self._generic():
             return self._generic_chain()
+        if self.random.randrange(100) < PAIRS:
+            return self._own_pair()
         return self._scene("chain", lambda scene: scene not in scenes.PARALLEL)
 
     def _parallel(self):
@@ -238,14 +261,34 @@ class Generator:
         first = self._asked_made()
         second = self._asked_made(beside=first)
         (one, first_call), (two, second_call) = self._generic_request(first), self._generic_request(second)
-        joint = self.values.choose([" and then ", ", then ", "; after that "])
-        if self.split.wording == HELD_OUT:
-            joint = self.values.choose([", and once that is done, ", " and afterwards "])
-        messages = [user(_bare(one) + joint + _lower(two))]
+        messages = [user(_bare(one) + self._joint() + _lower(two))]
         one_found, two_found = self.workshop.result(first), self.workshop.result(second)
         messages += [invoke(first_call), result(one_found), invoke(second_call), result(two_found)]
         messages.append(say(answers.to_result(two_found)))
         return Conversation("chain", self._generic_set([first, second]), messages)
+
+    def _joint(self):
+        return self.values.choose(JOINTS[self.split.wording])
+
+    def _own_pair(self):
+        """Two requests for own tools in one sentence; the second is reported once the first is done."""
+        first = self._asked_name()
+        second = self._other_name(first)
+        # A value at the joint has clear ends: no text before it, none behind it whose first letter would change.
+        (one, first_call), (two, second_call) = self._joined(first, False), self._joined(second, True)
+        stage = scenes.Stage(self.machine, failures=0.06)
+        stage.finish(lambda: [stage.call(call.name, **call.arguments) for call in (first_call, second_call)][-1])
+        needed = [first, second]
+        tools = self._some_forbidden(self._own_set(needed), needed)
+        return Conversation("chain", tools, [user(_bare(one) + self._joint() + _lower(two)), *stage.messages], True)
+
+    def _joined(self, name, last):
+        """A request for an own tool that stands before another, or behind one, in a sentence."""
+        while True:
+            pattern = self._pattern(own_tools.PHRASINGS[name])
+            if not (pattern.text.startswith(("{", '"')) if last else pattern.text.endswith(("{text}", '{text}"'))):
+                text, _, arguments = self._sentence(pattern)
+                return text, Call(name, arguments)
 
     def _generic_parallel(self):
         """One thing for two names."""
@@ -275,7 +318,8 @@ class Generator:
         messages = [user(text), invoke(call), result(found), say(answers.to_result(found))]
         text, values, _ = self._sentence(pattern)
         stage = scenes.Stage(self.machine, failures=0.04)
-        stage.play(scene, {**values, "before": call.arguments, "result": found})
+        there = call.arguments.get("path", ".")
+        stage.play(scene, {**values, "before": call.arguments, "there": there, "result": found})
         needed = _followed_tools(meant)
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation("followup", tools, messages + [user(text), *stage.messages], True)
@@ -302,6 +346,8 @@ class Generator:
             return self.machine.list_directory(**call.arguments, first=self.values.file_name())
         if name == "list_programs":
             return self.machine.list_programs(first=self.values.program())
+        if name in ("find_files", "search_files"):
+            return getattr(self.machine, name)(**call.arguments, some=True)
         return self.machine.result(name, call.arguments)
 
     def _change(self):
@@ -336,14 +382,18 @@ class Generator:
             text, _, arguments = self._sentence(self._pattern(CHAT))
             return [user(text), say(answers.CHAT.get(arguments["answer"]) or answers.abilities(tools))]
         while True:
-            text, _, _ = self._sentence(self._pattern(OPEN))
+            text, _, _ = self._sentence(self._open())
             if not any(set(tool.description.lower().rstrip(".").split()) & things(text) for tool in tools):
                 return [user(text), none(answers.NO_TOOL)]
 
+    def _open(self):
+        """A request that no tool could do."""
+        return self._pattern(OPEN)
+
     def _absent(self):
         """The tool that it takes is not there, or no tool can do it."""
-        if self.values.chance(0.3):
-            text, _, _ = self._sentence(self._pattern(OPEN))
+        if self.random.randrange(100) < self.open_share:
+            text, _, _ = self._sentence(self._open())
             own = not self._generic()
             tools = self._own_set() if own else self._generic_set([])
             tools = [tool for tool in tools if not set(tool.description.lower().rstrip(".").split()) & things(text)]

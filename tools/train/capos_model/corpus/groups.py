@@ -5,7 +5,7 @@ each other.
 """
 
 from . import own_tools, phrasing, strangers
-from .generator import Generator, forbid
+from .generator import JOINTS, OPEN, Generator, forbid
 from .phrasing import ROWS, TRAIN
 from .typed import Typed, TypedMachine
 
@@ -19,7 +19,7 @@ CLASSES = {
     "parallel": 9,
     "followup": 10,
     "change": 12,
-    "absent": 17,
+    "absent": 24,
     # Only if the set has forbidden tools.
     "forbidden": 26,
     "denied": 4,
@@ -35,6 +35,15 @@ CUT, CUT_CLASSES = 55, ("call",)
 
 # Own tools that are requested more often than the others: those that take more than a name or a path.
 SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
+SHARES |= {"copy_file": 2, "move_file": 2, "find_files": 2, "search_files": 2}
+
+
+# How often sets are those of a profile's sessions: most often the one with all tools.
+PROFILES = {"operator": 4, "guest": 1, "anonymous": 1}
+
+
+# What requests name that are about this machine.
+NAMED = {"path", "path1", "path2", "folder", "service", "program"}
 
 
 class Unfit(Exception):
@@ -43,6 +52,9 @@ class Unfit(Exception):
 
 class GroupGenerator(Generator):
     """Conversations of the training split about one set of tools, which `draw` chooses."""
+
+    # Sets of tools are large, so of those requests that something offered could be taken for there are more.
+    open_share = 50
 
     def __init__(self, seed, generic=GENERIC_SETS):
         super().__init__("train", seed, Typed, TypedMachine)
@@ -59,10 +71,11 @@ class GroupGenerator(Generator):
             self.made = [first, *self.workshop.others([first], self.random.randint(1, min(6, (most or 9) - 1)))]
             if self.values.chance(0.25) and not most:
                 tools = [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), 2)]
-        elif self.values.chance(0.4) and not most:
-            tools = list(self.values.choose([tools for tools in own_tools.PROFILES.values() if len(tools) > 1]))
+        elif self.values.chance(0.55) and not most:
+            profile = self.random.choices(list(PROFILES), list(PROFILES.values()))[0]
+            tools = list(own_tools.PROFILES[profile])
         else:
-            count = self.random.randint(1, min(len(own_tools.TOOLS), most or 12))
+            count = self.random.randint(1, min(len(own_tools.TOOLS), most or 16))
             tools = [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), count)]
             if self.values.chance(0.2) and not most:
                 self.made = self.workshop.others([], self.random.randint(1, 3))
@@ -121,6 +134,12 @@ class GroupGenerator(Generator):
     def _patterns(self, sections):
         return sections[TRAIN] + sections[ROWS]
 
+    def _joint(self):
+        return self.values.choose(JOINTS[TRAIN] + JOINTS[ROWS])
+
+    def _other_name(self, name):
+        return self._any_of([other for other in self._asked[0] if other != name])
+
     def _worded(self, pattern):
         while True:
             sentence = phrasing.hurried(phrasing.unquoted(super()._worded(pattern), self.random), self.random)
@@ -154,7 +173,13 @@ class GroupGenerator(Generator):
         return set(needed) <= set(self._asked[0])
 
     def _fitting(self, patterns, needed):
-        return self._one_of([found for found in patterns if self._possible(needed(dict(found.arguments)))])
+        """One of the possible patterns; each scene is as frequent as any other, however many patterns it has."""
+        scenes = {}
+        for found in patterns:
+            meant = dict(found.arguments)
+            if self._possible(needed(meant)):
+                scenes.setdefault((meant.get("after"), meant["scene"]), []).append(found)
+        return self._one_of(self._any_of(list(scenes.values())))
 
     def _missing_name(self):
         there = {tool.name for tool in self.tools}
@@ -162,6 +187,13 @@ class GroupGenerator(Generator):
 
     def _missing_made(self):
         return self.workshop.others(self.made, 1)[0], self.tools
+
+    def _open(self):
+        """Half of them are about files, services and programs, as what the tools do is."""
+        found = self._patterns(OPEN)
+        if self.values.chance(0.5):
+            found = [pattern for pattern in found if not NAMED.isdisjoint(pattern.slots())]
+        return self._one_of(found)
 
     def _absent(self):
         """If no own tool is missing, the request is for an action without a tool."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import phrasing
 from .conversation import Tool, compact
-from .values import MANIFEST, PEOPLE, PROGRAMS, SERVICES
+from .values import EXTENSIONS, MANIFEST, PEOPLE, PROGRAMS, SERVICES
 
 PROFILES = {
     profile: [Tool(tool["name"], tool["description"], tool["parameters"], tool["permission"]) for tool in tools]
@@ -21,7 +21,9 @@ PHRASINGS = {name: phrasing.read(name) for name in TOOLS}
 # If one of these tools is missing, another of its line may still answer, so no example asks for the missing one.
 NEAR = [
     {"service_status", "list_services", "system_status"},
-    {"file_info", "list_directory"},
+    {"file_info", "list_directory", "find_files"},
+    {"find_files", "search_files"},
+    {"read_file", "search_files"},
     {"list_programs", "run_program"},
     {"read_log", "service_status", "list_services"},
 ]
@@ -29,6 +31,8 @@ NEAR = [
 # The manifest's facts about the services: those that keep records about sessions are trusted.
 _DESCRIPTIONS = {service["name"]: service["description"] for service in MANIFEST["service"]}
 _TRUSTED = [service["name"] for service in MANIFEST["service"] if service.get("trusted")]
+# Parameters whose names are words of Python.
+_PARAMETERS = {"from": "source"}
 _ENDS = ["it panicked; the log says where", "it ended with code 3", "killed by `init`: restarted on request"]
 
 
@@ -57,7 +61,8 @@ class Machine:
                 "it would forget what it has recorded or counted. After a fault it is restarted without asking; to "
                 "restart it otherwise, turn the machine off and on"
             )
-        return getattr(self, name)(**arguments)
+        given = {_PARAMETERS.get(key, key): value for key, value in arguments.items()}
+        return getattr(self, name)(**given)
 
     def error(self, name, arguments):
         """The error of the tool with these arguments, in the services' words; nothing if none of them would fail."""
@@ -70,13 +75,18 @@ class Machine:
             "delete_file": [f"`{last}` does not exist", f"the folder `{last}` is not empty"],
             "write_file": [f"`{last}` is a folder, not a file", "no space: this takes 4096 bytes, and 12 are left"],
             "make_directory": [f"`{last}` exists already"],
+            "find_files": [f"`{last}` does not exist"],
+            "search_files": [f"`{last}` does not exist"],
         }
+        if "from" in arguments:
+            first, second = (arguments[end].rsplit("/", 1)[-1] for end in ("from", "to"))
+            reasons[name] = [f"`{first}` does not exist", f"`{second}` exists already"]
         program, service = arguments.get("program"), arguments.get("name")
         if program and program not in PROGRAMS:
             reasons["run_program"] = [f"there is no program `{program}`; there are {', '.join(PROGRAMS)}"]
         if service and service not in SERVICES:
             reasons[name] = [f"there is no service `{service}`; there are {', '.join(SERVICES)}"]
-        if name not in reasons:
+        if name not in reasons or path == ".":
             return None
         return f"executionError: invalid argument: {self.values.choose(reasons[name])}"
 
@@ -181,13 +191,17 @@ class Machine:
             folder = self.values.chance(0.25)
             name = self.values.word() if folder else self.values.file_name()
             entries.append(self._entry(name, "directory" if folder else "file"))
-        return compact({"entries": entries})
+        return compact({"entries": entries, "leftOut": self._left_out()})
+
+    def _left_out(self):
+        """How much of a list is left out."""
+        return self.random.randint(1, 90) if self.values.chance(0.03) else 0
 
     def file_info(self, path):
         kind = "file" if "." in path or self.values.chance(0.2) else "directory"
         return compact({"info": self._entry(path.rsplit("/", 1)[-1], kind)})
 
-    def read_file(self, path, short=False):
+    def read_file(self, path, short=False, offset=0, length=0):
         """A text; a short one if it is to be written again."""
         if short:
             return self.values.sentence(1, 6) + self.values.choose(["", "\n"])
@@ -201,7 +215,7 @@ class Machine:
             lines.insert(1, "")
         return "\n".join(lines) + ("\n" if self.values.chance(0.7) else "")
 
-    def write_file(self, path, text):
+    def write_file(self, path, text, append=False):
         return "done"
 
     def delete_file(self, path):
@@ -209,6 +223,43 @@ class Machine:
 
     def make_directory(self, path):
         return "done"
+
+    def copy_file(self, source, to):
+        least, most = (0, 99) if self.values.chance(0.3) else (100, 60_000)
+        return compact({"bytes": self.random.randint(least, most)})
+
+    def move_file(self, source, to):
+        return "done"
+
+    def _below(self, path):
+        """A folder at a path or below it, as a path's beginning."""
+        parts = ([] if path == "." else [path]) + ([self.values.folder()] if self.values.chance(0.5) else [])
+        return "".join(f"{part}/" for part in parts)
+
+    def find_files(self, name, path, some=False):
+        """Files with such a name; `some` if there has to be one."""
+        entries = []
+        for _ in range(self.values.choose([1, 1, 2] if some else [0, 1, 1, 1, 2, 3])):
+            found = name.replace("*", self.values.word())
+            if "*" not in name and "." not in name:
+                found = self.values.choose(["{0}.{1}", "{0}.{1}", "{2}-{0}.{1}", "{0}-{2}.{1}", "{0}"]).format(
+                    name, self.values.choose(EXTENSIONS), self.values.word()
+                )
+            kind = "file" if "." in found else "directory"
+            entries.append(self._entry(self._below(path) + found, kind))
+        return compact({"entries": entries, "leftOut": self._left_out()})
+
+    def search_files(self, text, path, some=False):
+        """Lines with a text; `some` if there have to be any."""
+        matches, line = [], 0
+        for _ in range(self.values.choose([1, 1, 2] if some else [0, 1, 1, 2, 3])):
+            line += self.random.randint(1, 20)
+            file = path if "." in path[1:] else self._below(path) + self.values.file_name()
+            words = [self.values.sentence(1, 4), text, self.values.sentence(1, 4)]
+            shown = " ".join(words[self.random.randint(0, 1) : self.random.randint(2, 3)])
+            matches.append({"path": file, "line": line, "text": shown})
+        left_out, not_searched = self._left_out(), self.values.choose([0, 0, 0, 1, 2])
+        return compact({"matches": matches, "leftOut": left_out, "notSearched": not_searched})
 
     def list_programs(self, first=None):
         """The programs; `first` is the one that comes first."""

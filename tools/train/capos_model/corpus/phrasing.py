@@ -132,12 +132,14 @@ SYNONYMS = _synonyms()
 
 
 def _argument(text, values):
-    """An argument as a pattern writes it: a number, a list, a slot's value, or a text with slots in it."""
+    """An argument as a pattern writes it: a number, `true`, a list, a slot's value, or a text with slots in it."""
     if text.startswith("["):
         inside = text[1:-1]
         return [str(_argument(part, values)) for part in inside.split(",")] if inside else []
     if text.isdigit():
         return int(text)
+    if text == "true":
+        return True
     whole = _SLOT.fullmatch(text)
     return values[whole.group(1)] if whole else _filled(text, values)
 

@@ -47,8 +47,12 @@ class Stage:
 
     def play(self, scene, values):
         """Plays a scene to its end, the answer included."""
+        self.finish(lambda: SCENES[scene][1](self, values))
+
+    def finish(self, play):
+        """Plays calls to their end, and answers with the last result."""
         try:
-            self.answer([SCENES[scene][1](self, values)])
+            self.answer([play()])
         except Over:
             pass
 
@@ -58,15 +62,38 @@ def under(folder, name):
     return name if folder == "." else f"{folder}/{name}"
 
 
-def _copy(stage, values):
-    # A text that is written again is short, and all of it is shown.
-    text = stage.shown("read_file", {"path": values["path1"]}, short=True)
-    return stage.call("write_file", path=values["path2"], text=text)
+def beside(path, name):
+    """A path in the folder of another."""
+    folder, found, _ = path.rpartition("/")
+    return folder + found + name
 
 
-def _move(stage, values):
-    _copy(stage, values)
-    return stage.call("delete_file", path=values["path1"])
+def _steps(*steps):
+    """Calls after one another, each a tool and its arguments: templates for the values, or `True`."""
+
+    def play(stage, values):
+        for name, arguments in steps:
+            given = {key: part if part is True else part.format(**values) for key, part in arguments.items()}
+            found = stage.call(name, **given)
+        return found
+
+    return [name for name, _ in steps], play
+
+
+def _found_then(name, **more):
+    """Looks for a file by its name, and calls a tool for the first that is found."""
+
+    def play(stage, values):
+        listed = stage.shown("find_files", {"name": values["part"], "path": "."}, some=True)
+        found = json.loads(listed)["entries"][0]["name"]
+        return stage.call(name, path=found, **{key: values[slot] for key, slot in more.items()})
+
+    return ["find_files", name], play
+
+
+def _search_read(stage, values):
+    listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
+    return stage.call("read_file", path=json.loads(listed)["matches"][0]["path"])
 
 
 def _note_in_folder(stage, values):
@@ -154,12 +181,23 @@ def _each(name, argument, slots):
     return play
 
 
+def _sides(name, *calls):
+    """Calls of one tool side by side; their arguments are templates."""
+
+    def play(stage, values):
+        wanted = [{key: part.format(**values) for key, part in arguments.items()} for arguments in calls]
+        stage.answer(stage.calls([(name, arguments) for arguments in wanted]))
+        raise Over
+
+    return [name], play
+
+
 def _it(name, argument, old, new=None, **more):
     """A call about what the turn before was about (`old` names its argument), or about `new`."""
 
     def play(stage, values):
         about = values[new] if new else values["before"][old]
-        given = {key: values[slot] for key, slot in more.items()}
+        given = {key: slot if slot is True else values[slot] for key, slot in more.items()}
         return stage.call(name, **{argument: about}, **given)
 
     return play
@@ -170,14 +208,37 @@ def _read_first(stage, values):
     return stage.call("read_file", path=under(values["before"]["path"], names[0]))
 
 
+def _rename_it(stage, values):
+    path = values["before"]["path"]
+    return stage.call("move_file", **{"from": path, "to": beside(path, values["file"])})
+
+
+def _into(name):
+    """A call that takes the file of the turn before into a folder."""
+
+    def play(stage, values):
+        path = values["before"]["path"]
+        return stage.call(name, **{"from": path, "to": under(values["folder"], path.rsplit("/", 1)[-1])})
+
+    return play
+
+
+def _first_found(name, members):
+    """A call about the first file of a list that the turn before brought."""
+
+    def play(stage, values):
+        first = json.loads(values["result"])[members][0]
+        return stage.call(name, path=first["name" if members == "entries" else "path"])
+
+    return play
+
+
 def _run_first_it(stage, values):
     return stage.call("run_program", program=json.loads(values["result"])["names"][0])
 
 
 # Each scene with the tools that it may need.
 SCENES = {
-    "copy": (["read_file", "write_file"], _copy),
-    "move": (["read_file", "write_file", "delete_file"], _move),
     "note_in_folder": (["make_directory", "write_file"], _note_in_folder),
     "note_in_folder_list": (["make_directory", "write_file", "list_directory"], _note_in_folder_list),
     "restart_check": (["restart_service", "service_status"], _restart_check),
@@ -214,7 +275,72 @@ SCENES = {
     "log_it": (["read_log"], _it("read_log", "service", "name")),
     "read_first": (["read_file"], _read_first),
     "run_first_it": (["run_program"], _run_first_it),
+    # Two things at once: the second is about what the first is about.
+    "read_delete": _steps(("read_file", {"path": "{path}"}), ("delete_file", {"path": "{path}"})),
+    "info_delete": _steps(("file_info", {"path": "{path}"}), ("delete_file", {"path": "{path}"})),
+    "read_copy": _steps(("read_file", {"path": "{path1}"}), ("copy_file", {"from": "{path1}", "to": "{path2}"})),
+    "read_append": _steps(
+        ("read_file", {"path": "{path}"}), ("write_file", {"path": "{path}", "text": "{text}", "append": True})
+    ),
+    "copy_read": _steps(("copy_file", {"from": "{path1}", "to": "{path2}"}), ("read_file", {"path": "{path2}"})),
+    "copy_write": _steps(
+        ("copy_file", {"from": "{path1}", "to": "{path2}"}), ("write_file", {"path": "{path1}", "text": "{text}"})
+    ),
+    "copy_append": _steps(
+        ("copy_file", {"from": "{path1}", "to": "{path2}"}),
+        ("write_file", {"path": "{path2}", "text": "{text}", "append": True}),
+    ),
+    "move_read": _steps(("move_file", {"from": "{file1}", "to": "{file2}"}), ("read_file", {"path": "{file2}"})),
+    "move_list": _steps(
+        ("move_file", {"from": "{file}", "to": "{folder}/{file}"}), ("list_directory", {"path": "{folder}"})
+    ),
+    "folder_move": _steps(
+        ("make_directory", {"path": "{folder}"}), ("move_file", {"from": "{file}", "to": "{folder}/{file}"})
+    ),
+    "folder_copy": _steps(
+        ("make_directory", {"path": "{folder}"}), ("copy_file", {"from": "{file}", "to": "{folder}/{file}"})
+    ),
+    "write_read": _steps(("write_file", {"path": "{path}", "text": "{text}"}), ("read_file", {"path": "{path}"})),
+    "write_info": _steps(("write_file", {"path": "{path}", "text": "{text}"}), ("file_info", {"path": "{path}"})),
+    "append_read": _steps(
+        ("write_file", {"path": "{path}", "text": "{text}", "append": True}), ("read_file", {"path": "{path}"})
+    ),
+    "restart_log": _steps(("restart_service", {"name": "{service}"}), ("read_log", {"service": "{service}"})),
+    "status_restart": _steps(("service_status", {"name": "{service}"}), ("restart_service", {"name": "{service}"})),
+    "log_restart": _steps(("read_log", {"service": "{service}"}), ("restart_service", {"name": "{service}"})),
+    "stop_status": _steps(("stop_service", {"name": "{service}"}), ("service_status", {"name": "{service}"})),
+    "run_log": _steps(("run_program", {"program": "{program}"}), ("read_log", {})),
+    "find_read": _found_then("read_file"),
+    "find_delete": _found_then("delete_file"),
+    "find_info": _found_then("file_info"),
+    "search_read": (["search_files", "read_file"], _search_read),
+    "move_two": _sides(
+        "move_file", {"from": "{file1}", "to": "{folder}/{file1}"}, {"from": "{file2}", "to": "{folder}/{file2}"}
+    ),
+    "copy_two": _sides(
+        "copy_file", {"from": "{file1}", "to": "{folder}/{file1}"}, {"from": "{file2}", "to": "{folder}/{file2}"}
+    ),
+    "restart_two": _sides("restart_service", {"name": "{service1}"}, {"name": "{service2}"}),
+    "stop_two": _sides("stop_service", {"name": "{service1}"}, {"name": "{service2}"}),
+    "write_two": _sides("write_file", {"path": "{path1}", "text": "{text1}"}, {"path": "{path2}", "text": "{text2}"}),
+    "append_it": (["write_file"], _it("write_file", "path", "path", text="text", append=True)),
+    "copy_it": (["copy_file"], _it("copy_file", "from", "path", to="path2")),
+    "copy_it_into": (["copy_file"], _into("copy_file")),
+    "move_it": (["move_file"], _it("move_file", "from", "path", to="path2")),
+    "move_it_into": (["move_file"], _into("move_file")),
+    "rename_it": (["move_file"], _rename_it),
+    "read_new": (["read_file"], _it("read_file", "path", "to")),
+    "append_new": (["write_file"], _it("write_file", "path", "to", text="text", append=True)),
+    "delete_old": (["delete_file"], _it("delete_file", "path", "from")),
+    "delete_new": (["delete_file"], _it("delete_file", "path", "to")),
+    "read_found": (["read_file"], _first_found("read_file", "entries")),
+    "delete_found": (["delete_file"], _first_found("delete_file", "entries")),
+    "info_found": (["file_info"], _first_found("file_info", "entries")),
+    "read_match": (["read_file"], _first_found("read_file", "matches")),
+    "find_other": (["find_files"], _it("find_files", "name", "name", "part2", path="there")),
+    "search_other": (["search_files"], _it("search_files", "text", "text", "phrase2", path="there")),
 }
 
 # Scenes whose calls are made side by side.
 PARALLEL = {"read_two", "read_three", "status_two", "info_two", "list_two", "make_two", "delete_two", "delete_three"}
+PARALLEL |= {"move_two", "copy_two", "restart_two", "stop_two", "write_two"}

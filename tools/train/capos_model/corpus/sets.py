@@ -2,7 +2,7 @@
 
 import json
 
-from . import strangers
+from . import strangers, unseen
 from .conversation import Conversation, Message
 from .generator import SPLITS, Generator
 
@@ -12,6 +12,8 @@ SEEDS = {"train": 90_001, "wording": 90_002, "names": 90_003, "both": 90_004}
 COUNT = 1000
 # Sets of typed requests, with their own numbers of conversations.
 TYPED = (strangers.NEW, strangers.TRAINED)
+# All that there are.
+NAMES = (*SEEDS, *TYPED, unseen.NAME)
 
 
 def write_lines(path, values):
@@ -30,7 +32,9 @@ def read_lines(path):
 def write(folder, split, count=COUNT):
     """Writes the set of a split, and says how many conversations it has."""
     folder.mkdir(parents=True, exist_ok=True)
-    if split in TYPED:
+    if split == unseen.NAME:
+        conversations, seed = unseen.conversations(), unseen.SEED
+    elif split in TYPED:
         conversations, seed = strangers.conversations(split), strangers.SEED
     else:
         conversations, seed = Generator(split, SEEDS[split]).conversations(count), SEEDS[split]
@@ -43,7 +47,7 @@ def write(folder, split, count=COUNT):
 def read(folder):
     """The conversations of a set."""
     about = json.loads((folder / "set.json").read_text(encoding="utf-8"))
-    if about["version"] != VERSION or about["split"] not in (*SPLITS, *TYPED):
+    if about["version"] != VERSION or about["split"] not in (*SPLITS, *NAMES):
         raise ValueError(f"{folder} is a set of version {about['version']}; this program reads {VERSION}")
     return [Conversation.from_json(value) for value in read_lines(folder / "conversations.jsonl")]
 

@@ -141,6 +141,17 @@ class Typed(Values):
             folder += "/" + (self.choose(_NAMES) if self.chance(0.6) else str(self.random.randint(1990, 2023)))
         return folder
 
+    def name_pattern(self):
+        if self.chance(0.3):
+            return f"*.{self.choose(_ENDS)}"
+        return super().name_pattern()
+
+    def phrase(self):
+        if self.chance(0.4):
+            return super().phrase()
+        thing = self._part(self.choose(["thing", "thing", "who", "person", "day", "like", "do", "number"]))
+        return f"{self._part('like')} {thing}" if self.chance(0.15) else thing
+
     def name(self):
         return self.choose(_NAMES) if self.chance(0.15) else super().name()
 

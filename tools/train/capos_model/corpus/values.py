@@ -91,6 +91,24 @@ class Values:
             text = text[:1].upper() + text[1:]
         return text + (self.choose([".", "!"]) if self.chance(0.2) else "")
 
+    def part(self):
+        """What somebody who looks for a file knows of its name."""
+        return self.file_name() if self.chance(0.4) else self.name()
+
+    def name_pattern(self):
+        """The form of names of files."""
+        kind, end = self.random.random(), self.choose(EXTENSIONS)
+        if kind < 0.75:
+            return f"*.{end}"
+        return f"{self.word()}*" if kind < 0.9 else f"*{self.word()}*"
+
+    def phrase(self):
+        """A short text to look for."""
+        kind = self.random.random()
+        if kind < 0.6:
+            return self.word()
+        return f"{self.word()} {self.word()}" if kind < 0.85 else self.name()
+
     def number(self):
         return self.choose([self.random.randint(1, 9), self.random.randint(10, 99), self.random.randint(100, 9999)])
 
@@ -111,5 +129,8 @@ class Values:
             "number": lambda: self.random.randint(1, 40),
             "place": lambda: self.word().capitalize(),
             "name": self.name,
+            "part": self.part,
+            "pattern": self.name_pattern,
+            "phrase": self.phrase,
         }
         return sources[kind]()

@@ -21,6 +21,7 @@ impl SystemStatusServer for Status {
         let statistics = self.0.hardware.machine.statistics().await?;
         let running = self.0.services.iter().filter(|service| service.state() == ServiceState::Running).count();
         Ok(SystemStatusSummaryResults {
+            time_unix: self.0.clock.wall_clock().map_or(0, |now| i64::try_from(now / 1000).unwrap_or_default()),
             uptime_seconds: self.0.clock.now() / 1_000_000_000,
             memory_bytes: info.memory_bytes,
             free_bytes: statistics.free_frames.saturating_mul(FRAME),

@@ -296,10 +296,10 @@ mod tests {
                │   b      directory  0 bytes  unknown\n  \
                │ left out  3\n"
         );
-        let status = r#"{"freeBytes":104857600,"memoryBytes":536870912,"processes":30,"processors":1,"services":20,"uptimeSeconds":185}"#;
+        let status = r#"{"freeBytes":104857600,"memoryBytes":536870912,"processes":30,"processors":1,"services":20,"timeUnix":1795251907,"uptimeSeconds":185}"#;
         let (_, rows) = shown("system_status", "{}", status);
         assert!(
-            rows.starts_with("  │ up for      3 min 5 s\n  │ memory      512 MiB\n  │ free        100 MiB\n"),
+            rows.starts_with("  │ time        2026-11-21 09:05:07 UTC\n  │ up for      3 min 5 s\n  │ memory      512 MiB\n  │ free        100 MiB\n"),
             "{rows}"
         );
         let log = r#"{"entries":[{"level":"warning","nanoseconds":12340000000,"sequence":7,"service":"files","text":"a\tb\u001b[2J"}]}"#;

@@ -134,10 +134,7 @@ const HELP: &[(&str, &str)] = &[
     ("/backup VOLUME", "write a backup of the data disk to a volume, encrypted; again after Ctrl-C it continues"),
     ("/cap", "list the session's capabilities"),
     ("/cap drop NAME", "stop using a capability; /cap take NAME restores it"),
-    (
-        "/cap offer NAME",
-        "offer the model more tools of a capability: /cap offer home lets it find, search, copy and move files",
-    ),
+    ("/cap offer NAME", "offer the model more tools of a capability: /cap offer manual lets it search the manual"),
     ("/skills", "list the skills: texts for the model, with the tools that they need"),
     ("/skill use NAME SETTING=VALUE", "have the model use a skill, after a question; /skill drop NAME ends that"),
     ("/cap all", "list every capability of the shell's process, as the kernel reports them"),

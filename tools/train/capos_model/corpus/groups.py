@@ -14,14 +14,14 @@ GENERIC_SETS = 15
 
 # Classes and how many of a hundred conversations are of each: more of those that are hard to distinguish.
 CLASSES = {
-    "call": 26,
-    "chain": 18,
-    "parallel": 9,
-    "followup": 10,
+    "call": 40,
+    "chain": 22,
+    "parallel": 12,
+    "followup": 12,
     "change": 12,
-    "absent": 24,
+    "absent": 16,
     # Only if the set has forbidden tools.
-    "forbidden": 26,
+    "forbidden": 16,
     "denied": 4,
     "error": 5,
     "chat": 9,
@@ -71,7 +71,7 @@ class GroupGenerator(Generator):
             self.made = [first, *self.workshop.others([first], self.random.randint(1, min(6, (most or 9) - 1)))]
             if self.values.chance(0.25) and not most:
                 tools = [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), 2)]
-        elif self.values.chance(0.55) and not most:
+        elif self.values.chance(0.75) and not most:
             profile = self.random.choices(list(PROFILES), list(PROFILES.values()))[0]
             tools = list(own_tools.PROFILES[profile])
         else:
@@ -84,7 +84,7 @@ class GroupGenerator(Generator):
             self.made, tools = [], []
         if self.values.chance(0.7):
             self.random.shuffle(tools)
-        if self.values.chance(0.4):
+        if self.values.chance(0.25):
             share = self.random.uniform(0.1, 0.7)
             tools = [forbid(tool) if self.values.chance(share) else tool for tool in tools]
         self.tools = tools

@@ -16,6 +16,8 @@ from .corpus.generator import SPLITS, Generator
 ROOT = Path(__file__).parent.parent
 TOKENIZER = ROOT / "data" / "tokenizer.json"
 TEMPLATE = ROOT / "template.jinja"
+# The words without which the model does not call a tool.
+ASKED_WITH = ROOT / "data" / "asked_with.json"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
 # A model file's description of its weights.
 NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
@@ -60,6 +62,7 @@ def _tokenizer(args):
 def _vocabulary(args):
     tokenizer = _read_tokenizer()
     about = {"general.architecture": "llama", "general.name": "capOS built-in", "llama.context_length": 2048}
+    about["capos.asked_with"] = gguf.asked_with(json.loads(ASKED_WITH.read_text(encoding="utf-8")))
     args.out.write_bytes(gguf.file(about | tokenizer.metadata(TEMPLATE.read_text(encoding="utf-8"))))
 
 
@@ -160,7 +163,8 @@ def _export(args):
     export = _with_torch("export")
     network, _ = _with_torch("train").load(args.checkpoint)
     template = TEMPLATE.read_text(encoding="utf-8")
-    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE, DESCRIPTION))
+    asked_with = json.loads(ASKED_WITH.read_text(encoding="utf-8"))
+    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE, DESCRIPTION, asked_with))
 
 
 def _check(args):

@@ -58,14 +58,15 @@ def tensors(network):
     return [gguf.Tensor(name, *form(values), _data(values)) for name, values in parts(network).items()]
 
 
-def about(shape, name, license, description):
-    """The file's entries about the network."""
+def about(shape, name, license, description, asked_with):
+    """The file's entries about the network, and about the tools that it calls only if people ask for them so."""
     return {
         "general.architecture": "qwen3",
         "general.name": name,
         "general.license": license,
         "general.description": description,
         "general.file_type": _MOSTLY_Q8_0,
+        "capos.asked_with": gguf.asked_with(asked_with),
         "qwen3.vocab_size": shape.vocabulary,
         "qwen3.context_length": CONTEXT,
         "qwen3.embedding_length": shape.width,
@@ -80,6 +81,6 @@ def about(shape, name, license, description):
     }
 
 
-def file(network, tokenizer, template, name, license, description):
+def file(network, tokenizer, template, name, license, description, asked_with):
     """The bytes of the model file."""
-    return gguf.file(about(network.shape, name, license, description) | tokenizer.metadata(template), tensors(network))
+    return gguf.file(about(network.shape, name, license, description, asked_with) | tokenizer.metadata(template), tensors(network))

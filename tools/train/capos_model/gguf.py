@@ -57,6 +57,11 @@ def keys(values):
     return b"".join(parts)
 
 
+def asked_with(words):
+    """The words with which people ask for tools, as a file lists them: a text for each tool, its name first."""
+    return [" ".join((tool, *those)) for tool, those in words.items()]
+
+
 def file(values, tensors=()):
     """A file of these keys and tensors."""
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(values)), keys(values)]

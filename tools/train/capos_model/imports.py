@@ -19,7 +19,7 @@ _SIZES = {
 }
 _LARGEST = 1 << 20
 # Entries that describe the file, which are unrelated to the training method.
-_FREE = {"general.name", "general.license", "general.description", "tokenizer.chat_template"}
+_FREE = {"general.name", "general.license", "general.description", "capos.asked_with", "tokenizer.chat_template"}
 
 
 def numbers(tensor):
@@ -42,7 +42,7 @@ def network(data, tokenizer, template):
     shape = Shape(**{name: values[key] for name, key in _SIZES.items()})
     if shape.heads % shape.kv_heads:
         raise ValueError(f"{shape.heads} heads cannot share those of {shape.kv_heads} keys and values")
-    known = export.about(shape, "", "", "") | tokenizer.metadata(template)
+    known = export.about(shape, "", "", "", {}) | tokenizer.metadata(template)
     for key in values:
         if key not in known:
             raise ValueError(f"{key} is no key of this project's files: training does not know it")

@@ -178,13 +178,13 @@ class Networks(unittest.TestCase):
         self.assertEqual(numbers, sum(values.numel() for values in network.parameters()))
         self.assertEqual(found["blk.1.ffn_down.weight"].sizes, (64, 32))
         self.assertEqual(found["output_norm.weight"].kind, gguf.F32)
-        data = export.file(network, tokenizer(), "", "a", "b", "c")
+        data = export.file(network, tokenizer(), "", "a", "b", "c", {"delete_file": ["rm"]})
         self.assertEqual(struct.unpack_from("<4sIQ", data), (b"GGUF", 3, len(found)))
         self.assertEqual(len(data) % 32, 0)
 
     def test_a_model_file_becomes_the_network_that_it_was_made_of(self):
         network, tokens = self.network(), tokenizer()
-        data = export.file(network, tokens, "template", "a", "b", "c")
+        data = export.file(network, tokens, "template", "a", "b", "c", {"delete_file": ["rm"]})
         found = imports.network(data, tokens, "another template")
         self.assertEqual(found.shape, network.shape)
         before = export.parts(network)
@@ -192,11 +192,11 @@ class Networks(unittest.TestCase):
             # Half a step of a block's numbers, and the rounding of the scale.
             allowed = before[name].abs().max() * (0.5 / 127 + 2**-11) if values.ndim == 2 else 0.0
             self.assertLessEqual((values - before[name]).abs().max().item(), allowed, name)
-        self.assertEqual(export.file(found, tokens, "template", "a", "b", "c"), data)
+        self.assertEqual(export.file(found, tokens, "template", "a", "b", "c", {"delete_file": ["rm"]}), data)
 
     def test_a_file_that_is_not_of_the_form_is_no_network(self):
         network, tokens = self.network(), tokenizer()
-        about = export.about(network.shape, "a", "b", "c") | tokens.metadata("")
+        about = export.about(network.shape, "a", "b", "c", {"delete_file": ["rm"]}) | tokens.metadata("")
         tensors = export.tensors(network)
         endless = struct.pack("<f", float("nan")) * network.norm.numel()
         for values, parts, why in (

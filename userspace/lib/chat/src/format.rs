@@ -4,7 +4,8 @@ use capos_call_form::CallForm;
 use capos_gguf::Header;
 use capos_tokenizer::Tokenizer;
 
-use crate::{ChatError, Conversation, Prompt, Template};
+use crate::asked::AskedWith;
+use crate::{ChatError, Conversation, Prompt, Template, Tool};
 
 /// The chat template for a file without one. Such a model continues texts, so the conversation is written as a transcript.
 const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
@@ -19,6 +20,7 @@ pub struct ChatFormat {
     /// The template for conversations with tools, if the file has a separate one.
     with_tools: Option<Template>,
     form: Option<CallForm>,
+    asked_with: AskedWith,
     stops: &'static [&'static str],
 }
 
@@ -36,6 +38,7 @@ impl ChatFormat {
             template: Template::new(source.unwrap_or(TRANSCRIPT), tokenizer)?,
             with_tools: apart.map(|template| Template::new(template, tokenizer)).transpose()?,
             form: with_tools.map(|(_, form)| form),
+            asked_with: AskedWith::of(header),
             stops: if source.is_some() { &[] } else { &TRANSCRIPT_STOPS },
         })
     }
@@ -64,6 +67,12 @@ impl ChatFormat {
     /// The form of the model's calls. None if the template does not show tools, or the form is unknown.
     pub fn form(&self) -> Option<CallForm> {
         self.form
+    }
+
+    /// The tools that the model can call in its answer to a prompt of the form [`CallForm::Lines`]: all but those that
+    /// nobody asked for, by the words that the file lists ([`crate::ASKED_WITH`]).
+    pub fn callable(&self, tools: &[Tool], prompt: &Prompt, tokenizer: &Tokenizer) -> Vec<Tool> {
+        self.asked_with.callable(tools, &prompt.asked(tokenizer))
     }
 
     /// The texts that end an answer, in addition to the model's end token.

@@ -8,6 +8,7 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 mod answer;
+mod asked;
 mod call_reader;
 mod error;
 mod format;
@@ -25,6 +26,7 @@ mod template;
 pub mod unmarked;
 
 pub use answer::AnswerReader;
+pub use asked::ASKED_WITH;
 pub use call_reader::{CallReader, Decision, Delta};
 pub use capos_call_form::{CALL_ID, CallForm};
 pub use error::ChatError;

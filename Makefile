@@ -27,6 +27,16 @@ ifneq ($(MODELS),)
 override MODEL := $(MODELS)
 endif
 
+# Published models that MODEL may name: each short name, and the file that is fetched for it.
+PUBLISHED := smollm2=smollm2-135m-instruct-q4_1 gemma-3=gemma-3-270m-q4_k_m qwen2.5-coder-1.5b=qwen2.5-coder-1.5b-instruct-q4_k_m
+named_by = $(firstword $(subst =, ,$(1)))
+kept_as = target/models/$(lastword $(subst =, ,$(1))).gguf
+ifneq ($(filter $(foreach named,$(PUBLISHED),$(call named_by,$(named))),$(MODEL)),)
+$(foreach named,$(PUBLISHED),$(eval override MODEL := $(patsubst $(call named_by,$(named)),$(call kept_as,$(named)),$(MODEL))))
+iso run run-uefi: $(filter $(foreach named,$(PUBLISHED),$(call kept_as,$(named))),$(MODEL))
+endif
+$(foreach named,$(PUBLISHED),$(eval $(call kept_as,$(named)): ; @python3 tools/infer/compare/trained.py target/models $(basename $(notdir $(call kept_as,$(named))))))
+
 # Variables of the command line, for example: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso
 # MODEL=one.gguf. Only those that are set are passed on: an empty value is not the same as none.
 $(foreach name,ACCEL LIMINE_DIR DATA DATA_SIZE STICK CLIENT CPUS MEMORY MODEL SUMMARISES SCENARIO OUT LINUX_KERNEL LINTS,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
@@ -99,6 +109,7 @@ help:
 	@echo '  STICK=file                  attach this file to make run as a stick, created with a FAT volume on first use'
 	@echo '  CLIENT=socket               port of make run for an editor, see docs/clients.md'
 	@echo '  MODEL=file.gguf             sign this model and put it on the image; repeatable; sessions start with the first'
+	@echo '  MODEL=$(firstword $(foreach named,$(PUBLISHED),$(call named_by,$(named))))               the same with a published model, which is fetched: $(foreach named,$(PUBLISHED),$(call named_by,$(named)))'
 	@echo '  SUMMARISES=file.gguf        of the models, this one can summarise a conversation; its signature says so'
 	@echo '  LIMINE_DIR=dir              boot with this Limine release instead of GRUB'
 	@echo '  LINUX_KERNEL=file           kernel for comparisons with Linux; by default Debian'"'"'s is downloaded'

@@ -73,7 +73,7 @@ pub const STACK_OFFSET: usize = offset_of!(PerCpu, stack_top);
 pub const SCRATCH_OFFSET: usize = offset_of!(PerCpu, scratch);
 
 /// Below the priority of any thread.
-pub const IDLE: i8 = i8::MIN;
+pub const IDLE: i8 = capos_sched::IDLE;
 
 impl PerCpu {
     /// Physical address of the top table that it has loaded.

@@ -1,8 +1,6 @@
 //! Priorities of threads.
 
-/// The lowest priority.
-pub const LOWEST: i8 = -1;
+pub use capos_sched::{HIGHEST, LOWEST};
+
 /// Where a thread begins.
 pub const ORDINARY: i8 = 0;
-/// The highest priority.
-pub const HIGHEST: i8 = 2;

@@ -1,18 +1,11 @@
-//! Which thread runs: preemptive, by priority and round robin within one, with one queue per processor.
+//! Which thread runs. The policy is in the crate `capos_sched`; this module gives it the threads and the processors, and
+//! switches.
 //!
 //! Processors that share the kernel lock look at their own state alone, and leave the kernel if nothing else has to be
 //! looked at. Another processor's state or a queue is touched only by the exclusive holder of the lock: see
 //! [`scheduler::exclude`].
-//!
-//! A processor that has nothing to do, or something less urgent than what waits at another, takes the first thread that
-//! waits there. At the end of its slice a thread goes to the queue of the processor where fewest wait. Thus
-//! threads of one priority have about the same share, however many there are for each processor.
-//!
-//! If a thread makes another one ready in the kernel and then waits, the other one runs next. It does not go through the
-//! queue, so a call costs two switches and nothing else. Only a thread with a higher priority goes before it.
 
 pub mod accounting;
-pub mod run_queue;
 pub mod scheduler;
 pub mod switching;
 pub mod timer;
@@ -21,11 +14,12 @@ use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use capos_sched::{Processors, Ready, RunQueue, Schedulable, Waiting};
 use spin::Mutex;
 
 use crate::arch::percpu::{self, Local, PerCpu};
+use crate::arch::processors;
 use crate::object::thread::{State, Thread};
-use crate::sched::run_queue::RunQueue;
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -33,16 +27,13 @@ const SLICE: u64 = 10_000_000;
 /// Switches from one thread to another since the start.
 pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
 
+/// Threads that wait in any processor's queue.
+static WAITING: Waiting = Waiting::new();
+
 /// What a processor knows about scheduling.
-#[derive(Default)]
 pub struct CpuState {
-    /// The number of the processor that it belongs to.
-    own: u32,
     current: Option<Arc<Thread>>,
-    queue: RunQueue,
-    /// Made ready while the current thread ran, and next before the queue. Where there is one processor and the queue is
-    /// empty it stays here while the current thread runs on.
-    handoff: Option<Arc<Thread>>,
+    ready: Ready<Thread>,
     /// Whose vector registers the processor holds, by the thread's number.
     loaded: u64,
     /// When the current slice began, by the time-stamp counter, and how long it is, in nanoseconds.
@@ -70,7 +61,81 @@ pub const ROOM: usize = size_of::<Mutex<CpuState>>().next_multiple_of(16);
 impl CpuState {
     /// That of processor `own`, which has not run anything; `None` where there is no memory for its queue.
     pub fn new(own: u32) -> Option<Self> {
-        Some(Self { own, queue: RunQueue::new()?, ..Self::default() })
+        Some(Self {
+            current: None,
+            ready: Ready::new(own, RunQueue::new(&WAITING)?),
+            loaded: 0,
+            slice: (0, 0),
+            had_current: false,
+            laid_down: None,
+            idle_since: None,
+            since: 0,
+            armed: 0,
+            covers: 0,
+            limit_end: 0,
+        })
+    }
+}
+
+impl Schedulable for Thread {
+    #[inline(always)]
+    fn priority(&self) -> i8 {
+        Self::priority(self)
+    }
+
+    #[inline(always)]
+    fn may_run_on(&self, processor: u32) -> bool {
+        self.handle.may_run_on(processor)
+    }
+
+    fn is_dead(&self) -> bool {
+        self.state() == State::Dead
+    }
+
+    #[inline(always)]
+    fn begin(&self) -> bool {
+        self.change(State::Ready, State::Running)
+    }
+}
+
+/// The other processors, as this one sees them. Only the exclusive holder of the kernel lock may look at them.
+struct Others;
+
+impl Processors<Thread> for Others {
+    type Processor = &'static PerCpu;
+
+    #[inline]
+    fn others(&self) -> impl Iterator<Item = &'static PerCpu> {
+        processors::others()
+    }
+
+    #[inline(always)]
+    fn index(&self, processor: &'static PerCpu) -> u32 {
+        processor.index
+    }
+
+    #[inline]
+    fn with_queue<R>(&self, processor: &'static PerCpu, act: impl FnOnce(&mut RunQueue<Thread>) -> R) -> R {
+        act(&mut state(processor).lock().ready.queue)
+    }
+
+    #[inline]
+    fn running(&self, processor: &'static PerCpu) -> i8 {
+        processor.running.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn is_called(&self, processor: &'static PerCpu) -> bool {
+        processor.is_called()
+    }
+
+    fn call(&self, processor: &'static PerCpu) {
+        processors::call(processor);
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        processors::count()
     }
 }
 

@@ -10,8 +10,7 @@ use crate::arch::percpu::PerCpu;
 use crate::arch::time;
 use crate::object::thread::{State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
-use crate::sched::run_queue::{self};
-use crate::sched::{CpuState, SLICE, SWITCHES, accounting, set_lent, state};
+use crate::sched::{CpuState, SLICE, SWITCHES, WAITING, accounting, set_lent, state};
 
 impl CpuState {
     /// The current thread of this processor, which is `cpu`, stops running, unless it was laid down already.
@@ -45,10 +44,10 @@ impl CpuState {
     #[inline(always)]
     pub(super) fn stay_or_switch<const WAITED: bool>(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
-        match self.handoff.take() {
+        match self.ready.handoff.take() {
             None if current.state() == State::Running
                 && current.handle.may_run_on(cpu.index)
-                && !(WAITED && run_queue::outranks(current.priority())) =>
+                && !(WAITED && WAITING.outranks(current.priority())) =>
             {
                 cpu.called.store(false, Ordering::Relaxed);
                 Some(current.context())
@@ -58,11 +57,11 @@ impl CpuState {
                 let may = current.state() == State::Blocked
                     && may_begin(&next)
                     && !is_either_limited(current, &next)
-                    && !(WAITED && run_queue::outranks(next.priority()));
+                    && !(WAITED && WAITING.outranks(next.priority()));
                 if may && next.change(State::Ready, State::Running) {
                     return Some(self.exchange::<WAITED>(cpu, next));
                 }
-                self.handoff = Some(next);
+                self.ready.handoff = Some(next);
                 None
             }
         }
@@ -79,14 +78,14 @@ impl CpuState {
         cpu: &PerCpu,
         next: Arc<Thread>,
     ) -> Result<*mut Context, Arc<Thread>> {
-        let may = self.handoff.is_none()
+        let may = self.ready.handoff.is_none()
             && self
                 .current
                 .as_ref()
                 .is_some_and(|current| current.state() == State::Blocked && !is_either_limited(current, &next))
             && may_begin(&next)
             && next.handle.may_run_on(cpu.index)
-            && !(WAITED && run_queue::outranks(next.priority()));
+            && !(WAITED && WAITING.outranks(next.priority()));
         if may && next.change(State::Blocked, State::Running) {
             Ok(self.exchange::<WAITED>(cpu, next))
         } else {
@@ -174,11 +173,11 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
 #[inline(always)]
 pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
     is_undisturbed()
-        && !(run_queue::is_waited() && run_queue::outranks(next.priority()))
+        && !(WAITING.is_any() && WAITING.outranks(next.priority()))
         && next.state() == State::Blocked
         && may_begin(next)
         && next.handle.may_run_on(cpu.index)
-        && state(cpu).lock().handoff.is_none()
+        && state(cpu).lock().ready.handoff.is_none()
 }
 
 /// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one. Another processor may
@@ -190,7 +189,7 @@ pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Conte
     current.change(State::Running, State::Blocked);
     next.change(State::Blocked, State::Running);
     let mut state = state(cpu).lock();
-    if run_queue::is_waited() {
+    if WAITING.is_any() {
         pass_on_among_others(cpu, &mut state, next)
     } else {
         state.exchange::<false>(cpu, Arc::clone(next))
@@ -210,7 +209,7 @@ pub(super) fn pass_on_among_others(cpu: &PerCpu, state: &mut CpuState, next: &Ar
 #[inline(always)]
 pub fn hand_over(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
     match is_undisturbed() {
-        true if run_queue::is_waited() => switch_among_others(cpu, next),
+        true if WAITING.is_any() => switch_among_others(cpu, next),
         true => state(cpu).lock().switch_to::<false>(cpu, next),
         false => Err(next),
     }
@@ -221,7 +220,7 @@ pub fn hand_over(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Th
 #[inline(always)]
 pub fn stay_or_switch(cpu: &PerCpu) -> Option<*mut Context> {
     match is_undisturbed() {
-        true if run_queue::is_waited() => stay_among_others(cpu),
+        true if WAITING.is_any() => stay_among_others(cpu),
         true => state(cpu).lock().stay_or_switch::<false>(cpu),
         false => None,
     }

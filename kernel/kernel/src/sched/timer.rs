@@ -9,13 +9,13 @@ impl CpuState {
     /// Sets the timer to the end of the slice, where somebody waits for it, or to the next deadline.
     #[inline]
     pub(super) fn arm(&mut self) {
-        if self.queue.len() > 0 || self.handoff.is_some() || deadline::is_uncovered() {
+        if !self.ready.queue.is_empty() || self.ready.handoff.is_some() || deadline::is_uncovered() {
             self.set_timer();
         }
     }
 
     pub(super) fn set_timer(&mut self) {
-        let alone = self.current.as_ref().is_none_or(|current| self.is_free_for(current.priority()));
+        let alone = self.current.as_ref().is_none_or(|current| self.ready.is_free_for(current.priority()));
         let slice = if alone { u64::MAX } else { self.slice_end() };
         let slice = if self.is_limited() { slice.min(self.limit_end) } else { slice };
         let due = if deadline::cover() {

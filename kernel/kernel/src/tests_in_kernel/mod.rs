@@ -111,7 +111,6 @@ const OBJECTS: [(&str, Test); 84] = [
     ("threads-are-waited-for", threads::threads_are_waited_for),
     ("threads-wait-in-every-way", threads::threads_wait_in_every_way),
     ("priorities-are-bounded", threads::priorities_are_bounded),
-    ("higher-priorities-go-first", threads::higher_priorities_go_first),
     ("threads-are-put-down-first", threads::threads_are_put_down_first),
     ("who-waits-is-laid-down", threads::who_waits_is_laid_down),
     ("system-calls-share-the-lock", threads::system_calls_share_the_lock),

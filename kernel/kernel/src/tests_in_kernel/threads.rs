@@ -27,7 +27,6 @@ use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
 use crate::paging::fault;
-use crate::sched::run_queue::{Dead, RunQueue};
 use crate::sched::{accounting, scheduler, switching};
 
 /// Where calls here put their results.
@@ -357,41 +356,6 @@ pub fn priorities_are_bounded(account: &Arc<Account>) {
     for bad in ["", "a\nb", "a name that is longer than a name may be"] {
         assert_eq!(name(bad), (5, String::from("worker 1")));
     }
-}
-
-/// The order of those who wait for a processor.
-pub fn higher_priorities_go_first(account: &Arc<Account>) {
-    let actors: Vec<Actor> = (0..6).map(|_| Actor::new(account, "runner")).collect();
-    let mut queue = RunQueue::default();
-    for (actor, priority) in actors.iter().zip([0, 2, -1, 0, 1, 2]) {
-        actor.thread.handle.set_priority(priority);
-        queue.push(Arc::clone(&actor.thread));
-    }
-    assert_eq!(queue.highest(), Some(2));
-    assert!(!queue.is_free_for(2));
-    let place = |thread: &Arc<_>| actors.iter().position(|actor| Arc::ptr_eq(&actor.thread, thread)).unwrap();
-    let (first, slice) = queue.pop(0).unwrap();
-    assert_eq!((place(&first), slice), (1, None));
-    queue.push_front(first, 77);
-    assert_eq!(queue.pop(0).map(|(thread, slice)| (place(&thread), slice)), Some((1, Some(77))));
-    // One that may not run on the processor is passed over, and keeps its place.
-    actors[5].thread.handle.set_affinity(2);
-    assert_eq!((queue.highest(), queue.highest_for(0), queue.highest_for(1)), (Some(2), Some(1), Some(2)));
-    actors[5].thread.handle.set_affinity(u64::MAX);
-    actors[3].thread.halt();
-    let taken = |queue: &mut RunQueue| {
-        let mut dead = Dead::default();
-        queue.take_dead(&mut dead);
-        (dead.iter().map(place).collect::<Vec<_>>(), dead.is_full())
-    };
-    assert_eq!(taken(&mut queue), ([3].to_vec(), false));
-    // More than are taken out at once.
-    (0..20).for_each(|_| queue.push(Arc::clone(&actors[3].thread)));
-    assert_eq!(taken(&mut queue), ([3; 16].to_vec(), true));
-    assert_eq!(taken(&mut queue), ([3; 4].to_vec(), false));
-    let order: Vec<usize> = core::iter::from_fn(|| queue.pop(0)).map(|(thread, _)| place(&thread)).collect();
-    assert_eq!(order, [5, 4, 0, 2]);
-    assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));
 }
 
 /// A thread that waits can be switched in where another processor has switched it out, and not before: its registers are being saved

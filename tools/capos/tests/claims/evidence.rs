@@ -14,7 +14,7 @@ const SCENARIOS: [(&str, &str); 3] =
     [("tests/scenarios", "qemu/"), ("tools/scenarios", "qemu/"), ("tests/bench", "tests/bench/")];
 
 /// Crates whose property tests all have to be in a claim.
-const PURE_CRATES: [&str; 6] = ["abi", "captable", "elf", "machine", "paging", "sync"];
+const PURE_CRATES: [&str; 7] = ["abi", "captable", "elf", "machine", "paging", "sync", "sched"];
 
 /// A scenario's folder and the part after its name, of `qemu/NAME`, `qemu/NAME/PART` or `tests/bench/NAME`.
 fn scenario(test: &str) -> Option<(PathBuf, &str)> {

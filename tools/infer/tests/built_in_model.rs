@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use capos_chat::{AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Role, Template, Tool};
+use capos_chat::{
+    ASKED_WITH, AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Role, Template, Tool,
+};
 use capos_gguf::Header;
 use capos_grammar::{Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
@@ -340,4 +342,30 @@ fn tools_that_end_or_destroy_something_are_called_only_if_the_person_asks_for_th
     let mut forbidden = tools.clone();
     forbidden[1].forbidden = true;
     assert_eq!(callable(&forbidden, &[(Role::User, "show notes.txt")]), ["read_file", "delete_file"]);
+}
+
+#[test]
+fn the_file_lists_the_words_that_the_source_has() {
+    let path = train().join("../../iso_root/boot/models/assistant.gguf");
+    let file = std::fs::read(path).unwrap();
+    let header = Header::parse(&file, file.len() as u64).unwrap();
+    let listed: Vec<String> = header
+        .get(ASKED_WITH)
+        .and_then(|value| value.as_array())
+        .unwrap()
+        .iter()
+        .map(|text| text.as_text().unwrap().into())
+        .collect();
+    let source: Value =
+        serde_json::from_str(&std::fs::read_to_string(train().join("data/asked_with.json")).unwrap()).unwrap();
+    let wanted: BTreeSet<String> = source
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(tool, words)| {
+            let words = words.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+            std::iter::once(tool.as_str()).chain(words).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    assert_eq!(BTreeSet::from_iter(listed), wanted);
 }

@@ -73,7 +73,10 @@ def _requests(args):
 def _score(args):
     conversations, produced = sets.read(args.set), sets.read_produced(args.produced)
     if args.requests:
-        found, grave = scores.of_requests(unseen.read(), produced)
+        split = sets.split_of(args.set)
+        if split not in unseen.NAMES:
+            raise SystemExit(f"--requests is for the sets {' and '.join(unseen.NAMES)}, and {args.set} is of {split}")
+        found, grave = scores.of_requests(unseen.read(split), produced)
         measures = scores.REQUEST_MEASURES
     else:
         found, grave, measures = scores.score(conversations, produced), [], scores.MEASURES
@@ -215,7 +218,7 @@ def main():
     found = command("score", _score, "score what a model answered to a set")
     found.add_argument("--set", type=Path, required=True, metavar="DIR")
     found.add_argument("--produced", type=Path, required=True, metavar="FILE")
-    found.add_argument("--requests", action="store_true", help="of the set `requests`: whether they are right by what is done")
+    found.add_argument("--requests", action="store_true", help="of the sets `requests` and `requests-unread`: whether they are right by what is done")
     found.add_argument("--json", action="store_true")
     found = command("train", _train, "train a model, or go on with its training (needs PyTorch)")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")

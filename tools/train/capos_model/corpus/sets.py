@@ -13,7 +13,7 @@ COUNT = 1000
 # Sets of typed requests, with their own numbers of conversations.
 TYPED = (strangers.NEW, strangers.TRAINED)
 # All that there are.
-NAMES = (*SEEDS, *TYPED, unseen.NAME)
+NAMES = (*SEEDS, *TYPED, *unseen.NAMES)
 
 
 def write_lines(path, values):
@@ -32,8 +32,8 @@ def read_lines(path):
 def write(folder, split, count=COUNT):
     """Writes the set of a split, and says how many conversations it has."""
     folder.mkdir(parents=True, exist_ok=True)
-    if split == unseen.NAME:
-        conversations, seed = unseen.conversations(), unseen.SEED
+    if split in unseen.NAMES:
+        conversations, seed = unseen.conversations(split), unseen.SEED
     elif split in TYPED:
         conversations, seed = strangers.conversations(split), strangers.SEED
     else:
@@ -44,11 +44,17 @@ def write(folder, split, count=COUNT):
     return len(conversations)
 
 
-def read(folder):
-    """The conversations of a set."""
+def split_of(folder):
+    """What a set is of."""
     about = json.loads((folder / "set.json").read_text(encoding="utf-8"))
     if about["version"] != VERSION or about["split"] not in (*SPLITS, *NAMES):
         raise ValueError(f"{folder} is a set of version {about['version']}; this program reads {VERSION}")
+    return about["split"]
+
+
+def read(folder):
+    """The conversations of a set."""
+    split_of(folder)
     return [Conversation.from_json(value) for value in read_lines(folder / "conversations.jsonl")]
 
 

@@ -1,7 +1,9 @@
-"""Requests of somebody who had seen neither phrasings nor other sets, as an evaluation set that is scored by effects.
+"""Requests of people who had seen neither phrasings nor other sets, as evaluation sets that are scored by effects.
 
-`data/requests.jsonl` has them: the class, and for each turn the text, the calls in their order, and in `also` other
-calls that are as right. No sentence of training may be taken from it; some short ones, such as "uptime", are the same.
+`data/requests.jsonl` and `data/requests-unread.jsonl` have them: the class, and for each turn the text, the calls in
+their order, and in `also` other calls that are as right. No sentence of training may be taken from them; some short ones,
+such as "uptime", are the same. What a model makes of the second has not been looked at, other than in sums: what to
+train next is decided without it.
 """
 
 import json
@@ -12,8 +14,8 @@ from . import answers, own_tools
 from .conversation import Call, Conversation, invoke, none, result, say, user
 from .values import Values
 
-FILE = Path(__file__).parents[2] / "data" / "requests.jsonl"
-NAME = "requests"
+FOLDER = Path(__file__).parents[2] / "data"
+NAMES = ("requests", "requests-unread")
 # Tools after which something is gone. None of them may be proposed unless it was asked for.
 GRAVE = {"delete_file", "stop_service", "power_off"}
 # Whose tools they are about.
@@ -22,14 +24,14 @@ _PROFILE = "operator"
 SEED = 90_006
 
 
-def read():
-    """All of them."""
-    return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+def read(name):
+    """All of a set."""
+    return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def conversations():
-    """Each request with one call after the other, and their results between them."""
-    return [_conversation(request) for request in read()]
+def conversations(name):
+    """Each request of a set with one call after the other, and their results between them."""
+    return [_conversation(request) for request in read(name)]
 
 
 def _conversation(request):

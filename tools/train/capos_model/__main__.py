@@ -95,8 +95,8 @@ def _with_torch(name):
         raise SystemExit("this needs PyTorch: `pip install -r requirements.txt`, in a virtual environment") from error
 
 
-def _read_tokenizer():
-    return bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
+def _read_tokenizer(path=TOKENIZER):
+    return bpe.Tokenizer.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _by_step(kind):
@@ -132,7 +132,7 @@ def _train(args):
     else:
         plan = replace(training.WHOLE, **more)
     args.out.mkdir(parents=True, exist_ok=True)
-    training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
+    training.train(_read_tokenizer(args.tokenizer), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
 
 def _begin(folder, network, plan, step):
@@ -142,6 +142,15 @@ def _begin(folder, network, plan, step):
         raise SystemExit(f"there is a {training.CHECKPOINT} in {folder} already: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     training.save(folder / training.CHECKPOINT, network, training.Optimizer(network), plan, step)
+
+
+def _publish(args):
+    """Begins with layers of a published network."""
+    pretrained = _with_torch("pretrained")
+    values, tensors = gguf.read(args.model.read_bytes())
+    tokens = pretrained.tokenizer(values, args.tokens)
+    _begin(args.out, pretrained.network(values, tensors, tokens, args.layers), None, 0)
+    (args.out / TOKENIZER.name).write_text(json.dumps(tokens.to_json(), indent=0) + "\n", encoding="utf-8")
 
 
 def _grow(args):
@@ -167,13 +176,14 @@ def _export(args):
     network, _ = _with_torch("train").load(args.checkpoint)
     template = TEMPLATE.read_text(encoding="utf-8")
     asked_with = json.loads(ASKED_WITH.read_text(encoding="utf-8"))
-    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE, DESCRIPTION, asked_with))
+    tokens = _read_tokenizer(args.tokenizer)
+    args.out.write_bytes(export.file(network, tokens, template, args.name, LICENSE, DESCRIPTION, asked_with))
 
 
 def _check(args):
     judge = _with_torch("judge")
     network, _ = _with_torch("train").load(args.checkpoint)
-    print(judge.table(judge.judge(network, _read_tokenizer(), sets.read(args.set)[: args.count])))
+    print(judge.table(judge.judge(network, _read_tokenizer(args.tokenizer), sets.read(args.set)[: args.count])))
 
 
 def _show(args):
@@ -232,6 +242,12 @@ def main():
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
+    found.add_argument("--tokenizer", type=Path, default=TOKENIZER, metavar="FILE")
+    found = command("begin", _publish, "begin with layers of a published model (needs PyTorch)")
+    found.add_argument("--model", type=Path, required=True, metavar="FILE")
+    found.add_argument("--layers", type=lambda text: [int(layer) for layer in text.split(",")], required=True, metavar="N,...")
+    found.add_argument("--tokens", type=int, default=8192, help="how much of its vocabulary")
+    found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint and the tokenizer")
     found = command("grow", _grow, "make a trained model wider: it goes on training where it was (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")
@@ -245,11 +261,13 @@ def main():
     found = command("export", _export, "write a model file from a checkpoint (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--name", default=NAME)
+    found.add_argument("--tokenizer", type=Path, default=TOKENIZER, metavar="FILE")
     found.add_argument("--out", type=Path, required=True)
     found = command("check", _check, "say how exact a checkpoint is, answer for answer (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--set", type=Path, required=True, metavar="DIR")
     found.add_argument("--count", type=int)
+    found.add_argument("--tokenizer", type=Path, default=TOKENIZER, metavar="FILE")
     args = parser.parse_args()
     args.run(args)
 

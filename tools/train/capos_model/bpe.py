@@ -16,6 +16,8 @@ PRE = "deepseek-coder"
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
 _PARTS = re.compile(rb"[A-Za-z]+|[^A-Za-z]")
+# The same with the space before a word, as in vocabularies of published models.
+_SPACED = re.compile(rb" ?[A-Za-z]+|[^A-Za-z]")
 _MARK = re.compile("|".join(re.escape(mark) for mark in MARKS))
 
 
@@ -35,6 +37,14 @@ _ALPHABET = _byte_alphabet()
 def spelled(piece):
     """Bytes as a model file writes them."""
     return "".join(_ALPHABET[byte] for byte in piece)
+
+
+_BYTES = {letter: byte for byte, letter in _ALPHABET.items()}
+
+
+def unspelled(text):
+    """The bytes that a model file writes so."""
+    return bytes(_BYTES[letter] for letter in text)
 
 
 def train(texts, size=SIZE):
@@ -94,6 +104,8 @@ class Tokenizer:
         self.numbers = {piece: len(MARKS) + number for number, piece in enumerate(pieces)}
         self.pieces = pieces
         self._words = {}
+        spaced = any(left.startswith(b" ") for left, _ in self.merges)
+        self._parts = _SPACED if spaced else _PARTS
 
     def __len__(self):
         return len(MARKS) + len(self.pieces)
@@ -118,7 +130,7 @@ class Tokenizer:
 
     def _text(self, data, ids):
         known = self._words
-        for part in _PARTS.findall(data):
+        for part in self._parts.findall(data):
             ids += known.get(part) or self._word(part)
 
     def _word(self, word):
@@ -134,11 +146,11 @@ class Tokenizer:
         return found
 
     def to_json(self):
-        return {"merges": [f"{left.decode()} {right.decode()}" for left, right in self.merges]}
+        return {"merges": [f"{spelled(left)} {spelled(right)}" for left, right in self.merges]}
 
     @classmethod
     def from_json(cls, value):
-        return cls([merge.encode().split(b" ") for merge in value["merges"]])
+        return cls([[unspelled(part) for part in merge.split(" ")] for merge in value["merges"]])
 
     def metadata(self, template):
         """A model file's entries about tokens: its keys and values."""

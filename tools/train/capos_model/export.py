@@ -31,20 +31,35 @@ def parts(network):
             block + "attn_q.weight": layer.query,
             block + "attn_k.weight": layer.key,
             block + "attn_v.weight": layer.value,
-            block + "attn_q_norm.weight": layer.query_norm,
-            block + "attn_k_norm.weight": layer.key_norm,
             block + "attn_output.weight": layer.output,
             block + "ffn_norm.weight": layer.inner_norm,
             block + "ffn_gate.weight": layer.gate,
             block + "ffn_up.weight": layer.up,
             block + "ffn_down.weight": layer.down,
         }
+        if network.shape.normed:
+            found |= {block + "attn_q_norm.weight": layer.query_norm, block + "attn_k_norm.weight": layer.key_norm}
     return found | {"output_norm.weight": network.norm}
 
 
 def form(values):
     """The sizes and the type of a parameter's tensor."""
     return tuple(reversed(values.shape)), gguf.Q8_0 if values.ndim == 2 else gguf.F32
+
+
+def turned(shape, name, matrix):
+    """A matrix of a network as its file has it: in `llama` the parts of a head that are turned together lie side by
+    side, in `qwen3` half a head apart."""
+    if shape.normed or not name.endswith(("attn_q.weight", "attn_k.weight")):
+        return matrix
+    return matrix.view(-1, 2, shape.head // 2, matrix.shape[1]).transpose(1, 2).reshape(matrix.shape)
+
+
+def unturned(shape, name, matrix):
+    """The reverse of `turned`."""
+    if shape.normed or not name.endswith(("attn_q.weight", "attn_k.weight")):
+        return matrix
+    return matrix.view(-1, shape.head // 2, 2, matrix.shape[1]).transpose(1, 2).reshape(matrix.shape)
 
 
 def _data(values):
@@ -55,30 +70,36 @@ def _data(values):
 
 def tensors(network):
     """The tensors of a network."""
-    return [gguf.Tensor(name, *form(values), _data(values)) for name, values in parts(network).items()]
+    shape = network.shape
+    return [
+        gguf.Tensor(name, *form(values), _data(turned(shape, name, values))) for name, values in parts(network).items()
+    ]
 
 
 def about(shape, name, license, description, asked_with):
     """The file's entries about the network, and about the tools that it calls only if people ask for them so."""
+    kind = "qwen3" if shape.normed else "llama"
+    sizes = {
+        "vocab_size": shape.vocabulary,
+        "context_length": CONTEXT,
+        "embedding_length": shape.width,
+        "block_count": shape.layers,
+        "feed_forward_length": shape.inner,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
+        "attention.key_length": shape.head,
+        "attention.value_length": shape.head,
+        "rope.freq_base": shape.rope_base,
+    }
     return {
-        "general.architecture": "qwen3",
+        "general.architecture": kind,
         "general.name": name,
         "general.license": license,
         "general.description": description,
         "general.file_type": _MOSTLY_Q8_0,
         "capos.asked_with": gguf.asked_with(asked_with),
-        "qwen3.vocab_size": shape.vocabulary,
-        "qwen3.context_length": CONTEXT,
-        "qwen3.embedding_length": shape.width,
-        "qwen3.block_count": shape.layers,
-        "qwen3.feed_forward_length": shape.inner,
-        "qwen3.attention.head_count": shape.heads,
-        "qwen3.attention.head_count_kv": shape.kv_heads,
-        "qwen3.attention.layer_norm_rms_epsilon": shape.norm_epsilon,
-        "qwen3.attention.key_length": shape.head,
-        "qwen3.attention.value_length": shape.head,
-        "qwen3.rope.freq_base": shape.rope_base,
-    }
+    } | {f"{kind}.{key}": value for key, value in sizes.items()}
 
 
 def file(network, tokenizer, template, name, license, description, asked_with):

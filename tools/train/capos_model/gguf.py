@@ -30,8 +30,8 @@ def _value(value):
 
 
 # Types of tensors, and the size of a block of each: how many numbers, in how many bytes.
-F32, Q8_0 = 0, 8
-_BLOCKS = {F32: (1, 4), Q8_0: (32, 34)}
+F32, Q4_1, Q8_0 = 0, 3, 8
+_BLOCKS = {F32: (1, 4), Q4_1: (32, 20), Q8_0: (32, 34)}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def read(data):
         if at < end:
             raise ValueError(f"tensor {name} begins before the one before it ends")
         if kind not in _BLOCKS:
-            raise ValueError(f"tensor {name} is of type {kind}, which is neither F32 nor Q8_0")
+            raise ValueError(f"tensor {name} is of type {kind}, which is neither F32, Q4_1 nor Q8_0")
         numbers, size = _BLOCKS[kind]
         count, rest = divmod(math.prod(sizes), numbers)
         reader.at = start + at

@@ -1,7 +1,8 @@
-"""The network: the `qwen3` architecture, as training sees it.
+"""The network: the `qwen3` architecture, or `llama`, as training sees it.
 
-Queries and keys are normed before they are rotated: without that the rates that suit the other matrices make them grow,
-until each head looks at one token alone, long before it is learnt which.
+In the first, queries and keys are normed before they are rotated: without that the rates that suit the other matrices
+make them grow, until each head looks at one token alone, long before it is learnt which. A published network of the
+second has learnt without it.
 """
 
 import math
@@ -25,6 +26,8 @@ class Shape:
     head: int = 64
     rope_base: float = 10_000.0
     norm_epsilon: float = 1e-5
+    # Whether queries and keys are normed.
+    normed: bool = True
 
     def to_json(self):
         return asdict(self)
@@ -68,8 +71,9 @@ class Layer(nn.Module):
         self.key = _matrix(shape.kv_heads * shape.head, width)
         self.value = _matrix(shape.kv_heads * shape.head, width)
         self.output = nn.Parameter(torch.zeros(width, shape.heads * shape.head))
-        self.query_norm = nn.Parameter(torch.ones(shape.head))
-        self.key_norm = nn.Parameter(torch.ones(shape.head))
+        if shape.normed:
+            self.query_norm = nn.Parameter(torch.ones(shape.head))
+            self.key_norm = nn.Parameter(torch.ones(shape.head))
         self.inner_norm = nn.Parameter(torch.ones(width))
         self.gate = _matrix(inner, width)
         self.up = _matrix(inner, width)
@@ -82,8 +86,9 @@ class Layer(nn.Module):
         queries = _apply(normed, self.query).view(rows, tokens, shape.heads, shape.head)
         keys = _apply(normed, self.key).view(rows, tokens, shape.kv_heads, shape.head)
         given = _apply(normed, self.value).view(rows, tokens, shape.kv_heads, shape.head)
-        queries = _norm(queries, self.query_norm, shape.norm_epsilon)
-        keys = _norm(keys, self.key_norm, shape.norm_epsilon)
+        if shape.normed:
+            queries = _norm(queries, self.query_norm, shape.norm_epsilon)
+            keys = _norm(keys, self.key_norm, shape.norm_epsilon)
         queries = _rotate(queries, cosines, sines).transpose(1, 2)
         keys = _rotate(keys, cosines, sines).transpose(1, 2)
         looked = self._attend(queries, keys, given.transpose(1, 2), visible)

@@ -30,7 +30,9 @@ class Optimizer:
     def __init__(self, network, muon_rate=0.02, adam_rate=0.003, momentum=0.95):
         parameters = list(network.parameters())
         self.muon_rate, self.momentum = muon_rate, momentum
-        inside = {id(parameter) for parameter in network.layers.parameters() if parameter.ndim == 2}
+        # A published network was made by AdamW: what it has learnt is in few directions, which Muon would not spare.
+        muon = network.shape.normed
+        inside = {id(parameter) for parameter in network.layers.parameters() if parameter.ndim == 2 and muon}
         # Matrices of one shape are taken together.
         shapes = {}
         for parameter in parameters:

@@ -144,12 +144,16 @@ def _begin(folder, network, plan, step):
     training.save(folder / training.CHECKPOINT, network, training.Optimizer(network), plan, step)
 
 
-def _publish(args):
+def _begin_with(args):
     """Begins with layers of a published network."""
     pretrained = _with_torch("pretrained")
-    values, tensors = gguf.read(args.model.read_bytes())
-    tokens = pretrained.tokenizer(values, args.tokens)
-    _begin(args.out, pretrained.network(values, tensors, tokens, args.layers), None, 0)
+    try:
+        values, tensors = gguf.read(args.model.read_bytes())
+        tokens = pretrained.tokenizer(values, args.tokens)
+        network = pretrained.network(values, tensors, tokens, args.layers)
+    except ValueError as error:
+        raise SystemExit(f"{args.model}: {error}") from error
+    _begin(args.out, network, None, 0)
     (args.out / TOKENIZER.name).write_text(json.dumps(tokens.to_json(), indent=0) + "\n", encoding="utf-8")
 
 
@@ -243,7 +247,7 @@ def main():
     found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
     found.add_argument("--tokenizer", type=Path, default=TOKENIZER, metavar="FILE")
-    found = command("begin", _publish, "begin with layers of a published model (needs PyTorch)")
+    found = command("begin", _begin_with, "begin with layers of a published model (needs PyTorch)")
     found.add_argument("--model", type=Path, required=True, metavar="FILE")
     found.add_argument("--layers", type=lambda text: [int(layer) for layer in text.split(",")], required=True, metavar="N,...")
     found.add_argument("--tokens", type=int, default=8192, help="how much of its vocabulary")

@@ -27,6 +27,11 @@ def numbers(tensor):
     data = torch.frombuffer(bytearray(tensor.data), dtype=torch.uint8)
     if tensor.kind == gguf.F32:
         return data.view(torch.float32).view(*reversed(tensor.sizes))
+    if tensor.kind == gguf.Q4_1:
+        blocks = data.view(-1, 20)
+        scales, least = (blocks[:, at : at + 2].contiguous().view(torch.float16).float() for at in (0, 2))
+        whole = torch.cat((blocks[:, 4:] & 15, blocks[:, 4:] >> 4), 1).float()
+        return (whole * scales + least).view(*reversed(tensor.sizes))
     blocks = data.view(-1, 34)
     scales = blocks[:, :2].contiguous().view(torch.float16).float()
     return (blocks[:, 2:].contiguous().view(torch.int8).float() * scales).view(*reversed(tensor.sizes))

@@ -41,33 +41,30 @@ def tokenizer(values, size):
     return bpe.Tokenizer(merges[: size - len(render.MARKS) - 256])
 
 
-def _numbers(tensor):
-    if tensor.kind != gguf.Q4_1:
-        return imports.numbers(tensor)
-    blocks = torch.frombuffer(bytearray(tensor.data), dtype=torch.uint8).view(-1, 20)
-    scale, least = (blocks[:, at : at + 2].contiguous().view(torch.float16).float() for at in (0, 2))
-    packed = blocks[:, 4:]
-    whole = torch.cat((packed & 15, packed >> 4), 1).float()
-    return (whole * scale + least).view(*reversed(tensor.sizes))
-
-
 def network(values, tensors, tokens, kept):
-    """The network of the layers `kept` (their numbers) and of a tokenizer's tokens."""
-    shape = Shape(
-        vocabulary=len(tokens),
-        width=values["llama.embedding_length"],
-        layers=len(kept),
-        inner=values["llama.feed_forward_length"],
-        heads=values["llama.attention.head_count"],
-        kv_heads=values["llama.attention.head_count_kv"],
-        head=values["llama.rope.dimension_count"],
-        rope_base=values["llama.rope.freq_base"],
-        norm_epsilon=values["llama.attention.layer_norm_rms_epsilon"],
-        normed=False,
-    )
+    """The network of the layers `kept` (their numbers) and of a tokenizer's tokens; a ValueError says why a file is not
+    such a model."""
+    try:
+        shape = Shape(
+            vocabulary=len(tokens),
+            width=values["llama.embedding_length"],
+            layers=len(kept),
+            inner=values["llama.feed_forward_length"],
+            heads=values["llama.attention.head_count"],
+            kv_heads=values["llama.attention.head_count_kv"],
+            head=values["llama.rope.dimension_count"],
+            rope_base=values["llama.rope.freq_base"],
+            norm_epsilon=values["llama.attention.layer_norm_rms_epsilon"],
+            normed=False,
+        )
+    except KeyError as error:
+        raise ValueError(f"the file does not say its {error.args[0]}: it is not of the architecture `llama`") from error
+    count = values.get("llama.block_count", 0)
+    if not kept or len(set(kept)) != len(kept) or not all(0 <= layer < count for layer in kept):
+        raise ValueError(f"keep layers from 0 to {count - 1}, each once")
     found = Network(shape)
     published = {piece: number for number, piece in enumerate(values["tokenizer.ggml.tokens"])}
-    embedding = _numbers(tensors["token_embd.weight"])
+    embedding = imports.numbers(tensors["token_embd.weight"])
     other = embedding.mean(0)
 
     def of(piece):
@@ -77,9 +74,9 @@ def network(values, tensors, tokens, kept):
     with torch.no_grad():
         rows = [of(_BEGIN_AS[mark]) for mark in render.MARKS] + [of(piece) for piece in tokens.pieces]
         found.embedding.copy_(torch.stack(rows))
-        found.norm.copy_(_numbers(tensors["output_norm.weight"]))
+        found.norm.copy_(imports.numbers(tensors["output_norm.weight"]))
         for layer, number in zip(found.layers, kept):
-            take = lambda name: _numbers(tensors[f"blk.{number}.{name}.weight"])
+            take = lambda name: imports.numbers(tensors[f"blk.{number}.{name}.weight"])
             layer.attention_norm.copy_(take("attn_norm"))
             layer.query.copy_(export.unturned(shape, "attn_q.weight", take("attn_q")))
             layer.key.copy_(export.unturned(shape, "attn_k.weight", take("attn_k")))

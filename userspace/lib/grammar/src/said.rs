@@ -6,20 +6,27 @@ use std::sync::Arc;
 
 use capos_tokenizer::{Marks, Tokenizer};
 
-/// In no vocabulary: separates texts.
-const GAP: u32 = u32::MAX;
-
 /// Texts of people and tools, in the tokens with which JSON strings write them.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    tokens: Vec<u32>,
-    /// Whether a word, or a character that is none, begins here or ended before.
-    borders: Vec<bool>,
+    /// What begins at each border: a word, or a character that is none, or both if a space comes before a word.
+    runs: Vec<Run>,
     /// The text that joins two strings.
     slash: Option<u32>,
     /// The folder that one is in.
     dot: Option<u32>,
 }
+
+/// The tokens from one border to another. Without tokens it separates texts.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    tokens: Vec<u32>,
+    /// The border where they end.
+    end: usize,
+}
+
+/// A position in the texts: a border, and how many tokens of its run were taken.
+type Place = (usize, usize);
 
 impl Said {
     /// These texts, literally and, if they are JSON, as the values of its strings.
@@ -30,38 +37,47 @@ impl Said {
         };
         let mut said = Self { slash: single("/"), dot: single("."), ..Self::default() };
         for text in texts {
-            said.push(literal(text), tokenizer);
+            said.push(&literal(text), tokenizer);
             if text.contains('\\') {
-                said.push(written(text), tokenizer);
+                said.push(&written(text), tokenizer);
             }
         }
         said
     }
 
     /// Adds a text in its pieces; a gap ends the run of each.
-    fn push(&mut self, pieces: Vec<Option<String>>, tokenizer: &Tokenizer) {
-        for piece in pieces.into_iter().chain([None]) {
-            let ids = piece.map_or_else(|| vec![GAP], |piece| tokenizer.encode(&piece, Marks::Foreign));
-            self.borders.extend((0..ids.len()).map(|at| at == 0));
-            self.tokens.extend(ids);
+    fn push(&mut self, pieces: &[Option<String>], tokenizer: &Tokenizer) {
+        let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
+        for (at, piece) in pieces.iter().chain([&None]).enumerate() {
+            let following = pieces.get(at.saturating_add(1)).and_then(Option::as_deref);
+            // Vocabularies have tokens for a word with the space before it.
+            let (text, borders) = match (piece.as_deref(), following) {
+                (Some(" "), Some(word)) if is_word(word) => (format!(" {word}"), 2),
+                (piece, _) => (piece.unwrap_or_default().into(), 1),
+            };
+            let tokens = tokenizer.encode(&text, Marks::Foreign);
+            self.runs.push(Run { tokens, end: self.runs.len().saturating_add(borders) });
         }
     }
 
     /// Where a repeatable string begins.
-    fn starts(&self) -> impl Iterator<Item = usize> {
-        self.borders.iter().enumerate().filter(|(_, border)| **border).map(|(at, _)| at)
+    fn starts(&self) -> impl Iterator<Item = Place> {
+        let runs = self.runs.iter().enumerate();
+        runs.filter(|(_, run)| !run.tokens.is_empty()).map(|(border, _)| (border, 0))
     }
 
-    fn token(&self, at: usize) -> Option<u32> {
-        self.tokens.get(at).copied().filter(|token| *token != GAP)
+    fn token(&self, (border, taken): Place) -> Option<u32> {
+        self.runs.get(border)?.tokens.get(taken).copied()
     }
 
-    fn is_border(&self, at: usize) -> bool {
-        self.borders.get(at).copied().unwrap_or(false)
-    }
-
-    fn step(&self, places: impl Iterator<Item = usize>, token: u32) -> BTreeSet<usize> {
-        places.filter(|at| self.token(*at) == Some(token)).map(|at| at.saturating_add(1)).collect()
+    /// The places after a token, from those before it.
+    fn step(&self, places: impl Iterator<Item = Place>, token: u32) -> BTreeSet<Place> {
+        let next = |(border, taken): Place| {
+            let run = self.runs.get(border)?;
+            let taken = (*run.tokens.get(taken)? == token).then_some(taken.saturating_add(1))?;
+            Some(if taken == run.tokens.len() { (run.end, 0) } else { (border, taken) })
+        };
+        places.filter_map(next).collect()
     }
 }
 
@@ -113,9 +129,9 @@ pub struct Repetition {
     said: Arc<Said>,
     begun: bool,
     /// The positions in the conversation's texts where it can be.
-    first: BTreeSet<usize>,
+    first: BTreeSet<Place>,
     /// The positions in the conversation's texts where its second part can be.
-    second: BTreeSet<usize>,
+    second: BTreeSet<Place>,
     /// Whether its second part can begin now.
     joined: bool,
     dot: bool,
@@ -151,11 +167,11 @@ impl Repetition {
 
     /// Whether it may end here.
     pub fn may_end(&self) -> bool {
-        !self.begun || self.dot || self.first.iter().chain(&self.second).any(|at| self.said.is_border(*at))
+        !self.begun || self.dot || self.first.iter().chain(&self.second).any(|(_, taken)| *taken == 0)
     }
 
     fn may_join(&self) -> bool {
-        self.first.iter().any(|at| self.said.is_border(*at))
+        self.first.iter().any(|(_, taken)| *taken == 0)
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::answers::sum;
-use crate::fixture::{built_in_requests, built_in_template, built_in_tokenizer};
+use crate::fixture::{built_in_requests, built_in_template, built_in_tokenizer, tokenizer_of};
 
 struct Fixture {
     tokenizer: Tokenizer,
@@ -17,7 +17,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let tokenizer = built_in_tokenizer();
+        Self::of(built_in_tokenizer())
+    }
+
+    fn of(tokenizer: Tokenizer) -> Self {
         let grammars = Grammars::new(&tokenizer).unwrap();
         let template = Template::new(&built_in_template(), &tokenizer).unwrap();
         Self { tokenizer, grammars, template }
@@ -213,6 +216,30 @@ fn strings_repeat_what_was_said() {
     // Where nothing was said, not much is left.
     let mut grammar = fixture.grammar(&tools, Some(&[]));
     assert!(fixture.takes(&mut grammar, "<|invoke|>Reads a text file<|as|>read_file{\"path\":\".\"}"));
+}
+
+/// Vocabularies of published models have tokens for a word with the space before it, and others for it alone.
+#[test]
+fn strings_repeat_words_with_the_spaces_before_them() {
+    let merges = ["m y", "Ġ m", "Ġm y", "Ġ n", "o t", "e s", "ot es", "n otes", "Ġn otes"].map(String::from);
+    let (fixture, tools) = (Fixture::of(tokenizer_of(merges.to_vec())), tools());
+    let single = |text: &str| fixture.tokenizer.encode(text, Marks::Foreign).len() == 1;
+    assert!(["my", " my", "notes", " notes"].into_iter().all(single));
+    let said = fixture.said(&[Message::new(Role::User, "put 7  pens into my notes.txt")], &tools);
+    for (value, right) in [
+        ("my notes.txt", true),
+        ("notes.txt", true),
+        ("into my notes", true),
+        ("7  pens", true),
+        ("my/notes", true),
+        ("notes my", false),
+        ("mynotes", false),
+        ("7 pens", false),
+        ("my note", false),
+    ] {
+        let answer = format!("<|invoke|>Reads a text file<|as|>read_file{{\"path\":\"{value}\"}}");
+        assert_eq!(fixture.takes(&mut fixture.grammar(&tools, Some(&said)), &answer), right, "{value}");
+    }
 }
 
 /// With a schema for the answer it is a call or text that keeps to the schema.

@@ -61,10 +61,10 @@ pub trait Processors<T> {
     /// The priority of the thread that one runs, or [`IDLE`].
     fn running(&self, processor: Self::Processor) -> i8;
 
-    /// Whether one was asked to decide anew, and has not done so yet.
+    /// Whether one was asked to decide again, and has not done so yet.
     fn is_called(&self, processor: Self::Processor) -> bool;
 
-    /// Asks one to decide anew.
+    /// Asks one to decide again.
     fn call(&self, processor: Self::Processor);
 
     /// How many processors run, with the one that asks.

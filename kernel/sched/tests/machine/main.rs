@@ -1,5 +1,7 @@
 //! Machines that are made up: processors that decide by [`capos_sched`], and threads that begin, wait, end and change.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
+
 mod machine;
 
 use capos_sched::{HIGHEST, LOWEST};

@@ -110,7 +110,7 @@ class ModelFiles(unittest.TestCase):
                 gguf.read(data[:end])
         for wrong, why in (
             (b"GGML" + data[4:], "no GGUF"),
-            (gguf.file({}, [gguf.Tensor("a", (1,), 1, b"xx")]), "neither F32 nor Q8_0"),
+            (gguf.file({}, [gguf.Tensor("a", (1,), 1, b"xx")]), "neither F32, Q4_1 nor Q8_0"),
             (gguf.file({}, [gguf.Tensor("a", (31,), gguf.Q8_0, b"y" * 34)]), "not whole"),
             (data.replace(struct.pack("<IQ", gguf.Q8_0, 32), struct.pack("<IQ", gguf.Q8_0, 0)), "b.c begins before the one before it ends"),
             (gguf.file({}, [gguf.Tensor("a", (1,) * 5, gguf.F32, bytes(4))]), "5 sizes"),

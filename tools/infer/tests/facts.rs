@@ -123,8 +123,8 @@ fn requests(conversation: &Value) -> Vec<(String, usize)> {
     requests
 }
 
-/// Few requests of the evaluation sets for which one call is right are taken for several: only such as "open a.txt and write this into it"
-/// or "read one file and save it as another", whose parts have verbs of their own.
+/// Few requests of the evaluation sets for which one call is right are taken for several. The parts of those have verbs of their own, as in
+/// "open a.txt and write this into it" or "read one file and save it as another".
 #[test]
 fn requests_with_one_wish_are_not_split() {
     let (mut single, mut wrong, mut several, mut split) = (0, Vec::new(), 0, 0);

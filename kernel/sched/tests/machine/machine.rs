@@ -16,14 +16,26 @@ const ENDLESS: usize = 1000;
 pub struct Task {
     number: usize,
     priority: AtomicI8,
-    mask: AtomicU32,
-    is_dead: AtomicBool,
+    pub mask: AtomicU32,
+    pub is_dead: AtomicBool,
     /// It can run and does not.
     is_ready: AtomicBool,
     slices: AtomicU64,
 }
 
 impl Task {
+    /// A thread that waits for something, and may run on all processors.
+    pub fn new(number: usize, priority: i8) -> Self {
+        Self {
+            number,
+            priority: AtomicI8::new(priority),
+            mask: AtomicU32::new(u32::MAX),
+            is_dead: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
+            slices: AtomicU64::new(0),
+        }
+    }
+
     pub fn number(&self) -> usize {
         self.number
     }
@@ -100,23 +112,14 @@ impl Processors<Task> for View<'_> {
 }
 
 impl Machine {
-    /// So many processors and threads, which all wait for something.
+    /// This many processors and threads, which all wait for something.
     pub fn new(processors: usize, tasks: usize) -> Self {
         let waiting: &'static Waiting = Box::leak(Box::default());
         let cpu = |own| {
             let queue = RunQueue::new(waiting).expect("there is memory");
             Cpu { ready: RefCell::new(Ready::new(own, queue)), current: RefCell::default(), called: Cell::default() }
         };
-        let task = |number| {
-            Arc::new(Task {
-                number,
-                priority: AtomicI8::new(0),
-                mask: AtomicU32::new(u32::MAX),
-                is_dead: AtomicBool::new(false),
-                is_ready: AtomicBool::new(false),
-                slices: AtomicU64::new(0),
-            })
-        };
+        let task = |number| Arc::new(Task::new(number, 0));
         Self { cpus: (0..processors as u32).map(cpu).collect(), tasks: (0..tasks).map(task).collect(), waiting }
     }
 

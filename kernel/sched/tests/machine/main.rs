@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
 mod machine;
+mod run_queue;
 
 use capos_sched::{HIGHEST, LOWEST};
 use machine::Machine;

@@ -70,7 +70,7 @@ impl ChatFormat {
     }
 
     /// The tools that the model can call in its answer to a prompt of the form [`CallForm::Lines`]: all but those that
-    /// nobody asked for, by the words that the file lists ([`crate::ASKED_WITH`]).
+    /// no person asked for, by the words that the file lists ([`crate::ASKED_WITH`]).
     pub fn callable(&self, tools: &[Tool], prompt: &Prompt, tokenizer: &Tokenizer) -> Vec<Tool> {
         self.asked_with.callable(tools, &prompt.asked(tokenizer))
     }

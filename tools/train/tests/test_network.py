@@ -24,16 +24,20 @@ if torch:
     SMALL = Shape(vocabulary=1024, width=32, layers=2, inner=64, heads=2, kv_heads=1, head=16)
 
 
+def network_of(shape, seed):
+    """A network whose layers all have a say."""
+    torch.manual_seed(seed)
+    network = Network(shape)
+    for layer in network.layers:
+        torch.nn.init.normal_(layer.output, std=0.2)
+        torch.nn.init.normal_(layer.down, std=0.2)
+    return network
+
+
 @unittest.skipUnless(torch, "PyTorch is not installed: training and export are not tested")
 class Networks(unittest.TestCase):
     def network(self):
-        """A network whose layers all have a say."""
-        torch.manual_seed(5)
-        network = Network(SMALL)
-        for layer in network.layers:
-            torch.nn.init.normal_(layer.output, std=0.2)
-            torch.nn.init.normal_(layer.down, std=0.2)
-        return network
+        return network_of(SMALL, 5)
 
     def test_conversations_of_a_row_do_not_see_each_other(self):
         network = self.network()

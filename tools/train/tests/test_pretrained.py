@@ -10,9 +10,11 @@ except ModuleNotFoundError:
 
 from capos_model import bpe, gguf, render
 
+from .test_network import network_of
+
 if torch:
     from capos_model import export, imports, pretrained
-    from capos_model.model import Network, Shape
+    from capos_model.model import Shape
 
     SHAPE = Shape(vocabulary=300, width=32, layers=3, inner=64, heads=2, kv_heads=1, head=16, rope_base=100.0, normed=False)
 
@@ -23,11 +25,7 @@ MERGES = ["Ġ r", "Ġ Ġ", "e a", "a d", "Ġr ead", "ea d", "o n", ". t"]
 class Pretrained(unittest.TestCase):
     def published(self):
         """The keys and tensors of a published file, and its network."""
-        torch.manual_seed(3)
-        network = Network(SHAPE)
-        for layer in network.layers:
-            torch.nn.init.normal_(layer.output, std=0.2)
-            torch.nn.init.normal_(layer.down, std=0.2)
+        network = network_of(SHAPE, 3)
         pieces = ["<|endoftext|>", *(bpe.spelled(bytes([byte])) for byte in range(256)), "Ġr", "ead", "Ġread", "on", "Ġtool"]
         about = export.about(SHAPE, "a", "b", "c", {})
         about |= {"tokenizer.ggml.tokens": pieces, "tokenizer.ggml.merges": MERGES, "llama.rope.dimension_count": 16}

@@ -157,8 +157,8 @@ impl<T: Schedulable> Ready<T> {
         for thread in self.queue.iter() {
             if offer(&**thread, processors) {
                 offered = offered.saturating_add(1);
-            } else if processors.others().all(|other| thread.may_run_on(processors.index(other))) {
-                // Nor would those behind it find one. Behind a thread that may not run everywhere they may.
+            } else if !processors.others().any(|other| takes(other, thread.priority(), processors)) {
+                // Those behind it are no more urgent. If one takes threads but may not run this, they may still run there.
                 break;
             }
             if offered >= processors.count() {
@@ -197,12 +197,16 @@ impl<T: Schedulable> Ready<T> {
     }
 }
 
-/// A thread waits in a queue: lets another processor that idles, or that runs something less urgent, have a look. False if
-/// there is none.
+/// Whether a processor would take a thread of this priority: it idles, or runs something less urgent, and was not asked yet.
+fn takes<T, P: Processors<T>>(other: P::Processor, priority: i8, processors: &P) -> bool {
+    !processors.is_called(other) && processors.running(other) < priority
+}
+
+/// A thread waits in a queue: lets another processor that takes it have a look. False if there is none.
 fn offer<T: Schedulable, P: Processors<T>>(thread: &T, processors: &P) -> bool {
-    let may = |other: &P::Processor| !processors.is_called(*other) && thread.may_run_on(processors.index(*other));
-    let running = |other: &P::Processor| processors.running(*other);
-    let least = processors.others().filter(may).min_by_key(running);
-    let least = least.filter(|other| running(other) < thread.priority());
+    let may = |other: &P::Processor| {
+        takes(*other, thread.priority(), processors) && thread.may_run_on(processors.index(*other))
+    };
+    let least = processors.others().filter(may).min_by_key(|other| processors.running(*other));
     least.map(|other| processors.call(other)).is_some()
 }

@@ -19,13 +19,17 @@ TEMPLATE = ROOT / "template.jinja"
 # The words without which the model does not call a tool.
 ASKED_WITH = ROOT / "data" / "asked_with.json"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
-# A model file's description of its weights.
-NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
-# A session's description of the model when it begins.
-DESCRIPTION = (
-    "small, made for capOS's own tools, knows nothing else. About every fifth tool that it chooses is the wrong one: "
-    "look at what it does"
-)
+NAME = "capOS assistant"
+# What a model file says of itself. Its licence is that of the network that it began with; this project's part may be used
+# under it, too. A session's description of the model when it begins is the one here.
+ABOUT = {
+    "general.license": "Apache-2.0",
+    "general.description": "small, made for capOS's own tools, knows little else. About every fifth tool that it chooses is the "
+    "wrong one: look at what it does",
+    "general.base_model.count": 1,
+    "general.base_model.0.name": "SmolLM2-135M-Instruct",
+    "general.base_model.0.organization": "HuggingFaceTB",
+}
 # The training set of the tokenizer, and the number of conversations per one whose tools are included: the lines of
 # tools are much of a request and always the same.
 TOKENIZER_SEED, TOKENIZER_CONVERSATIONS, TOOLS_ONCE_IN = 80_001, 8000, 10
@@ -61,8 +65,8 @@ def _tokenizer(args):
 
 def _vocabulary(args):
     tokenizer = _read_tokenizer()
-    about = {"general.architecture": "llama", "general.name": "capOS built-in", "llama.context_length": 2048}
-    about["capos.asked_with"] = gguf.asked_with(json.loads(ASKED_WITH.read_text(encoding="utf-8")))
+    about = {"general.architecture": "llama", "llama.context_length": 2048}
+    about |= _said("capOS built-in")
     args.out.write_bytes(gguf.file(about | tokenizer.metadata(TEMPLATE.read_text(encoding="utf-8"))))
 
 
@@ -122,6 +126,13 @@ def _steps(text):
     return int(text)
 
 
+def _count(text):
+    """Reads a number of which there is at least one."""
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
 def _train(args):
     training = _with_torch("train")
     more = {name: getattr(args, name) for name in ("seed", "precision", "kinds", "growth") if getattr(args, name) is not None}
@@ -132,7 +143,11 @@ def _train(args):
     else:
         plan = replace(training.WHOLE, **more)
     args.out.mkdir(parents=True, exist_ok=True)
-    training.train(_read_tokenizer(args.tokenizer), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
+    arguments = (_read_tokenizer(args.tokenizer), plan, args.out, None, args.every, args.stop, args.threads, not args.plain)
+    if args.processes == 1:
+        training.train(*arguments)
+    else:
+        training.train_together(args.processes, *arguments)
 
 
 def _begin(folder, network, plan, step):
@@ -178,10 +193,14 @@ def _import(args):
 def _export(args):
     export = _with_torch("export")
     network, _ = _with_torch("train").load(args.checkpoint)
-    template = TEMPLATE.read_text(encoding="utf-8")
-    asked_with = json.loads(ASKED_WITH.read_text(encoding="utf-8"))
     tokens = _read_tokenizer(args.tokenizer)
-    args.out.write_bytes(export.file(network, tokens, template, args.name, LICENSE, DESCRIPTION, asked_with))
+    args.out.write_bytes(export.file(network, tokens, TEMPLATE.read_text(encoding="utf-8"), _said(args.name)))
+
+
+def _said(name):
+    """What a model file says of itself."""
+    asked_with = gguf.asked_with(json.loads(ASKED_WITH.read_text(encoding="utf-8")))
+    return {"general.name": name, "capos.asked_with": asked_with} | ABOUT
 
 
 def _check(args):
@@ -244,6 +263,8 @@ def main():
     found.add_argument("--growth", type=_sizes, metavar="STEP:WIDTHxINNER,...", help="before which steps the network is made wider: 3400:384x1024")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--processes", type=_count, default=1, help="that share the work of each step")
+    found.add_argument("--every", type=_count, default=50, metavar="STEPS", help="how often to write a checkpoint")
     found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
     found.add_argument("--tokenizer", type=Path, default=TOKENIZER, metavar="FILE")

@@ -76,8 +76,9 @@ def tensors(network):
     ]
 
 
-def about(shape, name, license, description, asked_with):
-    """The file's entries about the network, and about the tools that it calls only if people ask for them so."""
+def about(shape, said):
+    """The file's entries about the network, and what else is `said` of it: a name, a licence, a description, the network
+    that it began with, the words of some tools."""
     kind = "qwen3" if shape.normed else "llama"
     sizes = {
         "vocab_size": shape.vocabulary,
@@ -94,14 +95,10 @@ def about(shape, name, license, description, asked_with):
     }
     return {
         "general.architecture": kind,
-        "general.name": name,
-        "general.license": license,
-        "general.description": description,
         "general.file_type": _MOSTLY_Q8_0,
-        "capos.asked_with": gguf.asked_with(asked_with),
-    } | {f"{kind}.{key}": value for key, value in sizes.items()}
+    } | said | {f"{kind}.{key}": value for key, value in sizes.items()}
 
 
-def file(network, tokenizer, template, name, license, description, asked_with):
+def file(network, tokenizer, template, said):
     """The bytes of the model file."""
-    return gguf.file(about(network.shape, name, license, description, asked_with) | tokenizer.metadata(template), tensors(network))
+    return gguf.file(about(network.shape, said) | tokenizer.metadata(template), tensors(network))

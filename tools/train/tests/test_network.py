@@ -1,5 +1,6 @@
 """The network, its training and its export: these need PyTorch."""
 
+import math
 import struct
 import tempfile
 import unittest
@@ -19,9 +20,10 @@ if torch:
     from capos_model.model import Network, Shape, seen
     from capos_model.optimizer import Optimizer, orthogonal
 
+    SAID = {"general.name": "a", "general.license": "b", "capos.asked_with": gguf.asked_with({"delete_file": ["rm"]})}
     # Rows of every kind, two steps of each.
     STEPS = ((0, "drills"), (2, "few"), (4, "all"))
-    SMALL = Shape(vocabulary=1024, width=32, layers=2, inner=64, heads=2, kv_heads=1, head=16)
+    SMALL = Shape(vocabulary=len(tokenizer()), width=32, layers=2, inner=64, heads=2, kv_heads=1, head=16)
 
 
 def network_of(shape, seed):
@@ -182,13 +184,13 @@ class Networks(unittest.TestCase):
         self.assertEqual(numbers, sum(values.numel() for values in network.parameters()))
         self.assertEqual(found["blk.1.ffn_down.weight"].sizes, (64, 32))
         self.assertEqual(found["output_norm.weight"].kind, gguf.F32)
-        data = export.file(network, tokenizer(), "", "a", "b", "c", {"delete_file": ["rm"]})
+        data = export.file(network, tokenizer(), "", SAID)
         self.assertEqual(struct.unpack_from("<4sIQ", data), (b"GGUF", 3, len(found)))
         self.assertEqual(len(data) % 32, 0)
 
     def test_a_model_file_becomes_the_network_that_it_was_made_of(self):
         network, tokens = self.network(), tokenizer()
-        data = export.file(network, tokens, "template", "a", "b", "c", {"delete_file": ["rm"]})
+        data = export.file(network, tokens, "template", SAID)
         found = imports.network(data, tokens, "another template")
         self.assertEqual(found.shape, network.shape)
         before = export.parts(network)
@@ -196,16 +198,18 @@ class Networks(unittest.TestCase):
             # Half a step of a block's numbers, and the rounding of the scale.
             allowed = before[name].abs().max() * (0.5 / 127 + 2**-11) if values.ndim == 2 else 0.0
             self.assertLessEqual((values - before[name]).abs().max().item(), allowed, name)
-        self.assertEqual(export.file(found, tokens, "template", "a", "b", "c", {"delete_file": ["rm"]}), data)
+        self.assertEqual(export.file(found, tokens, "template", SAID), data)
 
     def test_a_file_that_is_not_of_the_form_is_no_network(self):
         network, tokens = self.network(), tokenizer()
-        about = export.about(network.shape, "a", "b", "c", {"delete_file": ["rm"]}) | tokens.metadata("")
+        about = export.about(network.shape, SAID) | tokens.metadata("")
         tensors = export.tensors(network)
         endless = struct.pack("<f", float("nan")) * network.norm.numel()
         for values, parts, why in (
-            (about | {"general.architecture": "llama"}, tensors, "general.architecture is not"),
-            (about | {"qwen3.rope.freq_base": 5000.0}, tensors, "qwen3.rope.freq_base is not"),
+            (about | {"general.architecture": "gemma3"}, tensors, "general.architecture is gemma3, and not qwen3 or llama"),
+            (about | {"general.architecture": "llama"}, tensors, "does not say its llama.vocab_size"),
+            (about | {"qwen3.rope.freq_base": 0.0}, tensors, "does not say its qwen3.rope.freq_base"),
+            (about | {"qwen3.rope.freq_base": math.nan}, tensors, "does not say its qwen3.rope.freq_base"),
             (about | {"tokenizer.ggml.merges": ["a b"]}, tensors, "tokenizer.ggml.merges is not"),
             (about | {"qwen3.vocab_size": "many"}, tensors, "does not say its qwen3.vocab_size"),
             (about | {"qwen3.block_count": 1 << 20}, tensors, "24 tensors, which are not those of 1048576 layers"),
@@ -221,6 +225,15 @@ class Networks(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, why):
                 imports.network(gguf.file(values, parts), tokens, "")
+
+    def test_processes_together_learn_what_one_learns(self):
+        plan = train.Plan(((0, 0.5), (3, 0.0)), tokens=2 * train.AT_ONCE, kinds=((0, "few"),))
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            alone = train.train(tokenizer(), plan, one, SMALL, compiled=False)
+            train.train_together(2, tokenizer(), plan, two, SMALL, 50, None, 1, False)
+            together, _ = train.load(Path(two, train.CHECKPOINT))
+            for name, values in alone.named_parameters():
+                torch.testing.assert_close(together.state_dict()[name], values, rtol=1e-3, atol=1e-4, msg=name)
 
     def test_a_training_goes_on_from_a_network_without_a_plan_at_its_step(self):
         def plan(*rates):

@@ -27,7 +27,7 @@ class Pretrained(unittest.TestCase):
         """The keys and tensors of a published file, and its network."""
         network = network_of(SHAPE, 3)
         pieces = ["<|endoftext|>", *(bpe.spelled(bytes([byte])) for byte in range(256)), "Ġr", "ead", "Ġread", "on", "Ġtool"]
-        about = export.about(SHAPE, "a", "b", "c", {})
+        about = export.about(SHAPE, {})
         about |= {"tokenizer.ggml.tokens": pieces, "tokenizer.ggml.merges": MERGES, "llama.rope.dimension_count": 16}
         data = gguf.file(about, export.tensors(network))
         return *gguf.read(data), network
@@ -54,6 +54,15 @@ class Pretrained(unittest.TestCase):
         published.layers = torch.nn.ModuleList([published.layers[0], published.layers[2]])
         right = published.values(theirs, *place)
         self.assertLess((found.values(ours, *place) - right).norm() / right.norm(), 0.05)
+
+    def test_a_file_of_such_a_network_becomes_that_network(self):
+        network = network_of(SHAPE, 3)
+        tokens = bpe.Tokenizer([(b"a", bytes([97 + number])) for number in range(26)] + [(b"b", bytes([97 + number])) for number in range(6)])
+        self.assertEqual(len(tokens), SHAPE.vocabulary)
+        data = export.file(network, tokens, "template", {"general.license": "Apache-2.0"})
+        found = imports.network(data, tokens, "template")
+        self.assertEqual(found.shape, SHAPE)
+        self.assertEqual(export.file(found, tokens, "template", {"general.license": "Apache-2.0"}), data)
 
     def test_a_block_of_four_bits_is_read(self):
         packed = bytes(low | (15 - low) << 4 for low in range(16))

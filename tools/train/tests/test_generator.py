@@ -10,7 +10,7 @@ from capos_model.corpus.conversation import compact
 from capos_model.corpus.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
 from capos_model.corpus.generic_tools import ACTIONS, NOUNS
 from capos_model.corpus.groups import GroupGenerator
-from capos_model.corpus.phrasing import HELD_OUT, TRAIN, wordings
+from capos_model.corpus.phrasing import HELD_OUT, ROWS, TRAIN, wordings
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "open": OPEN, "chat": CHAT}
 
@@ -66,7 +66,7 @@ class Phrasings(unittest.TestCase):
 
     def test_patterns_name_scenes_and_answers_that_there_are(self):
         for sections in (CHAINS, FOLLOWUPS):
-            for pattern in sections[TRAIN] + sections[HELD_OUT]:
+            for pattern in sections[TRAIN] + sections[ROWS] + sections[HELD_OUT]:
                 self.assertIn(dict(pattern.arguments)["scene"], scenes.SCENES)
         for pattern in CHAT[TRAIN] + CHAT[HELD_OUT]:
             self.assertIn(dict(pattern.arguments)["answer"], [*answers.CHAT, "able"])

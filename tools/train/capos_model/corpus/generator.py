@@ -74,6 +74,8 @@ class Generator:
     """Conversations of one split; the same seed gives the same ones."""
 
     open_share = OPEN_SHARE
+    # Whether it is for rows of training.
+    rows = False
 
     def __init__(self, split, seed, values=Values, machine=own_tools.Machine):
         self.split = SPLITS[split]
@@ -106,7 +108,7 @@ class Generator:
             sentence = phrasing.careless(sentence, self.random)
             while phrasing.held_out(sentence):
                 sentence = pattern.choose(self.random, TRAIN)
-        return phrasing.dressed(sentence, self.random, section)
+        return phrasing.dressed(sentence, self.random, section, self.rows)
 
     def _pattern(self, sections):
         return self._one_of(self._patterns(sections))
@@ -314,9 +316,18 @@ class Generator:
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)
+        while scene in scenes.LOGGED and "service" not in call.arguments:
+            text, call = self._own_request(first)
         found = self._followed(first, call)
-        messages = [user(text), invoke(call), result(found), say(answers.to_result(found))]
-        text, values, _ = self._sentence(pattern)
+        while scene in scenes.PICKED and not scenes.picked(found, scenes.PICKED[scene]):
+            text, call = self._own_request(first)
+            found = self._followed(first, call)
+        if scene in scenes.FAILED:
+            found = self.machine.list_services(failed=self.values.choose(self.machine.services()))
+        asked, (text, values, _) = text, self._sentence(pattern)
+        if scene in scenes.NAMED:
+            found = scenes.named(found, values["file"], self.random.randrange(4))
+        messages = [user(asked), invoke(call), result(found), say(answers.to_result(found))]
         stage = scenes.Stage(self.machine, failures=0.04)
         there = call.arguments.get("path", ".")
         stage.play(scene, {**values, "before": call.arguments, "there": there, "result": found})

@@ -55,6 +55,7 @@ class GroupGenerator(Generator):
 
     # Sets of tools are large, so of those requests that something offered could be taken for there are more.
     open_share = 50
+    rows = True
 
     def __init__(self, seed, generic=GENERIC_SETS):
         super().__init__("train", seed, Typed, TypedMachine)

@@ -127,8 +127,9 @@ class Machine:
             services.insert(self.random.randint(0, min(1, len(services))), self._service(failed, "failed"))
         return compact({"services": services})
 
-    def service_status(self, name):
-        state = self.values.choose(["running"] * 5 + ["failed", "stopped", "restarting", "unneeded"])
+    def service_status(self, name, state=None):
+        """The state of a service: this one, or any."""
+        state = state or self.values.choose(["running"] * 5 + ["failed", "stopped", "restarting", "unneeded"])
         return compact({"info": self._service(name, state)})
 
     def restart_service(self, name):

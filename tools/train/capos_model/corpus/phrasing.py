@@ -40,6 +40,16 @@ _NO_ORDER = set("""
     processors processes memory hello hi hey greetings howdy nice thanks thank great perfect well wonderful help bye
     goodbye see farewell hiya pleased cheers much excellent brilliant so until with
     """.split())
+# The same for rows of training, which have more that starts with a reason or a question.
+_NO_ORDER_ROWS = _NO_ORDER | set("""
+    every each if once before after since because when whenever as ok okay ah oh hm hmm right good no not oops wait sorry better
+    rather yes yea should did had does would am may might must they you your our he she his her whose whichever what's whats
+    where's who's how's hows that's there's it's i'm i'd i've let's lets looks seems something someone somebody everything
+    everyone nothing nobody users security same again another likewise both enough one two first second errors warnings
+    entries lines messages names overview red number restarts background debugging curious bedtime lights
+    things stuff somewhere without with for under at new in on so but until nobody people hello done ok, good, no, yes,
+    oops, wait, sorry, ah, oh, hm, right, great, thanks, perfect, again, errors, status size date details pls plz please,
+    """.split())
 
 
 def openings():
@@ -239,7 +249,7 @@ def hurried(sentence, random):
         sentence = sentence.replace(long, _HASTE[long])
     if random.random() < 0.06 and sentence[-1:].isalpha():
         sentence += random.choice(_ENDINGS[ROWS])
-    elif random.random() < 0.06 and sentence.split()[0].lower() not in _NO_ORDER and not sentence.startswith(("{", '"', "'")):
+    elif random.random() < 0.06 and sentence.split()[0].lower() not in _NO_ORDER_ROWS and not sentence.startswith(("{", '"', "'")):
         sentence = random.choice(_OPENINGS[ROWS]) + sentence
     if random.random() < 0.12:
         words = sentence.split(" ")
@@ -257,11 +267,12 @@ def _mistyped(word, random):
     return random.choice([word[:at] + word[at + 1] + word[at] + word[at + 2 :], word[:at] + word[at + 1 :], word[:at] + word[at] + word[at:]])
 
 
-def dressed(sentence, random, section):
+def dressed(sentence, random, section, rows=False):
     """A sentence whose values are still open, as typed: with a courtesy, a capital letter, a full stop, or without
-    them."""
+    them; `rows` if it is for rows of training."""
     question = sentence.endswith("?")
-    order = not question and " " in sentence and sentence.split()[0].lower() not in _NO_ORDER
+    no_order = _NO_ORDER_ROWS if rows else _NO_ORDER
+    order = not question and " " in sentence and sentence.split()[0].lower() not in no_order
     order = order and not sentence.startswith(("{", '"'))
     if order and random.random() < 0.3:
         sentence = random.choice(_OPENINGS[section]) + sentence

@@ -6,7 +6,7 @@ Each takes a stage and the values of its pattern and plays the calls. If a call 
 import json
 
 from . import answers
-from .conversation import Call, invoke, result, say
+from .conversation import Call, compact, invoke, result, say
 
 
 class Over(Exception):
@@ -91,9 +91,25 @@ def _found_then(name, **more):
     return ["find_files", name], play
 
 
-def _search_read(stage, values):
-    listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
-    return stage.call("read_file", path=json.loads(listed)["matches"][0]["path"])
+def _found_into(name):
+    """Looks for a file by its name, and takes the first that is found into a folder."""
+
+    def play(stage, values):
+        listed = stage.shown("find_files", {"name": values["part"], "path": "."}, some=True)
+        found = json.loads(listed)["entries"][0]["name"]
+        return stage.call(name, **{"from": found, "to": under(values["folder"], found.rsplit("/", 1)[-1])})
+
+    return ["find_files", name], play
+
+
+def _searched_then(name):
+    """Looks for a text, and calls a tool for the first file that has it."""
+
+    def play(stage, values):
+        listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
+        return stage.call(name, path=json.loads(listed)["matches"][0]["path"])
+
+    return ["search_files", name], play
 
 
 def _note_in_folder(stage, values):
@@ -126,9 +142,29 @@ def _log_failed(stage, values):
 
 
 def _first_file(stage, values):
+    return _first_listed("read_file", stage, values)
+
+
+def _delete_first(stage, values):
+    return _first_listed("delete_file", stage, values)
+
+
+def _first_listed(tool, stage, values):
     name = stage.machine.values.file_name()
     stage.shown("list_directory", {"path": values["folder"]}, first=name)
-    return stage.call("read_file", path=under(values["folder"], name))
+    return stage.call(tool, path=under(values["folder"], name))
+
+
+def _if_state(states, name):
+    """Looks at the state of a service, and calls a tool for it if it is one of these."""
+
+    def play(stage, values):
+        # What is neither running nor down is left to others.
+        state = stage.machine.values.choose(["running", "failed", "stopped"])
+        found = stage.shown("service_status", {"name": values["service"]}, state=state)
+        return stage.call(name, name=values["service"]) if state in states else found
+
+    return ["service_status", name], play
 
 
 def _delete_if_there(stage, values):
@@ -192,7 +228,7 @@ def _sides(name, *calls):
     return [name], play
 
 
-def _it(name, argument, old, new=None, **more):
+def _it(name, argument, old, new=None, /, **more):
     """A call about what the turn before was about (`old` names its argument), or about `new`."""
 
     def play(stage, values):
@@ -229,6 +265,114 @@ def _first_found(name, members):
     def play(stage, values):
         first = json.loads(values["result"])[members][0]
         return stage.call(name, path=first["name" if members == "entries" else "path"])
+
+    return play
+
+
+def picked(found, at):
+    """What is at this place of a list of several, if it is a file; nothing otherwise."""
+    found = json.loads(found)
+    entries = found["entries"] if "entries" in found else found["matches"]
+    if len(entries) < 2 or entries[at].get("kind", "file") != "file":
+        return None
+    return entries[at]["name"] if "entries" in found else entries[at]["path"]
+
+
+def _picked(name, at):
+    """A call about what is at this place of the list that the turn before brought."""
+
+    def play(stage, values):
+        path, before = picked(values["result"], at), values["before"]
+        # A list of a folder has names, and what was found has paths.
+        inside = set(before) == {"path"}
+        return stage.call(name, path=under(before["path"], path) if inside else path)
+
+    return play
+
+
+def _named(name):
+    """A call about a file that the list of the turn before has in it."""
+
+    def play(stage, values):
+        return stage.call(name, path=under(values["before"]["path"], values["file"]))
+
+    return play
+
+
+def named(found, name, at):
+    """A list of a folder that has a file of this name at this place, or at its end."""
+    found = json.loads(found)
+    entries = [entry for entry in found["entries"] if entry["name"] != name]
+    file = next(entry for entry in found["entries"] if entry["kind"] == "file")
+    entries.insert(at, {**file, "name": name})
+    return compact({**found, "entries": entries})
+
+
+def failed_one(found):
+    """The service of a list that has failed."""
+    return next(service["name"] for service in json.loads(found)["services"] if service["state"] == "failed")
+
+
+def _failed_it(name, argument):
+    """A call about the service that has failed among those that the turn before brought."""
+
+    def play(stage, values):
+        return stage.call(name, **{argument: failed_one(values["result"])})
+
+    return play
+
+
+def _into_it(name):
+    """A call that takes a file into the folder of the turn before."""
+
+    def play(stage, values):
+        return stage.call(name, **{"from": values["file"], "to": under(values["before"]["path"], values["file"])})
+
+    return play
+
+
+def _write_into_it(stage, values):
+    return stage.call("write_file", path=under(values["before"]["path"], values["file"]), text=values["text"])
+
+
+def _move_back(stage, values):
+    before = values["before"]
+    return stage.call("move_file", **{"from": before["to"], "to": before["from"]})
+
+
+def _repeated(name, **more):
+    """The call of the turn before once more, with some arguments other ones: texts, or slots of the pattern."""
+
+    def play(stage, values):
+        return stage.call(name, **{**values["before"], **{key: values.get(slot, slot) for key, slot in more.items()}})
+
+    return play
+
+
+def _run_with(slot):
+    """The program of the turn before with another argument."""
+
+    def play(stage, values):
+        return stage.call("run_program", program=values["before"]["program"], arguments=[str(values[slot])])
+
+    return play
+
+
+def _found_taken(name):
+    """A call that takes the first file that the turn before found into a folder."""
+
+    def play(stage, values):
+        path = json.loads(values["result"])["entries"][0]["name"]
+        return stage.call(name, **{"from": path, "to": under(values["folder"], path.rsplit("/", 1)[-1])})
+
+    return play
+
+
+def _run_at(at):
+    """A run of the program at this place of the list that the turn before brought."""
+
+    def play(stage, values):
+        return stage.call("run_program", program=json.loads(values["result"])["names"][at])
 
     return play
 
@@ -313,7 +457,8 @@ SCENES = {
     "find_read": _found_then("read_file"),
     "find_delete": _found_then("delete_file"),
     "find_info": _found_then("file_info"),
-    "search_read": (["search_files", "read_file"], _search_read),
+    "search_read": _searched_then("read_file"),
+    "search_delete": _searched_then("delete_file"),
     "move_two": _sides(
         "move_file", {"from": "{file1}", "to": "{folder}/{file1}"}, {"from": "{file2}", "to": "{folder}/{file2}"}
     ),
@@ -339,8 +484,82 @@ SCENES = {
     "read_match": (["read_file"], _first_found("read_file", "matches")),
     "find_other": (["find_files"], _it("find_files", "name", "name", "part2", path="there")),
     "search_other": (["search_files"], _it("search_files", "text", "text", "phrase2", path="there")),
+    # What only rows of training have.
+    "restart_if_down": _if_state(["failed", "stopped"], "restart_service"),
+    "stop_if_up": _if_state(["running"], "stop_service"),
+    "status_stop": _steps(("service_status", {"name": "{service}"}), ("stop_service", {"name": "{service}"})),
+    "stop_log": _steps(("stop_service", {"name": "{service}"}), ("read_log", {"service": "{service}"})),
+    "log_stop": _steps(("read_log", {"service": "{service}"}), ("stop_service", {"name": "{service}"})),
+    "errors_restart": _steps(
+        ("read_log", {"service": "{service}", "minimum": "error"}), ("restart_service", {"name": "{service}"})
+    ),
+    "swap": _steps(("stop_service", {"name": "{service1}"}), ("restart_service", {"name": "{service2}"})),
+    "copy_delete": _steps(("copy_file", {"from": "{path1}", "to": "{path2}"}), ("delete_file", {"path": "{path1}"})),
+    "copy_list": _steps(
+        ("copy_file", {"from": "{file}", "to": "{folder}/{file}"}), ("list_directory", {"path": "{folder}"})
+    ),
+    "write_list": _steps(
+        ("write_file", {"path": "{folder}/{file}", "text": "{text}"}), ("list_directory", {"path": "{folder}"})
+    ),
+    "write_copy": _steps(
+        ("write_file", {"path": "{path1}", "text": "{text}"}), ("copy_file", {"from": "{path1}", "to": "{path2}"})
+    ),
+    "read_write": _steps(("read_file", {"path": "{path}"}), ("write_file", {"path": "{path}", "text": "{text}"})),
+    "read_move": _steps(("read_file", {"path": "{file}"}), ("move_file", {"from": "{file}", "to": "{folder}/{file}"})),
+    "info_read": _steps(("file_info", {"path": "{path}"}), ("read_file", {"path": "{path}"})),
+    "make_list": _steps(("make_directory", {"path": "{folder}"}), ("list_directory", {"path": "."})),
+    "list_run": _steps(("list_programs", {}), ("run_program", {"program": "{program}"})),
+    "find_copy": _found_into("copy_file"),
+    "find_move": _found_into("move_file"),
+    "delete_first": (["list_directory", "delete_file"], _delete_first),
+    "run_two": _sides("run_program", {"program": "{program1}"}, {"program": "{program2}"}),
+    "log_two": _sides("read_log", {"service": "{service1}"}, {"service": "{service2}"}),
+    "search_it": (["search_files"], _it("search_files", "path", "path", text="phrase")),
+    "find_in_it": (["find_files"], _it("find_files", "path", "path", name="part")),
+    "read_named": (["read_file"], _named("read_file")),
+    "delete_named": (["delete_file"], _named("delete_file")),
+    "info_named": (["file_info"], _named("file_info")),
+    "read_second": (["read_file"], _picked("read_file", 1)),
+    "read_last": (["read_file"], _picked("read_file", -1)),
+    "delete_second": (["delete_file"], _picked("delete_file", 1)),
+    "delete_top": (["delete_file"], _picked("delete_file", 0)),
+    "info_top": (["file_info"], _picked("file_info", 0)),
+    "restart_failed_it": (["restart_service"], _failed_it("restart_service", "name")),
+    "log_failed_it": (["read_log"], _failed_it("read_log", "service")),
+    "restart_logged": (["restart_service"], _it("restart_service", "name", "service")),
+    "stop_logged": (["stop_service"], _it("stop_service", "name", "service")),
+    "status_logged": (["service_status"], _it("service_status", "name", "service")),
+    "log_other": (["read_log"], _repeated("read_log", service="service2")),
+    "log_errors": (["read_log"], _repeated("read_log", minimum="error")),
+    "log_newest": (["read_log"], _repeated("read_log", max="max")),
+    "stop_other": (["stop_service"], _it("stop_service", "name", "name", "service2")),
+    "delete_other": (["delete_file"], _it("delete_file", "path", "path", "path2")),
+    "run_again": (["run_program"], _repeated("run_program")),
+    "run_with_path": (["run_program"], _run_with("path")),
+    "run_with_word": (["run_program"], _run_with("word")),
+    "run_other": (["run_program"], _it("run_program", "program", "program", "program2")),
+    "run_second": (["run_program"], _run_at(1)),
+    "run_last": (["run_program"], _run_at(-1)),
+    "move_into_it": (["move_file"], _into_it("move_file")),
+    "copy_into_it": (["copy_file"], _into_it("copy_file")),
+    "write_into_it": (["write_file"], _write_into_it),
+    "list_it": (["list_directory"], _it("list_directory", "path", "path")),
+    "move_back": (["move_file"], _move_back),
+    "info_new": (["file_info"], _it("file_info", "path", "to")),
+    "copy_found": (["copy_file"], _found_taken("copy_file")),
+    "move_found": (["move_file"], _found_taken("move_file")),
+    "services_now": _steps(("list_services", {})),
+    "system_now": _steps(("system_status", {})),
+    "log_now": _steps(("read_log", {})),
 }
 
 # Scenes whose calls are made side by side.
 PARALLEL = {"read_two", "read_three", "status_two", "info_two", "list_two", "make_two", "delete_two", "delete_three"}
-PARALLEL |= {"move_two", "copy_two", "restart_two", "stop_two", "write_two"}
+PARALLEL |= {"move_two", "copy_two", "restart_two", "stop_two", "write_two", "run_two", "log_two"}
+
+# Scenes about what is at a place of a list of several, with the place.
+PICKED = {"read_second": 1, "read_last": -1, "delete_second": 1, "delete_top": 0, "info_top": 0}
+# About a file of a list by its name, about the service in it that has failed, about the service whose log was read.
+NAMED = {"read_named", "delete_named", "info_named"}
+FAILED = {"restart_failed_it", "log_failed_it"}
+LOGGED = {"restart_logged", "stop_logged", "status_logged"}

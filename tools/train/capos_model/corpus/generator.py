@@ -38,7 +38,11 @@ OPEN_SHARE = 30
 JOINTS = {
     TRAIN: [" and then ", ", then ", "; after that "],
     ROWS: [" and ", ", and ", " and also ", " then ", ". then ", ". ", "; ", " & ", ", also ", " and after that "]
-    + [" plus "],
+    + [" plus "]
+    + [" as well as ", ". also ", ". Also ", ", finally ", " - ", " -- ", ", ", ", once done ", ", when that's finished "]
+    + [", when that is done, ", ", as soon as it's done ", " and finally ", ". finally, ", ", next ", ". next ", ". and "]
+    + [", plus ", " and on top of that ", ", besides ", ", and please ", ", and then please ", ". After that, ", "... "]
+    + [". one more thing: ", ", and another thing: ", ", and while you are at it ", ", and at the same time ", " + "],
     HELD_OUT: [", and once that is done, ", " and afterwards "],
 }
 
@@ -263,7 +267,7 @@ class Generator:
         first = self._asked_made()
         second = self._asked_made(beside=first)
         (one, first_call), (two, second_call) = self._generic_request(first), self._generic_request(second)
-        messages = [user(_bare(one) + self._joint() + _lower(two))]
+        messages = [user(self._paired(one, two))]
         one_found, two_found = self.workshop.result(first), self.workshop.result(second)
         messages += [invoke(first_call), result(one_found), invoke(second_call), result(two_found)]
         messages.append(say(answers.to_result(two_found)))
@@ -271,6 +275,10 @@ class Generator:
 
     def _joint(self):
         return self.values.choose(JOINTS[self.split.wording])
+
+    def _paired(self, one, two):
+        """Two requests as one sentence."""
+        return _bare(one) + self._joint() + _lower(two)
 
     def _own_pair(self):
         """Two requests for own tools in one sentence; the second is reported once the first is done."""
@@ -282,7 +290,7 @@ class Generator:
         stage.finish(lambda: [stage.call(call.name, **call.arguments) for call in (first_call, second_call)][-1])
         needed = [first, second]
         tools = self._some_forbidden(self._own_set(needed), needed)
-        return Conversation("chain", tools, [user(_bare(one) + self._joint() + _lower(two)), *stage.messages], True)
+        return Conversation("chain", tools, [user(self._paired(one, two)), *stage.messages], True)
 
     def _joined(self, name, last):
         """A request for an own tool that stands before another, or behind one, in a sentence."""

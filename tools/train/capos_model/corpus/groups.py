@@ -46,6 +46,29 @@ PROFILES = {"operator": 4, "guest": 1, "anonymous": 1}
 NAMED = {"path", "path1", "path2", "folder", "service", "program"}
 
 
+# What stands between a question and another request, and what stands around two requests of which one comes first.
+ASKED = [" and ", " also ", " then ", " and then ", " ", " also, ", " and also ", " after that ", " and please ", " finally, "]
+ORDERED = [
+    ("first ", ", then ", ""),
+    ("first ", " then ", ""),
+    ("first ", " and then ", ""),
+    ("first, ", ", then ", ""),
+    ("first ", ", second ", ""),
+    ("first ", ", after that ", ""),
+    ("first of all ", ", then ", ""),
+    ("1. ", " 2. ", ""),
+    ("1) ", " 2) ", ""),
+    ("1: ", ", 2: ", ""),
+    ("two things: ", ", ", ""),
+    ("two things: ", " and ", ""),
+    ("do two things: ", ", then ", ""),
+    ("both please: ", "; ", ""),
+    ("", ", ", " after that"),
+    ("", ", ", " too"),
+    ("", ", and ", " as well"),
+]
+
+
 class Unfit(Exception):
     """The tools of the set are not those that such a conversation is about."""
 
@@ -137,6 +160,19 @@ class GroupGenerator(Generator):
 
     def _joint(self):
         return self.values.choose(JOINTS[TRAIN] + JOINTS[ROWS])
+
+    def _paired(self, one, two):
+        """Some pairs say what comes first, or ask a question first."""
+        chance = self.random.random()
+        if one.endswith("?") and chance < 0.5:
+            return one + self.values.choose(ASKED) + two[:1].lower() + two[1:]
+        # A first letter that is part of a value stays as it is.
+        if one[:1].islower() and chance > 0.88:
+            start, joint, end = self.values.choose(ORDERED)
+            # Nor does anything follow a full stop or question mark, which may be a text's.
+            end = end if two[-1:].isalnum() else ""
+            return start + one.rstrip(".?") + joint + two[:1].lower() + two[1:] + end
+        return super()._paired(one, two)
 
     def _other_name(self, name):
         return self._any_of([other for other in self._asked[0] if other != name])

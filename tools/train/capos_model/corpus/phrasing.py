@@ -47,6 +47,8 @@ _NO_ORDER_ROWS = _NO_ORDER | set("""
     where's who's how's hows that's there's it's i'm i'd i've let's lets looks seems something someone somebody everything
     everyone nothing nobody users security same again another likewise both enough one two first second errors warnings
     entries lines messages names overview red number restarts background debugging curious bedtime lights
+    reminder memo text line content message entry shopping size: size, bytes log? up? undo back second last 2nd 1st other rest
+    others failed broken syslog uptime log: status: empty worked into newest top away useless rubbish fine, okay, hm, fine okay
     things stuff somewhere without with for under at new in on so but until nobody people hello done ok, good, no, yes,
     oops, wait, sorry, ah, oh, hm, right, great, thanks, perfect, again, errors, status size date details pls plz please,
     """.split())

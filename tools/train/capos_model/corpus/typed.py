@@ -49,10 +49,15 @@ _PARTS = {
         started stopped think told took tried turned_off used want went_home wrote""",
     "one": """a an my the our his her your some any no more this that those these two three 4 6 8 10 15 20 100 half_of all
         the_big the_old the_red a_new another one each""",
-    "aside": """please maybe soon again really finally at_last after_all instead of_course don't_forget remember_that i_think
+    "aside": """maybe soon again really finally at_last after_all instead of_course don't_forget remember_that i_think
         hopefully for_now as_always just_in_case""",
-    "word": """hello ok test done yes_please no maybe later ready none empty todo ping on off true false xyz foo
+    "word": """hello ok test done no maybe later ready none empty todo ping on off true false xyz foo
         lorem tbd n/a welcome hurrah wow sorry stop go start""",
+    "computer": """add append copy delete move write read save remove rename find search list stop restart run open close put
+        note overwrite replace make create""",
+    "file": """file folder list note notes document line text log program service backup copy word page entry name end bottom
+        report letter""",
+    "key": "color width height mode level user port debug host lang size max min speed theme delay retries title",
     "joint": "and or but then so because if when while before after with without",
 }
 _PARTS = {name: [part.replace("_", " ") for part in _words(text)] for name, text in _PARTS.items()}
@@ -72,6 +77,35 @@ dear {person}, {i} {did} {one} {thing} | hi {person} | dear {who} | {do} the {li
 {do} {one} {thing} {where} {day} and {do} {one} {thing} | {do} {one} {thing} in {number} days | {i} {did} it {where}
 this {thing} {is} {like} | it {is} {like} {where} | {like} as {like} | {do} everything {where} | {thing} with {thing}
 {thing} in {thing} | {thing} to {thing} | {do} {thing} as {thing}
+{i} {did} {one} {thing} {day}, and {who} {did} {thing} {where} | {do} {one} {thing}, then {do} {thing} {where}, then {do} {who}
+{day} {i} {did} {one} {thing} {where} {joint} it {is} {like} | {one} {thing} {is} {like} {joint} {one} {thing} {is} {like}
+{do} {one} {thing} {where} {day}, {do} {thing} and {do} {who} at {time} | {who} {did} {thing}, {thing} and {thing} {day}
+if {one} {thing} {is} {like}, {do} {who} | when {who} {did} {one} {thing}, {do} {one} {like} {thing} {where}
+{i} {did} {number} {thing}, {number} {thing} and {one} {thing} | {who} thinks that {one} {thing} {is} {like}, but {i} {did} {thing}
+{person} and {person} {did} {one} {thing} {where} at {time} | dear {person}, {one} {thing} {is} {like}, see you {day}
+{who} at {time} | {time} {thing} | {time} {do} {thing} | {time} - {do} {who} | {time}: {person}, {time}: {who} | from {time} to {time} {thing}
+{day} at {time}: {do} {thing} | {thing} {date} | {date}: {do} {one} {thing} | {person} {date} {time} | {thing} due {date} | {date} {i} {did} {thing}
+{person} {phone} | {person}: {phone} | call {who} at {phone} | {do} {person}, {phone}, {day} | the number of {who} is {phone} | {phone}
+{person} {mail} | {person}: {mail} | {mail} | mail {thing} to {mail} | send {mail} {one} {thing} | {person}, {phone}, {mail} | write to {mail} {day}
+{thing} {price} | {thing}: {price} | {thing} {price}, {thing} {price} | {one} {thing} costs {price} | {person} owes me {price} | {price} for {thing}
+paid {price} for {one} {thing} {day} | {who} {did} {price} {where} | {number} {thing} at {price} | total {price} | rent {price} {day}
+{person} {place} | {person} lives in {place} | {thing} from {place} to {place} | {number} {place} street | meet {person} in {place} at {time}
+flight to {place} at {time} {day} | {person} moved to {place} in {year} | born in {place} in {year} | {thing} of {year} | {year}: {i} {did} {thing}
+where {is} {one} {thing}? | who {did} {one} {thing}? | what {is} {like}? | when do {i} {do} {one} {thing}? | how much is {one} {thing}?
+why {is} {one} {thing} {like}? | did {who} {do} {one} {thing} {day}? | can {i} {do} {thing} {where}? | is {one} {thing} {where}? {i} {did} it
+ask {person}: {is} {one} {thing} {like}? | which {thing} {is} {like}, {one} {thing} or {one} {thing}?
+{computer} {one} {file} {where} | {computer} the {file} {day} | {computer} {thing} to {one} {thing} | {computer} {thing} from the {file}
+{one} {file} {is} {like} | {one} {file} {is} in {one} {file} | no {file} in {one} {file} | {i} {did} {one} {file} {day} | {file} {number} {is} {like}
+{do} {one} {thing} and {computer} {one} {file} | do not {computer} {one} {file} | don't {computer} the {file} {where} | never {computer} {one} {thing}
+{computer} me to {do} {thing} | {file} and {file} {is} {like} | {who} must {computer} the {file} in {number} days | new {file}: {thing}
+to {do}: {thing}, {thing} | in {place} {one} {thing} {is} {like} | to {person}: {do} {thing} | in {number} days {do} {one} {thing} | as {i} {did}, {like}
+that {i} {did} {thing} is {like} | at {time} in {place} | with {person} and {person} | for {person}: {thing} | {computer} line {number}
+{number}. {do} {thing} | {number}) {thing} | - {do} {thing} | * {thing} | #{number} {thing} | {thing} ({like}) | {thing} ({number}) | {thing}/{thing}
+{like}; {like} | {thing}; {thing}; {thing} | {thing} - {like} | {thing} x{number} | {number}x {thing} | {number}% of {one} {thing} | {thing} & {thing}
+{key}={number} | {key} = {like} | {key}: {like} | {key}={like} {key}={number} | {key}: {number}, {key}: {number} | {number}, {number}, {number}
+{number} + {number} | {number} kg {thing} | {number} litres of {thing} | half a {thing} and {number} g {thing} | {number} of {number} {thing}
+https://{site} | see https://{site} | look at {site} {day} | password {key}{number} | room {number}, {place} | bus {number} at {time} | {like}! {like}!
+{i} {did} {who}; {who} {did} {one} {thing} | {like}. {do} {one} {thing}. {do} {who} | {i} {did} it. it {is} {like} | no, {one} {thing} {is} {like}
 """.replace("\n", "|").split("|")
 _TEXTS = [" ".join(text.split()) for text in _TEXTS if text.strip()]
 
@@ -119,6 +153,8 @@ class Typed(Values):
             return str(self.number())
         if name == "hour":
             return self.choose(["{0}", "{0}:30", "{0} pm", "{0}pm", "{0} o'clock"]).format(self.random.randint(1, 12))
+        if name in _MADE:
+            return _MADE[name](self)
         # An unknown word instead of a known one has to be copied as well.
         return self.word() if self.chance(0.06) else self.choose(_PARTS[name])
 
@@ -187,4 +223,56 @@ class TypedMachine(Machine):
         )
 
 
+def _time(values):
+    hour, minute = values.random.randint(0, 23), values.random.choice([0, 5, 10, 15, 20, 30, 40, 45, 50, 55])
+    forms = ["{0}:{1:02}", "{0:02}:{1:02}", "{0}.{1:02}", "{2} pm", "{2}pm", "{2} am", "half past {2}", "{2}:{1:02} am"]
+    return values.choose(forms).format(hour, minute, hour % 12 or 12)
+
+
+_MONTHS = _words("January February March April May June July August September October November December")
+
+
+def _date(values):
+    day, month, year = values.random.randint(1, 28), values.random.randint(1, 12), values.random.randint(2019, 2031)
+    forms = ["{0} {3}", "{3} {0}", "{0}.{1}.", "{0}.{1}.{2}", "{2}-{1:02}-{0:02}", "{1}/{0}", "{0}. {3}", "{3} {2}"]
+    return values.choose(forms).format(day, month, year, _MONTHS[month - 1])
+
+
+def _digits(values, count):
+    return "".join(str(values.random.randint(0, 9)) for _ in range(count))
+
+
+def _phone(values):
+    form = values.choose(["0## ######", "0###-######", "+## ### #######", "0##########", "###-####", "### ## ##", "0## / #####"])
+    return "".join(_digits(values, 1) if sign == "#" else sign for sign in form)
+
+
+def _site(values):
+    ending = values.choose(["com", "org", "net", "de", "info", "example", "co.uk"])
+    return f"{values.choose(['', '', 'www.', 'shop.'])}{values.word()}.{ending}"
+
+
+def _mail(values):
+    name = values.choose(PEOPLE) + values.choose(["", f".{values.word()}", f"_{values.word()}", str(values.number())])
+    return f"{name}@{_site(values).removeprefix('www.')}"
+
+
+def _price(values):
+    whole, cents = values.number(), _digits(values, 2)
+    forms = ["{0} euros", "{0},{1} euros", "{0}.{1}", "${0}", "${0}.{1}", "{0} dollars", "{0}.{1} EUR", "£{0}", "{0} pounds", "{0} €"]
+    return values.choose(forms).format(whole, cents)
+
+
+# Parts of texts that are made of digits and signs, and names of places.
+_MADE = {
+    "time": _time,
+    "date": _date,
+    "phone": _phone,
+    "mail": _mail,
+    "site": _site,
+    "price": _price,
+    "year": lambda values: str(values.random.randint(1900, 2030)),
+    "place": lambda values: values.choose([*_PLACES, values.word().capitalize()]),
+}
+_PLACES = _words("Paris London Berlin Oslo Rome Vienna Madrid Lisbon Prague Dublin Bern Boston Chicago Cairo Tokyo Delhi Lima")
 _OPEN = re.compile(r"\{(\w+)\}")

@@ -20,12 +20,15 @@ TEMPLATE = ROOT / "template.jinja"
 ASKED_WITH = ROOT / "data" / "asked_with.json"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
 NAME = "capOS assistant"
-# What a model file says of itself. Its licence is that of the network that it began with; this project's part may be used
-# under it, too. A session's description of the model when it begins is the one here.
+# What a model file says of itself. A session's description of the model when it begins is the one here.
 ABOUT = {
+    "general.license": "MIT OR Apache-2.0",
+    "general.description": "small, made for capOS's own tools, knows nothing else. About every fifth tool that it chooses is the wrong "
+    "one: look at what it does",
+}
+# The same, and what else a file says whose network began with a published one.
+BASED = {
     "general.license": "Apache-2.0",
-    "general.description": "small, made for capOS's own tools, knows little else. About every fifth tool that it chooses is the "
-    "wrong one: look at what it does",
     "general.base_model.count": 1,
     "general.base_model.0.name": "SmolLM2-135M-Instruct",
     "general.base_model.0.organization": "HuggingFaceTB",
@@ -175,7 +178,7 @@ def _begin_with(args):
 def _grow(args):
     training = _with_torch("train")
     network, state = training.load(args.checkpoint)
-    grown = _with_torch("growth").grown(network, args.width, args.inner, args.seed)
+    grown = _with_torch("growth").grown(network, args.width, args.inner, args.seed, args.layers)
     _begin(args.out, grown, state["plan"] and training.Plan.from_json(state["plan"]), state["step"])
 
 
@@ -194,7 +197,8 @@ def _export(args):
     export = _with_torch("export")
     network, _ = _with_torch("train").load(args.checkpoint)
     tokens = _read_tokenizer(args.tokenizer)
-    args.out.write_bytes(export.file(network, tokens, TEMPLATE.read_text(encoding="utf-8"), _said(args.name)))
+    said = _said(args.name) | (BASED if not network.shape.normed else {})
+    args.out.write_bytes(export.file(network, tokens, TEMPLATE.read_text(encoding="utf-8"), said))
 
 
 def _said(name):
@@ -273,11 +277,12 @@ def main():
     found.add_argument("--layers", type=lambda text: [int(layer) for layer in text.split(",")], required=True, metavar="N,...")
     found.add_argument("--tokens", type=int, default=8192, help="how much of its vocabulary")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint and the tokenizer")
-    found = command("grow", _grow, "make a trained model wider: it goes on training where it was (needs PyTorch)")
+    found = command("grow", _grow, "make a trained model wider or deeper: it goes on training where it was (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")
     found.add_argument("--width", type=int, required=True)
     found.add_argument("--inner", type=int, required=True)
+    found.add_argument("--layers", type=int, help="as many as it has, if absent")
     found.add_argument("--seed", type=int, default=1)
     found = command("import", _import, "make a checkpoint of a model file: training goes on from it (needs PyTorch)")
     found.add_argument("--model", type=Path, required=True, metavar="FILE")

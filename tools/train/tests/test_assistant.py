@@ -19,7 +19,8 @@ class ModelFile(unittest.TestCase):
         self.assertEqual(struct.unpack_from("<4sI", data), (b"GGUF", 3))
         known = tokenizer().metadata(TEMPLATE.read_text(encoding="utf-8"))
         for key, value in {**known, **ABOUT}.items():
-            self.assertIn(gguf.keys({key: value}), data, f"{key}: train a model anew, or export it again")
+            # Not `assertIn`, which would print the file.
+            self.assertTrue(gguf.keys({key: value}) in data, f"{key} is not {value!r:.100}: train a model anew, or export it again")
 
 
 if __name__ == "__main__":

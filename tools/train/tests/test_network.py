@@ -139,8 +139,8 @@ class Networks(unittest.TestCase):
         with torch.no_grad():
             # As large as in trained networks, so that the norms' addition to a mean is negligible.
             network.embedding.mul_(20)
-        grown = growth.grown(network, 48, 80, 1)
-        self.assertEqual((grown.shape.width, grown.shape.inner), (48, 80))
+        grown = growth.grown(network, 48, 80, 1, 4)
+        self.assertEqual((grown.shape.width, grown.shape.inner, grown.shape.layers), (48, 80, 4))
         batch = train.tensors(rows.rows(rows.Encoder(tokenizer()), 1, 0, 1), rows.LENGTH)
         torch.testing.assert_close(grown(*batch[:3]), network(*batch[:3]), rtol=1e-3, atol=1e-3)
         optimizer = Optimizer(grown)
@@ -152,6 +152,8 @@ class Networks(unittest.TestCase):
         self.assertTrue(grown.embedding[:, 32:].any().item())
         with self.assertRaisesRegex(ValueError, "not shrink"):
             growth.grown(grown, 32, 80, 1)
+        with self.assertRaisesRegex(ValueError, "not shrink"):
+            growth.grown(grown, 48, 80, 1, 3)
 
     def test_turns_are_told_apart_and_judged(self):
         right = [True, True, False, True, True, False]

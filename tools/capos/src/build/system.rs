@@ -13,11 +13,11 @@ use crate::build::toolchain;
 use crate::models::extra::{self, ExtraModel};
 use crate::models::gguf;
 use crate::models::packed::PackedModels;
+use crate::models::prompts::PromptCaches;
 use crate::session_tools;
 use crate::sign::keygen;
 use crate::sign::read_key;
 use crate::sign::sign_file;
-use capos_chat::Tool;
 use capos_host::files;
 use capos_image::Recipe;
 use capos_image::date::Date;
@@ -350,12 +350,13 @@ impl Parts {
 
     /// Makes the folder `over` that puts these models of a scenario's on an image besides the built-in one.
     pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
-        extra::make(models, scenario, &self.keys, &self.tools()?, &self.stage, over)
+        extra::make(models, scenario, &self.keys, &self.prompts()?, &self.stage, over)
     }
 
-    /// The tools of sessions of each profile, by the system's manifest.
-    fn tools(&self) -> Result<Vec<Vec<Tool>>> {
-        session_tools::sets(&crate::manifest::read(&[&self.manifest])?)
+    /// Prompt caches for the sessions of each profile, by the system's manifest.
+    fn prompts(&self) -> Result<PromptCaches> {
+        let tools = session_tools::sets(&crate::manifest::read(&[&self.manifest])?)?;
+        Ok(PromptCaches::new(tools, self.stage.with_file_name("prompts")))
     }
 
     /// Makes the folder that puts these model files on an image, before the built-in one; none for no files.
@@ -364,7 +365,7 @@ impl Parts {
             return Ok(None);
         }
         let over = self.stage.with_file_name("iso-models");
-        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &self.tools()?, &over)?;
+        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &self.prompts()?, &over)?;
         Ok(Some(over))
     }
 

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use capos_chat::Tool;
 use capos_gguf::Synthetic;
 use capos_model::SCRIPTED;
 use capos_retrieval::Title;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 
 use crate::models::chain::{self, Chain};
 use crate::models::handbook;
-use crate::models::prompts;
+use crate::models::prompts::PromptCaches;
 use crate::models::random::{self, Random};
 use crate::sign::sign_file::declare;
 use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
@@ -140,7 +139,7 @@ pub fn make(
     models: &[ExtraModel],
     scenario: &Path,
     keys: &Path,
-    tools: &[Vec<Tool>],
+    prompts: &PromptCaches,
     stage: &Path,
     tree: &Path,
 ) -> Result<()> {
@@ -151,7 +150,7 @@ pub fn make(
     for model in models {
         let folder = tree.join(if model.in_home { HOME } else { FOLDER });
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        make_one(model, scenario, (keys, tools), &mut trust, &folder)
+        make_one(model, scenario, (keys, prompts), &mut trust, &folder)
             .with_context(|| format!("the model {}", model.name))?;
     }
     let path = tree.join(TRUST);
@@ -162,7 +161,7 @@ pub fn make(
 fn make_one(
     model: &ExtraModel,
     scenario: &Path,
-    (keys, tools): (&Path, &[Vec<Tool>]),
+    (keys, prompts): (&Path, &PromptCaches),
     trust: &mut TrustStore,
     folder: &Path,
 ) -> Result<()> {
@@ -195,7 +194,7 @@ fn make_one(
         }
         _ => bail!("give one of `file`, `handbook`, `hostile`, `chain` and `random` for a model, not several"),
     }
-    sign_and_spoil(model, &path, (keys, tools), trust)
+    sign_and_spoil(model, &path, (keys, prompts), trust)
 }
 
 /// The file of a meaningless model: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
@@ -229,7 +228,7 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
 fn sign_and_spoil(
     model: &ExtraModel,
     path: &Path,
-    (keys, tools): (&Path, &[Vec<Tool>]),
+    (keys, prompts): (&Path, &PromptCaches),
     trust: &mut TrustStore,
 ) -> Result<()> {
     // Keys of a test are not secret; they differ so that they cannot be confused.
@@ -240,7 +239,7 @@ fn sign_and_spoil(
     };
     let digest = declare(path, &key, model.summarises)?;
     if model.file.is_some() {
-        prompts::make(path, digest, tools, &key)?;
+        prompts.make(path, digest, &key)?;
     }
     match model.key {
         Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,

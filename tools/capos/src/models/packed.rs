@@ -5,13 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use capos_chat::Tool;
 use capos_gguf::Header;
 use capos_inference::{EmbeddingModel, LanguageModel};
 use capos_model::Backend;
 use capos_verity::SigningKey;
 
-use crate::models::prompts;
+use crate::models::prompts::PromptCaches;
 use crate::sign::name_of;
 use crate::sign::sign_file::declare;
 use capos_host::files::{self, write_whole};
@@ -78,11 +77,11 @@ impl PackedModels {
         Ok(u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX))
     }
 
-    /// Makes the folder `tree`, which puts the model files on an image, signed with `key`. Sessions have these sets of tools.
+    /// Makes the folder `tree`, which puts the model files on an image, signed with `key`, with their prompt caches.
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub fn pack(&self, key: &SigningKey, tools: &[Vec<Tool>], tree: &Path) -> Result<()> {
+    pub fn pack(&self, key: &SigningKey, prompts: &PromptCaches, tree: &Path) -> Result<()> {
         // Files of an earlier call may be of other models.
         if tree.exists() {
             std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
@@ -93,7 +92,7 @@ impl PackedModels {
             let placed = tree.join(FOLDER).join(name);
             files::copy_if_newer(model, &placed)?;
             let digest = declare(&placed, key, self.able.contains(name))?;
-            prompts::make(&placed, digest, tools, key)?;
+            prompts.make(&placed, digest, key)?;
             order.push_str(name);
             order.push('\n');
         }
@@ -202,7 +201,7 @@ mod tests {
             (models.mebibytes().unwrap(), PackedModels::check(Vec::new()).unwrap().mebibytes().unwrap()),
             (1, 0)
         );
-        models.pack(&key, &[], &tree).unwrap();
+        models.pack(&key, &PromptCaches::new(Vec::new(), at("kept")), &tree).unwrap();
         for name in ["z.gguf", "a.gguf"] {
             let found = verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
             assert_eq!(found.summarises(), name == "a.gguf");
@@ -210,7 +209,10 @@ mod tests {
         let error = models.summarise(&["b.gguf".into()]).unwrap_err().to_string();
         assert_eq!(error, "none of the models is called b.gguf, which is to summarise");
         assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
-        PackedModels::check(vec![at("a.gguf")]).unwrap().pack(&key, &[], &tree).unwrap();
+        PackedModels::check(vec![at("a.gguf")])
+            .unwrap()
+            .pack(&key, &PromptCaches::new(Vec::new(), at("kept")), &tree)
+            .unwrap();
         assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");
     }
 

@@ -52,5 +52,5 @@ pub use embedder::{Embedder, EmbeddingId};
 pub use embedding_model::EmbeddingModel;
 pub use error::InferenceError;
 pub use language_model::LanguageModel;
-pub use prompt_cache::prompt_cache;
+pub use prompt_cache::{beginning, prompt_cache};
 pub use request::{Event, Finish, Grammar, Reason, Request};

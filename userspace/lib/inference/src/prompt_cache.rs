@@ -54,7 +54,10 @@ pub fn prompt_cache(
 }
 
 /// The tokens with which all conversations about these tools begin.
-fn beginning(model: &LanguageModel<'_>, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
+///
+/// # Errors
+/// [`InferenceError`] if the template rejects the tools.
+pub fn beginning(model: &LanguageModel<'_>, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
     let ids = |text: &str| -> Result<Vec<u32>, InferenceError> {
         let messages = [Message::new(Role::User, text)];
         let conversation = Conversation { messages: &messages, tools, answer: true, now: None };

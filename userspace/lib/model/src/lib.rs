@@ -13,7 +13,7 @@ pub mod memory;
 pub const PROMPTS: &str = "prompts";
 /// Bytes of all prompt caches of an image at most: each is in memory as long as its model is offered, besides a header that the
 /// loader reads.
-pub const MAX_PROMPTS: u64 = 3 << 20;
+pub const MAX_PROMPTS: u64 = 8 << 20;
 
 pub use backend::{Backend, BackendError, LOCAL_EMBEDDER, LOCAL_ENGINE, LOCAL_RETRIEVAL, LOCAL_SCRIPTED, SCRIPTED};
 pub use info::{describe, difference, embeds, id, output_tokens, writes};

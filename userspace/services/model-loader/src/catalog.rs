@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_async_lock::AsyncMutex;
 use capos_model::{LOCAL_SCRIPTED, MAX_PROMPTS};
 use capos_plural::count;
 use capos_policy::{check_backend_policy, may_open};
@@ -20,12 +21,22 @@ use capos_schema::models::{
 };
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 use capos_verity::TrustStore;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 /// Bytes of the reason for which a worker is replaced.
 const MAX_REASON: usize = 256;
 /// Bytes of a prompt cache that are read at once.
 const PIECE: usize = 64 << 10;
+
+/// A model's prompt cache. It is checked while other tasks go on; a worker that starts waits for the end of that.
+#[derive(Clone, Default)]
+struct Prompts {
+    /// Held while it is checked.
+    checking: Rc<AsyncMutex>,
+    checked: Rc<RefCell<Option<(MemoryObjectClient, u64)>>>,
+    /// Bytes that are kept for it.
+    bytes: Rc<Cell<u64>>,
+}
 
 struct Model {
     /// Its file's name, without folders.
@@ -33,8 +44,7 @@ struct Model {
     info: ModelInfo,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
-    /// Its prompt cache, and the bytes of it.
-    prompts: Option<(MemoryObjectClient, u64)>,
+    prompts: Prompts,
     worker: Option<Rc<Worker>>,
     room: Room,
 }
@@ -70,31 +80,45 @@ impl Catalog {
     ///
     /// # Errors
     /// It is refused, or the audit log takes no record of it.
-    pub async fn register(&self, medium: &DirectoryClient, path: &str) -> Result<ModelInfo, Error> {
+    pub async fn register(self: &Rc<Self>, medium: &DirectoryClient, path: &str) -> Result<ModelInfo, Error> {
         let offer = Offer::on_medium(medium, path).await;
         let info = self.admit(path, &ModelInfo::default(), offer).await?;
+        let found = Offer::prompts(medium, path).await;
+        let Ok(prompts) = self.find(&info.id, |model| model.prompts.clone()) else { return Ok(info) };
         // Without it the model reads what it could have known.
-        let prompts = match Offer::prompts(medium, path).await {
-            Ok(None) => None,
-            Ok(Some(offer)) => Some(self.prompts(offer).await),
-            Err(error) => Some(Err(error)),
-        };
-        match prompts {
-            Some(Ok(prompts)) => drop(self.find(&info.id, |model| model.prompts = Some(prompts))),
-            Some(Err(error)) => log::warning!("the prompt cache of {path} is not used: {error}"),
-            None => {}
+        match found {
+            Ok(Some(offer)) => {
+                // A file that is registered once more has been checked.
+                if let Some(checking) = prompts.checking.try_lock() {
+                    let catalog = self.clone();
+                    capos_rt::spawn(async move {
+                        let path = offer.path.clone();
+                        match catalog.check_prompts(offer, &prompts).await {
+                            Ok(memory) => drop(prompts.checked.replace(Some((memory, prompts.bytes.get())))),
+                            Err(error) => {
+                                prompts.bytes.set(0);
+                                log::warning!("the prompt cache {path} is not used: {error}");
+                            }
+                        }
+                        drop(checking);
+                    });
+                }
+            }
+            Ok(None) => {}
+            Err(error) => log::warning!("the prompt cache of {path} is not used: {error}"),
         }
         Ok(info)
     }
 
-    /// A prompt cache that was checked as a whole, so that a damaged one costs its model nothing but time, and its bytes.
-    async fn prompts(&self, offer: Offer) -> Result<(MemoryObjectClient, u64), Error> {
+    /// A prompt cache that was checked as a whole, so that a damaged one costs its model nothing but time.
+    async fn check_prompts(&self, offer: Offer, prompts: &Prompts) -> Result<MemoryObjectClient, Error> {
         let cache = self.examine(offer).await?;
-        let others = |model: &Model| model.prompts.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let others = |model: &Model| model.prompts.bytes.get();
         let all = self.models.borrow().iter().map(others).fold(cache.size(), u64::saturating_add);
         if all > MAX_PROMPTS {
             return Err(Error::new(format!("prompt caches have {all} bytes with it, and {MAX_PROMPTS} are kept")));
         }
+        prompts.bytes.set(cache.size());
         let memory = self.account.create_memory(cache.size()).await.context("making its memory object")?;
         let mapped = memory::map_all(&memory, Access::ReadWrite)?;
         let mut at = 0;
@@ -103,7 +127,7 @@ impl Catalog {
             mapped.write(at, &piece)?;
             at = at.saturating_add(piece.len().max(1) as u64);
         }
-        Ok((memory, cache.size()))
+        Ok(memory)
     }
 
     /// Verifies and registers an offer, whose description `said` has to be true.
@@ -205,13 +229,18 @@ impl Catalog {
             .await
             .context("making the weights' memory object")?;
         let file = weights.name().to_string();
-        Ok(Model { file, info, weights, memory, prompts: None, worker: None, room })
+        Ok(Model { file, info, weights, memory, prompts: Prompts::default(), worker: None, room })
     }
 
     /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
     /// offered in the order of `first`, which lists file names; the others follow in the order of their names. If
     /// `script_first` is set, those that play a script come before all.
-    pub async fn register_all(&self, directory: &str, first: &str, script_first: bool) -> Result<usize, Error> {
+    pub async fn register_all(
+        self: &Rc<Self>,
+        directory: &str,
+        first: &str,
+        script_first: bool,
+    ) -> Result<usize, Error> {
         let mut count = 0_usize;
         let listed = self.medium.list(directory).await.with_context(|| format!("listing {directory}"))?;
         for entry in listed.entries {
@@ -287,6 +316,8 @@ impl Catalog {
             return Ok(worker);
         }
         self.end_unheld(id).await;
+        let prompts = self.find(id, |model| model.prompts.clone())?;
+        drop(prompts.checking.lock().await);
         let entrance = Entrance::make(&self.forge).await?;
         // Meanwhile the policy may have changed, the model been unloaded, another opener been first. There is no wait
         // between the check of all that and the start, and the worker is with its model before it starts. So a model
@@ -301,7 +332,7 @@ impl Catalog {
                 &model.info,
                 &model.room,
                 (&model.weights, &model.memory),
-                model.prompts.clone(),
+                model.prompts.checked.borrow().clone(),
             );
             model.worker = Some(worker.clone());
             let starting = worker.start();

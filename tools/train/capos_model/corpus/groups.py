@@ -46,7 +46,7 @@ PROFILES = {"operator": 4, "guest": 1, "anonymous": 1}
 NAMED = {"path", "path1", "path2", "folder", "service", "program"}
 
 
-# What stands between a question and another request, and what stands around two requests of which one comes first.
+# What stands between a question and another request, and around two requests in an order.
 ASKED = [" and ", " also ", " then ", " and then ", " ", " also, ", " and also ", " after that ", " and please ", " finally, "]
 ORDERED = [
     ("first ", ", then ", ""),
@@ -166,7 +166,7 @@ class GroupGenerator(Generator):
         chance = self.random.random()
         if one.endswith("?") and chance < 0.5:
             return one + self.values.choose(ASKED) + two[:1].lower() + two[1:]
-        # A first letter that is part of a value stays as it is.
+        # A first letter that is part of a value is not changed.
         if one[:1].islower() and chance > 0.88:
             start, joint, end = self.values.choose(ORDERED)
             # Nor does anything follow a full stop or question mark, which may be a text's.

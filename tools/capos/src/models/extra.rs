@@ -289,7 +289,8 @@ mod tests {
         std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
         std::fs::write(at("own.gguf"), Synthetic::new(256 << 10, 1).unwrap().to_vec()).unwrap();
         let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
-        make(&[model], folder.path(), &at("keys"), &[], &at("stage"), &at("tree")).unwrap();
+        let prompts = PromptCaches::new(Vec::new(), at("kept"));
+        make(&[model], folder.path(), &at("keys"), &prompts, &at("stage"), &at("tree")).unwrap();
         let trust = read_trust(&at("tree/etc/trust")).unwrap();
         verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)
     }

@@ -129,7 +129,7 @@ mod tests {
         let computed = make(vec![Vec::new()]);
         let [file] = &files()[..] else { panic!("{:?}", files()) };
         assert_eq!(std::fs::read(file).unwrap(), computed);
-        // What is kept is taken as it is.
+        // The kept file is what the image gets.
         std::fs::write(file, b"kept").unwrap();
         assert_eq!(make(vec![Vec::new()]), b"kept");
         // Other tools have another cache.

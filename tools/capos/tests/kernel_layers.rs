@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 ///
 /// - A wait that ends makes its thread ready, so threads need the scheduler, and the scheduler holds threads.
 /// - A kernel that is built with its tests runs them at its start.
-const KNOT: [(&str, &str); 6] = [
-    ("object/thread.rs", "sched::scheduler::exclude"),
+const KNOT: [(&str, &str); 5] = [
     ("object/thread.rs", "sched::scheduler::wake"),
     ("start/tests.rs", "tests_in_kernel::begin"),
     ("start/tests.rs", "tests_in_kernel::needs_loader"),
@@ -176,11 +175,11 @@ fn no_file_reaches_another_layer_by_super() {
     upward(&["low".to_owned(), "high".to_owned()], "low/mod.rs", "use super::high::a;\n");
 }
 
-/// Where the completion of an entry is written: on the slow path, and on the fast path. Below them, a thread writes it.
-const WRITERS: [&str; 2] = ["syscall/fast_path.rs", "syscall/mod.rs"];
+/// Where the completion of an entry is written, whichever path it took. Below that, a thread writes it.
+const WRITERS: [&str; 1] = ["syscall/mod.rs"];
 
 #[test]
-fn each_path_of_an_entry_writes_its_completion_in_one_place() {
+fn the_completion_of_an_entry_is_written_in_one_place() {
     let mut found = Vec::new();
     files(Path::new(""), &mut |path, text| {
         if !path.starts_with(TESTS) && !path.starts_with("object/thread") {
@@ -188,8 +187,5 @@ fn each_path_of_an_entry_writes_its_completion_in_one_place() {
         }
     });
     found.sort();
-    assert_eq!(
-        found, WRITERS,
-        "a handler returns how its entry ended; the path that took the entry writes the completion"
-    );
+    assert_eq!(found, WRITERS, "a handler returns how its entry ended; one place writes the completion");
 }

@@ -8,7 +8,7 @@ use capos_machine::page_entry::USER_END;
 
 pub use super::fpu::Fpu;
 use super::{gdt, msr};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::PerCpu;
 
 /// The registers of a thread in user mode. The entry code writes it, [`enter_user`] loads it.
 #[derive(Clone, Debug)]
@@ -91,21 +91,21 @@ impl Context {
     }
 }
 
-/// Lets the thread of `context` run on this processor, which is `cpu`, and calls `release` right before. The address space must be
-/// active and the thread's vector registers loaded.
+/// Lets the thread of `context` run on this processor, which is `cpu`, and calls `release` with the guard `lock` right before. The
+/// address space must be active and the thread's vector registers loaded.
 ///
-/// Returns, and has not called `release`, if the processor would not accept the instruction pointer or the thread pointer.
+/// Returns the guard, and has not called `release`, if the processor would not accept the instruction pointer or the thread pointer.
 ///
 /// # Safety
 /// `context` must stay valid and untouched by others until the processor next enters the kernel
 /// from user mode, which saves the registers there, except INVOKE, which leaves it unchanged. No lock may be held.
 #[inline(always)]
-pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context, release: impl FnOnce(&PerCpu)) {
+pub unsafe fn enter_user<L>(cpu: &PerCpu, context: *mut Context, lock: L, release: impl FnOnce(L)) -> L {
     cpu.set_context(context);
     // SAFETY: the caller gives a valid context that nothing else uses now.
     let registers = unsafe { &mut *context };
     if registers.rip >= USER_END || registers.fs_base >= USER_END {
-        return;
+        return lock;
     }
     registers.rflags = (registers.rflags & USER_FLAGS) | FIXED_FLAGS;
     if cpu.swap_loaded(registers.identity) != registers.identity {
@@ -115,7 +115,7 @@ pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context, release: impl FnOn
     // these two in a system call.
     let fast =
         registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
-    release(cpu);
+    release(lock);
     // SAFETY: the context is valid, its instruction pointer canonical, its flags harmless; GS is
     // the kernel's and both paths swap it as their last step but one.
     unsafe { if fast { return_fast(context) } else { return_slow(context) } }
@@ -140,13 +140,14 @@ pub unsafe fn go_back(context: *mut Context) -> ! {
     unsafe { return_slow(context) }
 }
 
-/// Continues with `then` on an empty stack, so that what can follow on itself takes no more of it each time.
-pub fn begin_anew(then: extern "C" fn() -> !) -> ! {
+/// Continues with `then` on the empty stack of this processor, which is `cpu`, so that what can follow on itself takes no more of it
+/// each time.
+pub fn begin_anew(cpu: &'static PerCpu, then: extern "C" fn(&'static PerCpu) -> !) -> ! {
     // SAFETY: nothing on the stack is needed any more. `call` leaves the stack aligned as a function expects it.
     unsafe {
         core::arch::asm!(
             "mov rsp, {top}", "xor ebp, ebp", "call {then}", "ud2",
-            top = in(reg) percpu::current().stack_top(), then = in(reg) then, options(noreturn)
+            top = in(reg) cpu.stack_top(), then = in(reg) then, in("rdi") core::ptr::from_ref(cpu), options(noreturn)
         );
     }
 }
@@ -214,29 +215,27 @@ unsafe extern "C" fn return_slow(context: *mut Context) -> ! {
     )
 }
 
-/// Calls `release`, then lets in pending interrupts, each of which starts an event of its own. If there is none, continues
-/// with `then`. No thread may be current and no user memory mapped.
-pub fn open(release: impl FnOnce(&PerCpu), then: extern "C" fn() -> !) -> ! {
-    let cpu = percpu::current();
+/// Calls `release`, then lets in pending interrupts of this processor, which is `cpu`. Each of them starts an event of its own. If there
+/// is none, continues with `then`. No thread may be current and no user memory mapped.
+pub fn open(cpu: &'static PerCpu, release: impl FnOnce(), then: extern "C" fn(&'static PerCpu) -> !) -> ! {
     cpu.set_context(core::ptr::null_mut());
-    release(cpu);
+    release();
     // SAFETY: nothing on the stack is needed any more, so it can be begun again; an interrupt after the
     // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
     // stack aligned as a function expects it.
     unsafe {
         core::arch::asm!(
             "mov rsp, {top}", "xor ebp, ebp", "sti", "nop", "nop", "cli", "call {then}", "ud2",
-            top = in(reg) cpu.stack_top(), then = in(reg) then, options(noreturn)
+            top = in(reg) cpu.stack_top(), then = in(reg) then, in("rdi") core::ptr::from_ref(cpu), options(noreturn)
         );
     }
 }
 
-/// Calls `release`, then waits for an interrupt, which starts an event and never returns here. No thread may be current and no user
-/// memory mapped.
-pub fn idle(release: impl FnOnce(&PerCpu)) -> ! {
-    let cpu = percpu::current();
+/// Calls `release`, then waits for an interrupt of this processor, which is `cpu`. It starts an event and never returns here. No thread
+/// may be current and no user memory mapped.
+pub fn idle(cpu: &'static PerCpu, release: impl FnOnce()) -> ! {
     cpu.set_context(core::ptr::null_mut());
-    release(cpu);
+    release();
     // SAFETY: nothing on the stack is needed any more, so it can be begun again; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {

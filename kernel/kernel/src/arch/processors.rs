@@ -97,14 +97,14 @@ pub fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
     }
 }
 
-/// What this processor is asked for.
-pub fn asked() -> Request {
-    Request::from_raw(percpu::current().request.load(Ordering::Acquire))
+/// What this processor, which is `cpu`, is asked for.
+pub fn asked(cpu: &PerCpu) -> Request {
+    Request::from_raw(cpu.request.load(Ordering::Acquire))
 }
 
-/// What this processor was asked for is done.
-pub fn done() {
-    percpu::current().request.store(Request::None as u32, Ordering::Release);
+/// What this processor, which is `cpu`, was asked for is done.
+pub fn done(cpu: &PerCpu) {
+    cpu.request.store(Request::None as u32, Ordering::Release);
 }
 
 /// Lets another processor look at its queue again.

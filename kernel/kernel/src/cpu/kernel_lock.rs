@@ -1,10 +1,22 @@
 //! The kernel lock: one processor holds it exclusively, or several share it on the fast path of system calls.
 //!
 //! A processor that enters by a system call shares the lock ([`enter`]), unless another holds it exclusively. A processor that enters by
-//! a fault, or by an interrupt that leaves it something to do, acquires it exclusively ([`take`]). Under the shared lock only the fast path
-//! may run ([`crate::syscall::fast_path`], INVOKE and bound calls included), and the exit that looks only at the processor's own state
-//! ([`crate::sched::switching`]). Before anything else the processor upgrades to exclusive ([`exclude`]). It releases the lock as the last step before it returns to user mode or
-//! idles.
+//! a fault, or by an interrupt that leaves it something to do, acquires it exclusively ([`acquire`]). It releases the lock as the last
+//! step before it returns to user mode or idles.
+//!
+//! # Guards
+//!
+//! How this processor holds the lock is a type. [`Shared`] and [`Exclusive`] are guards that carry the processor's data. There is one
+//! guard at a time on each processor, and only this module makes them.
+//!
+//! - Code that needs the lock exclusively takes `&mut Exclusive`, or `&Exclusive` where it only looks.
+//! - Code that never runs under the exclusive lock takes `&Shared`: the exit that looks only at the processor's own state
+//!   ([`crate::sched::switching`]), and bound calls.
+//! - Code that needs the lock held in either way takes [`Held`], which both lend: the fast path of entries
+//!   ([`crate::syscall::fast_path`]) and the copies that it makes.
+//! - [`Shared::upgrade`] consumes the guard. So nothing that was borrowed from it survives: neither the current thread
+//!   ([`crate::sched::lent`]) nor places in user memory.
+//! - Functions that do not return take the guard by value.
 //!
 //! A processor may cache values apart from the objects that they belong to. Code that acquires the lock exclusively first flushes all
 //! of them ([`cached`]), so it never observes one.
@@ -12,12 +24,15 @@
 //! Processors that wait for exclusive access are served in the order of arrival. While they wait, they carry out the requests of the
 //! exclusive holder, such as TLB shootdown ([`shootdown::answer`]). Between two exclusive holders, others may share the lock.
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_sync::{Presence, SharedLock};
 use spin::Once;
 
-use crate::arch::percpu::{self, PerCpu};
+#[cfg(feature = "tests")]
+use crate::arch::percpu;
+use crate::arch::percpu::PerCpu;
 use crate::arch::processors::{self, Request};
 use crate::memory::shootdown;
 
@@ -26,36 +41,133 @@ static LOCK: SharedLock = SharedLock::new();
 /// How often a processor came to hold it exclusively.
 static EXCLUSIVE: AtomicU64 = AtomicU64::new(0);
 
-/// This processor, whose data these are, enters by a system call: it shares the lock, or holds it exclusively.
-#[inline(always)]
-pub fn enter(own: &PerCpu) {
-    if !try_enter(own) {
-        wait_to_enter(own);
+/// This processor shares the kernel lock.
+#[must_use = "the lock stays shared until the guard is released or upgraded"]
+pub struct Shared {
+    cpu: &'static PerCpu,
+    stays: Stays,
+}
+
+/// This processor holds the kernel lock exclusively.
+#[must_use = "the lock stays held until the guard is released"]
+pub struct Exclusive {
+    cpu: &'static PerCpu,
+    stays: Stays,
+}
+
+/// A guard belongs to one processor, so it is neither `Send` nor `Sync`.
+type Stays = PhantomData<*const ()>;
+
+/// Proof that this processor shares the kernel lock or holds it exclusively, for as long as the guard is borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'lock>(PhantomData<&'lock Stays>);
+
+/// How a processor has entered.
+pub enum Entered {
+    Shared(Shared),
+    Exclusive(Exclusive),
+}
+
+impl Shared {
+    /// This processor's data.
+    #[inline(always)]
+    pub fn cpu(&self) -> &'static PerCpu {
+        self.cpu
+    }
+
+    /// Proof that the lock is held.
+    #[inline(always)]
+    pub fn held(&self) -> Held<'_> {
+        Held(PhantomData)
+    }
+
+    /// Waits until this processor has the kernel to itself. Others may have had it before: they may have ended the current thread. No
+    /// other lock may be held. The scheduler's [`upgrade`](crate::sched::scheduler::upgrade) calls it, which first switches out a thread
+    /// that waits.
+    #[cold]
+    pub fn upgrade(self) -> Exclusive {
+        LOCK.exclude(&self.cpu.presence, presences, || wait(self.cpu));
+        begin_exclusive(self.cpu)
+    }
+
+    /// Releases the lock.
+    #[inline(always)]
+    pub fn release(self) {
+        self.cpu.presence.leave();
     }
 }
 
-/// The same if no processor holds it exclusively. If one does: false, and this processor does not share it.
+impl Exclusive {
+    /// This processor's data.
+    #[inline(always)]
+    pub fn cpu(&self) -> &'static PerCpu {
+        self.cpu
+    }
+
+    /// Proof that the lock is held.
+    #[inline(always)]
+    pub fn held(&self) -> Held<'_> {
+        Held(PhantomData)
+    }
+
+    /// Releases the lock.
+    #[inline(always)]
+    pub fn release(self) {
+        LOCK.give();
+    }
+
+    /// The guard again, where it could not be passed on as a value.
+    ///
+    /// # Safety
+    /// The processor that runs this is `cpu`. It holds the lock exclusively, and the guard that it had is gone.
+    pub unsafe fn assume(cpu: &'static PerCpu) -> Self {
+        Self { cpu, stays: PhantomData }
+    }
+}
+
+/// The guard of this processor, which holds the lock: the tests of the kernel call functions of several layers in turn, and have no
+/// event that a guard could be passed along.
+#[cfg(feature = "tests")]
+pub fn of_tests() -> Entered {
+    let cpu = percpu::current();
+    match cpu.presence.is_in() {
+        true => Entered::Shared(Shared { cpu, stays: PhantomData }),
+        false => Entered::Exclusive(Exclusive { cpu, stays: PhantomData }),
+    }
+}
+
+/// This processor, whose data these are, enters by a system call: it shares the lock, or holds it exclusively.
 #[inline(always)]
-pub fn try_enter(own: &PerCpu) -> bool {
-    LOCK.try_share(&own.presence)
+pub fn enter(cpu: &'static PerCpu) -> Entered {
+    match try_enter(cpu) {
+        Some(shared) => Entered::Shared(shared),
+        None => wait_to_enter(cpu),
+    }
+}
+
+/// The same if no processor holds it exclusively. If one does: `None`, and this processor does not share it.
+#[inline(always)]
+pub fn try_enter(cpu: &'static PerCpu) -> Option<Shared> {
+    LOCK.try_share(&cpu.presence).then_some(Shared { cpu, stays: PhantomData })
 }
 
 #[cold]
 #[inline(never)]
-fn wait_to_enter(own: &PerCpu) {
+fn wait_to_enter(cpu: &'static PerCpu) -> Entered {
     let may_share = || {
         // The processor that asks holds the lock, and continues once this one is in the line. So whoever learns of the end
         // looks after this processor has released what has ended.
-        let asked = processors::asked();
+        let asked = processors::asked(cpu);
         let ends = asked == Request::Leave;
         if !ends {
-            shootdown::answer_to(asked);
+            shootdown::answer_to(cpu, asked);
             core::hint::spin_loop();
         }
         !ends
     };
-    if !LOCK.share_in_time(&own.presence, may_share) {
-        take();
+    match LOCK.share_in_time(&cpu.presence, may_share) {
+        true => Entered::Shared(Shared { cpu, stays: PhantomData }),
+        false => Entered::Exclusive(acquire(cpu)),
     }
 }
 
@@ -65,49 +177,51 @@ fn presences() -> Option<impl Iterator<Item = &'static Presence>> {
 }
 
 /// What a processor does while it waits.
-fn wait() {
-    shootdown::answer();
+fn wait(cpu: &PerCpu) {
+    shootdown::answer(cpu);
     core::hint::spin_loop();
 }
 
-/// Waits until this processor has the kernel to itself. It must not share the lock.
-pub fn take() {
-    LOCK.take(presences, wait);
-    begin_exclusive();
+/// Waits until this processor, whose data these are, has the kernel to itself. It must not share the lock.
+pub fn acquire(cpu: &'static PerCpu) -> Exclusive {
+    LOCK.take(presences, || wait(cpu));
+    begin_exclusive(cpu)
 }
 
-/// This processor has come to hold the lock exclusively.
+/// This processor, whose data these are, has come to hold the lock exclusively.
 #[inline(always)]
-fn begin_exclusive() {
+fn begin_exclusive(cpu: &'static PerCpu) -> Exclusive {
     // No other code writes to it now.
     EXCLUSIVE.store(times_exclusive().wrapping_add(1), Ordering::Relaxed);
+    let mut lock = Exclusive { cpu, stays: PhantomData };
     if CACHED.load(Ordering::Relaxed) > 0 {
-        flush_all();
+        flush_all(&mut lock);
     }
+    lock
 }
 
 /// How many values processors cache apart from the objects that they belong to.
 static CACHED: AtomicU64 = AtomicU64::new(0);
 /// What flushes all of them.
-static FLUSH: Once<fn()> = Once::new();
+static FLUSH: Once<fn(&mut Exclusive)> = Once::new();
 
 #[cold]
 #[inline(never)]
-fn flush_all() {
+fn flush_all(lock: &mut Exclusive) {
     if let Some(flush) = FLUSH.get() {
-        flush();
+        flush(lock);
     }
 }
 
-/// Notes that a processor, which shares the lock, caches one more value. `flush`, the same each time, flushes all such values. The
-/// processor that acquires the lock exclusively calls it with no other lock held. It calls [`flushed`] for each.
-pub fn cached(flush: fn()) {
+/// Notes that this processor caches one more value. `flush`, the same each time, flushes all such values. The processor that acquires the
+/// lock exclusively calls it with no other lock held. It calls [`flushed`] for each.
+pub fn cached(_: &Shared, flush: fn(&mut Exclusive)) {
     FLUSH.call_once(|| flush);
     CACHED.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Notes that a [cached] value has been flushed.
-pub fn flushed() {
+pub fn flushed(_: &mut Exclusive) {
     CACHED.fetch_sub(1, Ordering::Relaxed);
 }
 
@@ -115,34 +229,4 @@ pub fn flushed() {
 #[inline(always)]
 pub fn times_exclusive() -> u64 {
     EXCLUSIVE.load(Ordering::Relaxed)
-}
-
-/// Whether this processor shares the lock, which it has.
-#[inline(always)]
-pub fn is_shared() -> bool {
-    percpu::current().presence.is_in()
-}
-
-/// Waits until this processor, which shares the lock, has the kernel to itself. Others may have had it before: they may have
-/// ended the current thread. No lock may be held.
-#[cold]
-pub fn exclude() {
-    LOCK.exclude(&percpu::current().presence, presences, wait);
-    begin_exclusive();
-}
-
-/// Gives the lock up, as this processor has it, whose data these are.
-#[inline(always)]
-pub fn give(own: &PerCpu) {
-    if own.presence.is_in() {
-        own.presence.leave();
-    } else {
-        LOCK.give();
-    }
-}
-
-/// Gives the lock up, which this processor, whose data these are, shares.
-#[inline(always)]
-pub fn give_shared(own: &PerCpu) {
-    own.presence.leave();
 }

@@ -1,7 +1,7 @@
 //! The event loop: what happens at each entry into the kernel, and the way out.
 //!
-//! Each function is called with the kernel lock held: exclusively, except for system calls, which may share it. None returns. An event
-//! ends when a thread runs or the processor idles.
+//! Each function is called with the kernel lock held, and takes the guard that says how ([`kernel_lock`]). Those that do not return
+//! release it. An event ends when a thread runs or the processor idles.
 
 pub mod reap;
 pub mod trap;
@@ -10,9 +10,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::arch::context::{self, Context};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::PerCpu;
 use crate::arch::{interrupts, time};
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{self, Exclusive, Shared};
 use crate::log;
 use crate::memory::kernel_space;
 use crate::object::deadline::{self, Due};
@@ -22,81 +22,89 @@ use crate::object::{invocation, reaper};
 use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
 use crate::sched::{self, accounting, switching, timer};
-use crate::syscall;
 use crate::syscall::bound_call::{self, Watch};
+use crate::syscall::{self, Handled};
 
 /// Leaves the kernel: the current thread continues if it can, another one otherwise. Values that the
 /// caller still has are lost, so it must have none.
-pub fn leave() -> ! {
-    scheduler::exclude();
+pub fn leave(mut lock: Exclusive) -> ! {
+    let cpu = lock.cpu();
     loop {
-        reap::reap();
-        crate::object::log::serve();
+        reap::reap(&mut lock);
+        crate::object::log::serve(&mut lock);
         if reaper::has_work() {
             // A reader of the log that could not be served.
             continue;
         }
-        let cpu = percpu::current();
         if cpu.paused.load(Ordering::Relaxed) {
             cpu.paused.store(false, Ordering::Relaxed);
-            context::open(leave_user_half, go_on);
+            context::open(cpu, || leave_user_half(lock), go_on);
         }
-        let (choice, left) = scheduler::choose(cpu);
+        let (choice, left) = scheduler::choose(&mut lock);
         drop(left);
         match choice {
-            // SAFETY: the context is that of the thread that is current from now on, which the
-            // scheduler's state keeps alive; its address space is active and its vector registers
-            // are loaded. No lock is held.
-            Choice::Run(pointer) => unsafe { enter_user(cpu, pointer) },
-            Choice::Resume(thread) => syscall::resume(&thread),
+            Choice::Run(pointer) => enter_user(lock, pointer),
+            Choice::Resume(thread) => syscall::resume(&mut lock, &thread),
             Choice::Again => {}
             Choice::Idle => {
-                accounting::begin_idle(cpu);
-                context::idle(leave_user_half)
+                accounting::begin_idle(&lock);
+                context::idle(cpu, || leave_user_half(lock))
             }
         }
     }
 }
 
-/// Lets the thread of `context` run on this processor, which is `cpu`, and releases the kernel lock. A context that the processor
-/// would not accept is a general protection fault of its thread.
-///
-/// # Safety
-/// As [`context::enter_user`].
-unsafe fn enter_user(cpu: &PerCpu, context: *mut Context) -> ! {
-    // SAFETY: the caller's promise.
-    unsafe { context::enter_user(cpu, context, kernel_lock::give) };
-    context::begin_anew(on_bad_registers)
+/// Lets the thread of `context` run on this processor, and releases the kernel lock. The scheduler has made that thread current, and has
+/// given its context.
+fn enter_user(lock: Exclusive, context: *mut Context) -> ! {
+    // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive; its address space
+    // is active and its vector registers are loaded. No lock is held.
+    let lock = unsafe { context::enter_user(lock.cpu(), context, lock, Exclusive::release) };
+    begin_anew(lock)
 }
 
-extern "C" fn on_bad_registers() -> ! {
-    scheduler::exclude();
-    on_exception(13, 0, "an instruction or thread pointer outside the user half")
+/// The same where this processor shares the kernel lock.
+#[inline(always)]
+fn enter_user_from_shared(lock: Shared, context: *mut Context) -> ! {
+    // SAFETY: as in `enter_user`.
+    let lock = unsafe { context::enter_user(lock.cpu(), context, lock, Shared::release) };
+    begin_anew(scheduler::upgrade(lock))
 }
 
-/// Makes this processor, which is `cpu`, leave the user half, and releases the kernel lock.
-fn leave_user_half(cpu: &PerCpu) {
-    kernel_space::activate();
-    kernel_lock::give(cpu);
+/// The processor would not accept a context: that is a general protection fault of its thread.
+#[cold]
+#[inline(never)]
+fn begin_anew(lock: Exclusive) -> ! {
+    context::begin_anew(lock.cpu(), on_bad_registers)
+}
+
+extern "C" fn on_bad_registers(cpu: &'static PerCpu) -> ! {
+    // SAFETY: `begin_anew` had the guard, and has called this on the same processor.
+    let lock = unsafe { Exclusive::assume(cpu) };
+    on_exception(lock, 13, 0, "an instruction or thread pointer outside the user half")
+}
+
+/// Makes this processor leave the user half, and releases the kernel lock.
+fn leave_user_half(lock: Exclusive) {
+    kernel_space::activate(lock.cpu());
+    lock.release();
 }
 
 /// Continues after a pause.
-extern "C" fn go_on() -> ! {
-    kernel_lock::take();
-    leave()
+extern "C" fn go_on(cpu: &'static PerCpu) -> ! {
+    leave(kernel_lock::acquire(cpu))
 }
 
 /// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.
 #[inline(always)]
-fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
-    match switching::hand_over(cpu, next) {
-        // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
-        // its address space is active and its vector registers are loaded. No lock is held.
-        Ok(context) => unsafe { enter_user(cpu, context) },
+fn hand_over(lock: Shared, next: Arc<Thread>) -> ! {
+    match switching::hand_over(&lock, next) {
+        Ok(context) => enter_user_from_shared(lock, context),
         Err(next) => {
-            scheduler::wake(&next);
+            let mut lock = scheduler::upgrade(lock);
+            scheduler::wake(&mut lock, &next);
             drop(next);
-            leave()
+            leave(lock)
         }
     }
 }
@@ -104,101 +112,128 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
 /// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the one that it made ready, where it
 /// waits.
 #[inline(always)]
-fn return_to_user(cpu: &'static PerCpu) -> ! {
-    match switching::stay_or_switch(cpu) {
-        // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
-        Some(context) => unsafe { enter_user(cpu, context) },
-        None => leave(),
+fn return_to_user(lock: Shared) -> ! {
+    match switching::stay_or_switch(lock.cpu(), lock.held()) {
+        Some(context) => enter_user_from_shared(lock, context),
+        None => leave(scheduler::upgrade(lock)),
     }
 }
 
-/// A thread has made a system call. The kernel lock may be shared.
+/// A thread has made a system call.
 #[inline(always)]
-pub fn on_syscall(cpu: &'static PerCpu) -> ! {
-    // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
-    let current = unsafe { sched::lent(cpu) };
-    let calls = Watch::of(cpu);
-    let next = match current {
+pub fn on_syscall(lock: Shared) -> ! {
+    let calls = Watch::of(lock.cpu());
+    let mut rest = None;
+    let handled = match sched::lent(&lock) {
         Some(thread) if thread.state() == State::Running => {
             if calls.is_turn_of(&thread)
-                && let Some(context) = bound_call::go(cpu, &thread)
+                && let Some(context) = bound_call::go(&lock, &thread)
             {
-                // SAFETY: as in `hand_over`.
-                unsafe { enter_user(cpu, context) }
+                enter_user_from_shared(lock, context)
             }
-            let next = syscall::handle(cpu, &thread);
-            if let Some(next) = &next
+            let handled = syscall::handle(&lock, &thread, &mut rest);
+            if let Handled::Waits(next) = &handled
                 && calls.have_turns(&thread, next)
             {
-                bound_call::open(cpu, &thread, next);
+                bound_call::open(&lock, &thread, next);
             }
-            next
+            handled
         }
         // Another processor has ended it meanwhile.
-        _ => None,
+        _ => Handled::Done,
     };
-    match next {
-        Some(next) => hand_over(cpu, next),
-        None => return_to_user(cpu),
+    match handled {
+        Handled::Done => return_to_user(lock),
+        Handled::Waits(next) => hand_over(lock, next),
+        Handled::Left => go_on_alone(lock, &mut rest),
     }
+}
+
+/// Does what is left of a system call, which needs the kernel lock exclusively.
+#[cold]
+#[inline(never)]
+fn go_on_alone(lock: Shared, rest: &mut Option<syscall::Rest>) -> ! {
+    let mut lock = scheduler::upgrade(lock);
+    let thread = sched::current(&lock);
+    if let Some(rest) = rest {
+        syscall::go_on(&mut lock, thread.as_ref(), rest);
+    }
+    drop(thread);
+    return_alone(lock)
+}
+
+/// The same as `return_to_user` where this processor holds the kernel lock exclusively.
+#[inline(always)]
+fn return_alone(lock: Exclusive) -> ! {
+    match switching::stay_or_switch(lock.cpu(), lock.held()) {
+        Some(context) => enter_user(lock, context),
+        None => leave(lock),
+    }
+}
+
+/// A thread has made a system call. This processor waited for its turn, and holds the kernel lock exclusively.
+#[cold]
+#[inline(never)]
+pub fn on_late_syscall(mut lock: Exclusive) -> ! {
+    if let Some(thread) = sched::current(&lock) {
+        syscall::handle_alone(&mut lock, &thread);
+    }
+    return_alone(lock)
 }
 
 /// Another processor has something for this one.
-pub fn on_call() -> ! {
-    let cpu = percpu::current();
-    accounting::end_idle(cpu);
-    accounting::look_at_limit(cpu);
-    leave()
+pub fn on_call(lock: Exclusive) -> ! {
+    accounting::end_idle(&lock);
+    accounting::look_at_limit(&lock);
+    leave(lock)
 }
 
 /// A thread touched an address that is not mapped, or not for that.
-pub fn on_page_fault(address: u64, write: bool, execute: bool, present: bool) -> ! {
-    if let Some(thread) = sched::current() {
-        fault::page_fault(&thread, address, write, execute, present);
+pub fn on_page_fault(mut lock: Exclusive, address: u64, write: bool, execute: bool, present: bool) -> ! {
+    if let Some(thread) = sched::current(&lock) {
+        fault::page_fault(&mut lock, &thread, address, write, execute, present);
     }
-    leave()
+    leave(lock)
 }
 
 /// A thread did what the processor does not let it.
-pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
-    if let Some(thread) = sched::current() {
-        fault::exception(&thread, vector, error_code, name);
+pub fn on_exception(mut lock: Exclusive, vector: u8, error_code: u64, name: &'static str) -> ! {
+    if let Some(thread) = sched::current(&lock) {
+        fault::exception(&mut lock, &thread, vector, error_code, name);
     }
-    leave()
+    leave(lock)
 }
 
 /// The timer has come.
-pub fn on_timer() -> ! {
-    let cpu = percpu::current();
-    accounting::end_idle(cpu);
-    scheduler::queue_kept(cpu);
-    cpu.timer_interrupts.fetch_add(1, Ordering::Relaxed);
-    timer::timer_came(cpu);
-    expire();
-    scheduler::end_slice(cpu);
-    leave()
+pub fn on_timer(mut lock: Exclusive) -> ! {
+    accounting::end_idle(&lock);
+    scheduler::queue_kept(&mut lock);
+    lock.cpu().timer_interrupts.fetch_add(1, Ordering::Relaxed);
+    timer::timer_came(&lock);
+    expire(&mut lock);
+    scheduler::end_slice(&mut lock);
+    leave(lock)
 }
 
 /// A device has raised an interrupt. A thread that waits for it runs at once.
-pub fn on_interrupt(vector: u8) -> ! {
-    let cpu = percpu::current();
-    accounting::end_idle(cpu);
-    scheduler::queue_kept(cpu);
-    if !interrupt::raise(vector) && interrupts::is_line(vector) {
+pub fn on_interrupt(mut lock: Exclusive, vector: u8) -> ! {
+    accounting::end_idle(&lock);
+    scheduler::queue_kept(&mut lock);
+    if !interrupt::raise(&mut lock, vector) && interrupts::is_line(vector) {
         interrupts::mask(vector);
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
     }
-    scheduler::give_way(cpu);
-    leave()
+    scheduler::give_way(&mut lock);
+    leave(lock)
 }
 
 /// Tells every waiter whose time has come.
-fn expire() {
+fn expire(lock: &mut Exclusive) {
     let now = time::now();
     while let Some((key, due)) = deadline::take_due(now) {
         match due {
-            Due::Thread(thread) => thread.wait_timed_out(key),
-            Due::Sleep(operation) => invocation::answer_empty(&operation),
+            Due::Thread(thread) => thread.wait_timed_out(lock, key),
+            Due::Sleep(operation) => invocation::answer_empty(lock, &operation),
             Due::Free(region) => drop(region),
         }
     }

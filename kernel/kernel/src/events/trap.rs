@@ -4,42 +4,42 @@ use core::fmt;
 
 use crate::arch::context::{can_go_back, go_back};
 use crate::arch::entry::Frame;
-use crate::arch::percpu;
+use crate::arch::percpu::{self, PerCpu};
 use crate::arch::processors::{self, Request};
 use crate::arch::{apic, exit, interrupts};
-use crate::cpu::{kernel_lock, panic};
+use crate::cpu::kernel_lock::{self, Entered};
+use crate::cpu::panic;
 use crate::events;
 use crate::memory::{kernel_space, shootdown};
 
 /// A system call that is not INVOKE; the thread's registers are saved.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_system_call() -> ! {
-    let cpu = percpu::current();
-    kernel_lock::enter(cpu);
-    events::on_syscall(cpu)
+    match kernel_lock::enter(percpu::current()) {
+        Entered::Shared(lock) => events::on_syscall(lock),
+        Entered::Exclusive(lock) => events::on_late_syscall(lock),
+    }
 }
 
 /// An interrupt or exception while a thread ran; its registers are saved.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_from_user(vector: u64, error_code: u64) -> ! {
     let vector = vector as u8;
+    let cpu = percpu::current();
     match vector {
         14 => {
             let address = fault_address();
-            kernel_lock::take();
+            let lock = kernel_lock::acquire(cpu);
             let bit = |n: u32| error_code >> n & 1 == 1;
             if !bit(2) {
                 // An access of the processor's own, as part of an instruction: to a descriptor, say.
                 // Nothing that could be mapped would let it succeed.
-                events::on_exception(vector, error_code, name(vector));
+                events::on_exception(lock, vector, error_code, name(vector));
             }
-            events::on_page_fault(address, bit(1), bit(4), bit(0))
+            events::on_page_fault(lock, address, bit(1), bit(4), bit(0))
         }
-        0..32 => {
-            kernel_lock::take();
-            events::on_exception(vector, error_code, name(vector))
-        }
-        _ => external(vector),
+        0..32 => events::on_exception(kernel_lock::acquire(cpu), vector, error_code, name(vector)),
+        _ => external(cpu, vector),
     }
 }
 
@@ -49,13 +49,9 @@ extern "C" fn kernel_from_kernel(frame: &Frame) -> ! {
     if frame.vector < 32 {
         kernel_exception(frame);
     }
-    assert!(
-        percpu::current().context().is_null(),
-        "interrupt {} came while the kernel ran, at {:#x}",
-        frame.vector,
-        frame.rip
-    );
-    external(frame.vector as u8)
+    let cpu = percpu::current();
+    assert!(cpu.context().is_null(), "interrupt {} came while the kernel ran, at {:#x}", frame.vector, frame.rip);
+    external(cpu, frame.vector as u8)
 }
 
 /// NMI, double fault, machine check.
@@ -98,47 +94,44 @@ impl fmt::Display for Words<'_> {
 
 /// A device, the timer, another processor, or a spurious interrupt. Levels are masked before the APIC may raise the
 /// next interrupt.
-fn external(vector: u8) -> ! {
+fn external(cpu: &'static PerCpu, vector: u8) -> ! {
     match vector {
         interrupts::TIMER => {
             apic::end_of_interrupt();
-            kernel_lock::take();
-            events::on_timer()
+            events::on_timer(kernel_lock::acquire(cpu))
         }
         interrupts::CALL => {
             apic::end_of_interrupt();
-            kernel_lock::take();
-            events::on_call()
+            events::on_call(kernel_lock::acquire(cpu))
         }
         interrupts::REQUEST => {
             apic::end_of_interrupt();
-            match processors::asked() {
+            match processors::asked(cpu) {
                 asked @ (Request::None | Request::Forget) => {
-                    shootdown::answer_to(asked);
-                    resume()
+                    shootdown::answer_to(cpu, asked);
+                    resume(cpu)
                 }
                 Request::Leave => {
                     // It answers while it waits, so it is in the line before the processor that asks continues. So whoever
                     // learns of the end looks after this processor has released what has ended.
-                    kernel_lock::take();
-                    events::on_call()
+                    events::on_call(kernel_lock::acquire(cpu))
                 }
             }
         }
         interrupts::FIRST..=interrupts::LAST => {
-            kernel_lock::take();
+            let lock = kernel_lock::acquire(cpu);
             interrupts::hold(vector);
             apic::end_of_interrupt();
-            events::on_interrupt(vector)
+            events::on_interrupt(lock, vector)
         }
         // Nothing to acknowledge: these come from no device.
-        _ => resume(),
+        _ => resume(cpu),
     }
 }
 
 /// Continues with what was interrupted. The kernel's lock was not taken.
-fn resume() -> ! {
-    let context = percpu::current().context();
+fn resume(cpu: &'static PerCpu) -> ! {
+    let context = cpu.context();
     // SAFETY: where there is one, it is that which the interrupt was taken from, still current.
     unsafe {
         if can_go_back(context) {
@@ -146,8 +139,7 @@ fn resume() -> ! {
         }
     }
     // It idled, or let interrupts in between two parts of long work, which continues from the event loop.
-    kernel_lock::take();
-    events::on_call()
+    events::on_call(kernel_lock::acquire(cpu))
 }
 
 /// The address that the last page fault was about.

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::capability::{Capability, Object};
 use crate::object::delivery::{Delivery, deliver, put_back, set_receive_key, take_reply};
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
@@ -24,7 +25,7 @@ use crate::object::thread::Thread;
 use crate::object::transfer::{self, Refusal};
 
 /// CALL on the calling side of an endpoint.
-pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Progress {
+pub fn call(lock: &mut Exclusive, thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Progress {
     if call.interface != client.interface {
         return Status::WrongInterface.into();
     }
@@ -41,13 +42,13 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
         let (receiver, place) = match met {
             Met::Receiver(receiver, place) => (receiver, place),
             Met::Queued => return Progress::Pending,
-            Met::Refused(status) => return thread.end_begun(ticket, status),
+            Met::Refused(status) => return thread.end_begun(lock, ticket, status),
         };
-        match deliver(&Caller::Thread(caller.clone()), &client, &call, &receiver) {
+        match deliver(lock, &Caller::Thread(caller.clone()), &client, &call, &receiver) {
             Delivery::Done => return Progress::Pending,
             Delivery::CallFails(status) => {
                 put_back(place, receiver);
-                return thread.end_begun(ticket, status);
+                return thread.end_begun(lock, ticket, status);
             }
             Delivery::Absent(address) => {
                 put_back(place, receiver);
@@ -55,16 +56,23 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
                 return Progress::Absent(address);
             }
             Delivery::ReceiverFails(status) => {
-                receiver.complete(status);
+                receiver.complete(lock, status);
             }
         }
     }
 }
 
 /// RECV.
-pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) -> Progress {
+pub fn receive(
+    lock: &mut Exclusive,
+    thread: &Arc<Thread>,
+    tag: u64,
+    cap: CapId,
+    buffer: Buffer,
+    caps: CapArray,
+) -> Progress {
     match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
-        Ok(endpoint) => offer(thread, tag, (cap, &endpoint), buffer, caps),
+        Ok(endpoint) => offer(lock, thread, tag, (cap, &endpoint), buffer, caps),
         Err(status) => status.into(),
     }
 }
@@ -84,6 +92,7 @@ pub fn receiving_end(capability: &Capability, buffer: Buffer) -> Result<Arc<Endp
 
 /// Offers a buffer to an endpoint.
 fn offer(
+    lock: &mut Exclusive,
     thread: &Arc<Thread>,
     tag: u64,
     (cap, endpoint): (CapId, &Arc<Endpoint>),
@@ -98,16 +107,16 @@ fn offer(
         let (caller, place) = match offered {
             Ok(Some(offered)) => offered,
             Ok(None) => return Progress::Pending,
-            Err(status) => return thread.end_begun(ticket, status),
+            Err(status) => return thread.end_begun(lock, ticket, status),
         };
         let Some((client, call)) = queued(&caller, endpoint) else { continue };
-        match deliver(&caller, &client, &call, &receiver) {
+        match deliver(lock, &caller, &client, &call, &receiver) {
             Delivery::Done => return Progress::Pending,
-            Delivery::CallFails(status) => caller.refuse(status),
-            Delivery::Absent(_) => caller.refuse(Status::BadAddress),
+            Delivery::CallFails(status) => caller.refuse(lock, status),
+            Delivery::Absent(_) => caller.refuse(lock, Status::BadAddress),
             Delivery::ReceiverFails(status) => {
                 requeue(place, caller, client, call);
-                return thread.end_begun(ticket, status);
+                return thread.end_begun(lock, ticket, status);
             }
         }
     }
@@ -141,8 +150,15 @@ fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call)
 }
 
 /// RETURN.
-pub fn answer(thread: &Thread, reply: CapId, exception: u8, results: Buffer, caps: CapArray) -> Progress {
-    match give_answer(&thread.process, reply, exception, results, caps) {
+pub fn answer(
+    lock: &mut Exclusive,
+    thread: &Thread,
+    reply: CapId,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Progress {
+    match give_answer(lock, &thread.process, reply, exception, results, caps) {
         Ok(status) => status.into(),
         Err(refusal) => refusal.into(),
     }
@@ -150,6 +166,7 @@ pub fn answer(thread: &Thread, reply: CapId, exception: u8, results: Buffer, cap
 
 /// RETURN_RECV: a RETURN whose success has no completion, and a RECV.
 pub fn answer_and_receive(
+    lock: &mut Exclusive,
     thread: &Arc<Thread>,
     tag: u64,
     (reply, exception, results): (CapId, u8, Buffer),
@@ -161,8 +178,8 @@ pub fn answer_and_receive(
         Ok(endpoint) => endpoint,
         Err(status) => return status.into(),
     };
-    match give_answer(&thread.process, reply, exception, results, CapArray { accepted: 0, ..caps }) {
-        Ok(Status::Ok) => offer(thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
+    match give_answer(lock, &thread.process, reply, exception, results, CapArray { accepted: 0, ..caps }) {
+        Ok(Status::Ok) => offer(lock, thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
         Ok(refused) => refused.into(),
         Err(refusal) => refusal.into(),
     }
@@ -173,6 +190,7 @@ pub fn answer_and_receive(
 /// # Errors
 /// The server's entry is at fault, and the call is not answered.
 fn give_answer(
+    lock: &mut Exclusive,
     server: &Arc<Process>,
     reply: CapId,
     exception: u8,
@@ -184,12 +202,12 @@ fn give_answer(
         _ => Err(Status::WrongInterface),
     });
     let status = match &caller.flatten()? {
-        Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps)?,
-        Some(Caller::PageIn(request)) => return_page_in(server, request, exception, results)?,
+        Some(Caller::Thread(operation)) => return_results(lock, server, operation, exception, results, caps)?,
+        Some(Caller::PageIn(request)) => return_page_in(lock, server, request, exception, results)?,
         // The caller has died: the results go nowhere.
         None => Status::Ok,
     };
-    take_reply(server, reply);
+    take_reply(lock, server, reply);
     Ok(status)
 }
 
@@ -198,6 +216,7 @@ fn give_answer(
 /// # Errors
 /// The server's entry is at fault, and the call stays unanswered.
 fn return_results(
+    lock: &mut Exclusive,
     server: &Arc<Process>,
     operation: &OperationRef,
     exception: u8,
@@ -212,7 +231,7 @@ fn return_results(
     let capacity = call.results.length;
     let length = if exception == 0 { results.length } else { results.length.min(capacity) };
     if length > capacity || caps.sent > call.caps.accepted {
-        operation.complete(Status::TooLarge);
+        operation.complete(lock, Status::TooLarge);
         return Ok(Status::TooLarge);
     }
     let copied =
@@ -221,28 +240,28 @@ fn return_results(
         Ok(()) => {}
         Err(CopyFailure::Source(unreachable)) => return Err(unreachable.into()),
         Err(CopyFailure::Target(_)) => {
-            operation.complete(Status::BadAddress);
+            operation.complete(lock, Status::BadAddress);
             return Ok(Status::Ok);
         }
     }
     if caps.sent > 0 {
         if client.space.check(call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
-            operation.complete(Status::BadAddress);
+            operation.complete(lock, Status::BadAddress);
             return Ok(Status::Ok);
         }
         let offers = transfer::offers(server, caps, true)?;
-        match transfer::hand_over(server, &offers, client) {
+        match transfer::hand_over(lock, server, &offers, client) {
             Ok(slots) => {
                 // Checked above.
                 let _ = transfer::write(client, call.caps.address, slots.as_slice());
             }
             Err(status) => {
-                operation.complete(status);
+                operation.complete(lock, status);
                 return Ok(Status::Overloaded);
             }
         }
     }
-    operation.complete(Outcome { status: i32::from(exception), length, value: 0, caps: caps.sent });
+    operation.complete(lock, Outcome { status: i32::from(exception), length, value: 0, caps: caps.sent });
     Ok(Status::Ok)
 }
 
@@ -250,23 +269,29 @@ fn return_results(
 ///
 /// # Errors
 /// As [`return_results`].
-fn return_page_in(server: &Process, request: &Arc<PageIn>, exception: u8, results: Buffer) -> Result<Status, Refusal> {
+fn return_page_in(
+    lock: &mut Exclusive,
+    server: &Process,
+    request: &Arc<PageIn>,
+    exception: u8,
+    results: Buffer,
+) -> Result<Status, Refusal> {
     match ExceptionKind::from_raw(i32::from(exception)) {
-        None => request.finish(),
+        None => request.finish(lock),
         Some(kind) => {
             let mut reason = [0_u8; 256];
             let length = (results.length as usize).min(reason.len());
             let bytes = reason.get_mut(..length).unwrap_or_default();
             server.space.read(results.address, bytes)?;
             let said = core::str::from_utf8(bytes).unwrap_or("the pager's reason is no text");
-            request.fail(if said.is_empty() { kind.words() } else { said });
+            request.fail(lock, if said.is_empty() { kind.words() } else { said });
         }
     }
     Ok(Status::Ok)
 }
 
 /// NOTIFY.
-pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
+pub fn notify(lock: &mut Exclusive, thread: &Thread, cap: CapId, bits: u64) -> Status {
     let notification = thread.process.with(cap, |capability| match &capability.object {
         Object::Notification(notification) if capability.rights.contains(Rights::CALL) => Ok(Arc::clone(notification)),
         Object::Notification(_) => Err(Status::MissingRight),
@@ -274,7 +299,7 @@ pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
     });
     match notification.flatten() {
         Ok(notification) => {
-            notification.signal(bits);
+            notification.signal(lock, bits);
             Status::Ok
         }
         Err(status) => status,
@@ -291,7 +316,7 @@ enum Awaited {
 }
 
 /// WAIT.
-pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) -> Progress {
+pub fn wait(lock: &mut Exclusive, thread: &Arc<Thread>, tag: u64, cap: CapId) -> Progress {
     let awaited = thread.process.with(cap, |capability| match &capability.object {
         Object::Reply(reply) => match reply.caller() {
             Some(Caller::Thread(call)) => Ok(Awaited::End(call)),
@@ -305,14 +330,20 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) -> Progress {
         _ => Err(Status::WrongInterface),
     });
     match awaited.flatten() {
-        Ok(Awaited::Bits(notification)) => wait_for_bits(thread, tag, cap, notification),
-        Ok(Awaited::End(call)) => wait_for_end(thread, tag, cap, call),
+        Ok(Awaited::Bits(notification)) => wait_for_bits(lock, thread, tag, cap, notification),
+        Ok(Awaited::End(call)) => wait_for_end(lock, thread, tag, cap, call),
         Ok(Awaited::Nothing) => Status::Ok.into(),
         Err(status) => status.into(),
     }
 }
 
-fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<Notification>) -> Progress {
+fn wait_for_bits(
+    lock: &mut Exclusive,
+    thread: &Arc<Thread>,
+    tag: u64,
+    cap: CapId,
+    notification: Arc<Notification>,
+) -> Progress {
     // What it waits for is noted once its place is known.
     let call = Call {
         interface: 0,
@@ -331,18 +362,18 @@ fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<N
     });
     match waited {
         Waited::Queued => Progress::Pending,
-        Waited::Bits(value) => thread.end_begun(ticket, Outcome { value, ..Outcome::default() }),
-        Waited::NoMemory => thread.end_begun(ticket, Status::OutOfMemory),
+        Waited::Bits(value) => thread.end_begun(lock, ticket, Outcome { value, ..Outcome::default() }),
+        Waited::NoMemory => thread.end_begun(lock, ticket, Status::OutOfMemory),
     }
 }
 
 /// Waits until the caller has cancelled, has died, or lost the capability that it called through.
-fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) -> Progress {
+fn wait_for_end(lock: &mut Exclusive, thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) -> Progress {
     let Some(ticket) = thread.begin(tag, cap, || Kind::Watch { call: call.clone() }) else {
         return Status::Overloaded.into();
     };
     match call.thread.watch(call.ticket, OperationRef { thread: Arc::clone(thread), ticket }) {
-        Some(status) => thread.end_begun(ticket, status),
+        Some(status) => thread.end_begun(lock, ticket, status),
         None => Progress::Pending,
     }
 }

@@ -6,6 +6,7 @@ use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_abi::{CapId, Status};
 use capos_sync::Waited;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::operation::{Kind, OperationRef, Outcome, Progress};
 use crate::object::thread::Thread;
 use crate::object::transfer::Refusal;
@@ -33,10 +34,10 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, address: u64, expected: u32) -> Prog
 
 /// WAKE_WORD. The memory need not be there any more: who frees a lock may find that its last user has
 /// freed the memory.
-pub fn wake(thread: &Thread, address: u64, count: u32) -> Outcome {
+pub fn wake(lock: &mut Exclusive, thread: &Thread, address: u64, count: u32) -> Outcome {
     if !(USER_START..USER_END).contains(&address) {
         return Status::BadAddress.into();
     }
-    let woken = thread.process.words.wake(address, count);
+    let woken = thread.process.words.wake(lock, address, count);
     Outcome { value: woken.into(), ..Outcome::default() }
 }

@@ -13,7 +13,8 @@ use capos_machine::range::Range;
 use super::frames::{self, Frame};
 use super::hhdm;
 use super::page_table::{slot, table};
-use crate::arch::{cpu, percpu};
+use crate::arch::cpu;
+use crate::arch::percpu::PerCpu;
 
 /// Where kernel stacks lie.
 const STACKS: u64 = 0xffff_ff00_0000_0000;
@@ -100,9 +101,9 @@ pub fn seal() {
     SEALED.store(true, Ordering::Relaxed);
 }
 
-/// Leaves the current address space for one without a user half.
-pub fn activate() {
-    percpu::current().set_root(root().address());
+/// This processor, whose data these are, leaves the current address space for one without a user half.
+pub fn activate(own: &PerCpu) {
+    own.set_root(root().address());
     // SAFETY: the kernel half is the same in all of them.
     unsafe { load_root(root()) };
 }

@@ -12,7 +12,7 @@ use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, in
 
 use super::frames::{self, Frame};
 use super::{hhdm, kernel_space, shootdown};
-use crate::arch::percpu::PerCpu;
+use crate::arch::percpu::{self, PerCpu};
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -488,7 +488,7 @@ impl PageTable {
     /// Gives all table frames to `free`. The mapped frames are the caller's business.
     pub fn destroy(mut self, free: &mut dyn FnMut(Frame)) {
         if self.is_active() {
-            kernel_space::activate();
+            kernel_space::activate(percpu::current());
         }
         shootdown::leave(self.root);
         while let Some(spare) = self.take_spare() {

@@ -9,6 +9,7 @@ use capos_machine::page_entry::PAGE;
 
 use super::frames::Frame;
 use super::kernel_space;
+use crate::arch::percpu::PerCpu;
 use crate::arch::processors::{self, Request};
 
 /// With more pages to forget, a processor forgets them all.
@@ -32,14 +33,14 @@ pub fn leave(root: Frame) {
     processors::ask(Request::Leave, |processor| processor.root() == root.address());
 }
 
-/// Does what this processor is asked for.
-pub fn answer() {
-    answer_to(processors::asked());
+/// Does what this processor, which is `cpu`, is asked for.
+pub fn answer(cpu: &PerCpu) {
+    answer_to(cpu, processors::asked(cpu));
 }
 
-/// Does what this processor was asked for, as the caller has read it. A caller that treats [`Request::Leave`] in another way
+/// Does what this processor, which is `cpu`, was asked for, as the caller has read it. A caller that treats [`Request::Leave`] in another way
 /// must decide on the value that it passes: a second read may find a request that came meanwhile.
-pub fn answer_to(request: Request) {
+pub fn answer_to(cpu: &PerCpu, request: Request) {
     match request {
         Request::None => return,
         Request::Forget => {
@@ -50,7 +51,7 @@ pub fn answer_to(request: Request) {
                 (start..end).step_by(PAGE as usize).for_each(kernel_space::flush);
             }
         }
-        Request::Leave => kernel_space::activate(),
+        Request::Leave => kernel_space::activate(cpu),
     }
-    processors::done();
+    processors::done(cpu);
 }

@@ -14,6 +14,7 @@ use capos_paging::{LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
 use crate::arch::percpu::PerCpu;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
 use crate::object::account::{Account, Resource};
@@ -148,6 +149,7 @@ impl AddressSpace {
     /// quota; no memory; the space or the capability is gone. Nothing is mapped then.
     pub fn map(
         &self,
+        _: &mut Exclusive,
         backing: Backing,
         (start, length): (u64, u64),
         offset: u64,
@@ -251,7 +253,7 @@ impl AddressSpace {
     /// # Errors
     /// Not a range of whole pages of user memory; the space is gone; quota, where the range lies inside of one
     /// mapping, which it would leave in two pieces. Nothing is removed then.
-    pub fn unmap(&self, start: u64, length: u64) -> Result<(), Status> {
+    pub fn unmap(&self, _: &mut Exclusive, start: u64, length: u64) -> Result<(), Status> {
         // Objects whose last mapping this was are dropped after the lock is.
         let removed = {
             let mut guard = self.inner.lock();
@@ -277,7 +279,7 @@ impl AddressSpace {
 
     /// Ends a mapping wherever pieces of it are left. What it costs does not depend on what else the space
     /// shows.
-    pub fn remove_mapping(&self, mapping: &Arc<Mapping>) {
+    pub fn remove_mapping(&self, _: &mut Exclusive, mapping: &Arc<Mapping>) {
         if let Some(inner) = self.inner.lock().as_mut() {
             inner.changes = inner.changes.wrapping_add(1);
             while let Some((start, length)) =
@@ -292,7 +294,7 @@ impl AddressSpace {
     }
 
     /// Removes from a range what shows a memory object, and nothing else.
-    pub fn unmap_object(&self, start: u64, length: u64, object: &Arc<MemoryObject>) {
+    pub fn unmap_object(&self, _: &mut Exclusive, start: u64, length: u64, object: &Arc<MemoryObject>) {
         let mut removed = alloc::vec::Vec::new();
         if let Some(inner) = self.inner.lock().as_mut() {
             inner.changes = inner.changes.wrapping_add(1);
@@ -357,6 +359,7 @@ impl AddressSpace {
     #[inline]
     pub fn enter_paged(
         &self,
+        _: &mut Exclusive,
         place: &Place,
         put: impl FnOnce(&mut Run<'_>, u64) -> Result<(), MapError>,
     ) -> Result<(), Status> {
@@ -367,12 +370,13 @@ impl AddressSpace {
         self.enter(inner, place.address, place.mapping.access, |run| put(run, end))
     }
 
-    /// Enters 2 MiB of paged memory as one page, that at `offset` of the object. False where the mapping does not show all of
-    /// it any more.
+    /// Enters 2 MiB of paged memory as one page: `place` is a mapping and an offset in its object. False where the mapping does not
+    /// show all of it any more.
     ///
     /// # Errors
     /// Quota or memory for page tables.
-    pub fn enter_large(&self, mapping: &Arc<Mapping>, offset: u64, first: Frame) -> Result<bool, Status> {
+    pub fn enter_large(&self, _: &mut Exclusive, place: (&Arc<Mapping>, u64), first: Frame) -> Result<bool, Status> {
+        let (mapping, offset) = place;
         let Some(address) = mapping.address_of(offset) else { return Ok(false) };
         let mut guard = self.inner.lock();
         let Some(inner) = guard.as_mut() else { return Ok(false) };

@@ -7,6 +7,7 @@ use capos_captable::NodeId;
 use capos_schema::kernel_dispatch as interface;
 
 use crate::arch::time;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::log;
 use crate::memory::reserve;
 use crate::object::account::Account;
@@ -138,14 +139,14 @@ impl Object {
     }
 
     /// A slot that designated it is empty now, for good. No lock may be held.
-    pub fn leave_slot(&self) {
+    pub fn leave_slot(&self, lock: &mut Exclusive) {
         match self {
             Self::Account(account) => account.leave_slot(),
-            Self::Endpoint(endpoint) => endpoint.let_go(),
-            Self::Process(process) => process.let_go(),
+            Self::Endpoint(endpoint) => endpoint.let_go(lock),
+            Self::Process(process) => process.let_go(lock),
             Self::Reply(reply) => {
                 if let Some(caller) = reply.caller() {
-                    caller.refuse(capos_abi::Status::Disconnected);
+                    caller.refuse(lock, capos_abi::Status::Disconnected);
                 }
             }
             _ => {}

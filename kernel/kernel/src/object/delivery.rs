@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use capos_abi::{CapId, MessageHeader, Status};
 use capos_captable::ListKey;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Met, Place};
@@ -39,24 +40,24 @@ impl From<Refusal> for Delivery {
 
 impl Client {
     /// Sends a page request to its pager, which this is for.
-    pub fn send_page_in(&self, request: &Arc<PageIn>) {
+    pub fn send_page_in(&self, lock: &mut Exclusive, request: &Arc<PageIn>) {
         let (_, call) = request.message();
         loop {
             let met = self.endpoint.meet(|| Caller::PageIn(Arc::clone(request)), |key| request.queued_at(key));
             let (receiver, place) = match met {
                 Met::Receiver(receiver, place) => (receiver, place),
                 Met::Queued => return,
-                Met::Refused(status) => return request.fail(status.words()),
+                Met::Refused(status) => return request.fail(lock, status.words()),
             };
-            match deliver(&Caller::PageIn(Arc::clone(request)), self, &call, &receiver) {
+            match deliver(lock, &Caller::PageIn(Arc::clone(request)), self, &call, &receiver) {
                 Delivery::Done => return,
                 Delivery::CallFails(status) => {
                     put_back(place, receiver);
-                    return request.fail(status.words());
+                    return request.fail(lock, status.words());
                 }
-                Delivery::Absent(_) => return request.fail(Status::BadAddress.words()),
+                Delivery::Absent(_) => return request.fail(lock, Status::BadAddress.words()),
                 Delivery::ReceiverFails(status) => {
-                    receiver.complete(status);
+                    receiver.complete(lock, status);
                 }
             }
         }
@@ -64,7 +65,13 @@ impl Client {
 }
 
 /// Brings a call to a receiver.
-pub fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRef) -> Delivery {
+pub fn deliver(
+    lock: &mut Exclusive,
+    caller: &Caller,
+    client: &Client,
+    call: &Call,
+    receiver: &OperationRef,
+) -> Delivery {
     let Some((buffer, accepted)) = receiver.thread.peek_receive(receiver.ticket) else {
         return Delivery::ReceiverFails(Status::Cancelled);
     };
@@ -80,29 +87,29 @@ pub fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &Operati
         return Delivery::CallFails(Status::Overloaded);
     };
     if let Err(failure) = copy_message(caller, call, server, buffer.address, &call.header(client.badge, reply)) {
-        take_reply(server, reply);
+        take_reply(lock, server, reply);
         return match failure {
             CopyFailure::Target(_) => bad,
             CopyFailure::Source(unreachable) => Refusal::Memory(unreachable).into(),
         };
     }
     if call.caps.sent > 0
-        && let Err(refusal) = send_caps(caller, call, server, accepted.address)
+        && let Err(refusal) = send_caps(lock, caller, call, server, accepted.address)
     {
-        take_reply(server, reply);
+        take_reply(lock, server, reply);
         return refusal.into();
     }
-    if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
-        take_reply(server, reply);
+    if !receiver.complete(lock, Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
+        take_reply(lock, server, reply);
         return Delivery::ReceiverFails(Status::Cancelled);
     }
     Delivery::Done
 }
 
 /// Takes a reply out of a table without answering.
-pub fn take_reply(server: &Process, reply: CapId) {
+pub fn take_reply(lock: &mut Exclusive, server: &Process, reply: CapId) {
     // It was just put there; were it gone, its owner would have been answered.
-    let _ = server.take(reply);
+    let _ = server.take(lock, reply);
 }
 
 /// Writes a message into a receiver's buffer: header, then parameters.
@@ -129,12 +136,18 @@ fn copy_message(
     }
 }
 
-fn send_caps(caller: &Caller, call: &Call, server: &Arc<Process>, array: u64) -> Result<(), Refusal> {
+fn send_caps(
+    lock: &mut Exclusive,
+    caller: &Caller,
+    call: &Call,
+    server: &Arc<Process>,
+    array: u64,
+) -> Result<(), Refusal> {
     let slots = match caller {
         Caller::Thread(operation) => {
             let process = &operation.thread.process;
             let offers = transfer::offers(process, call.caps, true)?;
-            transfer::hand_over(process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
+            transfer::hand_over(lock, process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
         }
         Caller::PageIn(request) => {
             let mut slots = transfer::Slots::default();

@@ -9,6 +9,7 @@ use capos_abi::{CapId, Status};
 use capos_captable::{Forest, ForestError, NodeId, Round};
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request;
@@ -95,7 +96,7 @@ pub fn spare_bytes() -> usize {
 }
 
 /// Kills everything that derives from a node; gives how many capabilities that were.
-pub fn revoke(node: NodeId) -> u32 {
+pub fn revoke(lock: &mut Exclusive, node: NodeId) -> u32 {
     let mut count: u32 = 0;
     loop {
         let holder = FOREST.lock().pop_descendant(node);
@@ -103,7 +104,7 @@ pub fn revoke(node: NodeId) -> u32 {
             None => return count,
             Some(Holder::Slot(process, id)) => {
                 if let Some(process) = process.upgrade() {
-                    process.lose(id);
+                    process.lose(lock, id);
                     count = count.saturating_add(1);
                 }
             }
@@ -111,17 +112,17 @@ pub fn revoke(node: NodeId) -> u32 {
                 if let Some(mapping) = mapping.upgrade()
                     && let Some(space) = mapping.space.upgrade()
                 {
-                    space.remove_mapping(&mapping);
+                    space.remove_mapping(lock, &mapping);
                 }
             }
             Some(Holder::Call(thread, ticket)) => {
                 if let Some(thread) = thread.upgrade() {
-                    thread.cancel_ticket(ticket);
+                    thread.cancel_ticket(lock, ticket);
                 }
             }
             Some(Holder::Pager(memory)) => {
                 if let Some(memory) = memory.upgrade() {
-                    page_request::lose(&memory);
+                    page_request::lose(lock, &memory);
                 }
             }
             Some(Holder::Kernel) => {}

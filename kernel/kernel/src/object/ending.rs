@@ -8,6 +8,7 @@ use capos_schema::kernel_capnp::{exit_info, process, thread};
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
 use crate::object::invocation::{self, Invocation};
 use crate::object::operation::{Kind, OperationRef};
@@ -23,7 +24,7 @@ struct Inner {
 pub struct Ending {
     inner: Mutex<Inner>,
     /// Answers a call that waits for it.
-    answer: fn(&OperationRef, &End),
+    answer: fn(&mut Exclusive, &OperationRef, &End),
 }
 
 impl core::fmt::Debug for Ending {
@@ -34,7 +35,7 @@ impl core::fmt::Debug for Ending {
 
 impl Ending {
     /// One that is to come. `answer` answers those who wait for it.
-    pub fn new(answer: fn(&OperationRef, &End)) -> Arc<Self> {
+    pub fn new(answer: fn(&mut Exclusive, &OperationRef, &End)) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::default(), answer })
     }
 
@@ -57,7 +58,7 @@ impl Ending {
     }
 
     /// Tells everybody who waits. No lock may be held.
-    pub fn tell(&self) {
+    pub fn tell(&self, lock: &mut Exclusive) {
         loop {
             let (waiter, end) = {
                 let mut inner = self.inner.lock();
@@ -65,7 +66,7 @@ impl Ending {
                 let Some(waiter) = inner.waiters.pop() else { return };
                 (waiter, end)
             };
-            (self.answer)(&waiter, &end);
+            (self.answer)(lock, &waiter, &end);
         }
     }
 
@@ -120,16 +121,16 @@ pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
 }
 
 /// Answers a call of `wait` of a process.
-pub fn answer_process(waiter: &OperationRef, end: &End) {
-    invocation::answer_later(waiter, |mut results| {
+pub fn answer_process(lock: &mut Exclusive, waiter: &OperationRef, end: &End) {
+    invocation::answer_later(lock, waiter, |mut results| {
         write_exit(end, results.reborrow().init_as::<process::wait_results::Builder<'_>>().init_exit());
         Ok(Completion::Done)
     });
 }
 
 /// Answers a call of `wait` of a thread.
-pub fn answer_thread(waiter: &OperationRef, end: &End) {
-    invocation::answer_later(waiter, |mut results| {
+pub fn answer_thread(lock: &mut Exclusive, waiter: &OperationRef, end: &End) {
+    invocation::answer_later(lock, waiter, |mut results| {
         write_exit(end, results.reborrow().init_as::<thread::wait_results::Builder<'_>>().init_exit());
         Ok(Completion::Done)
     });

@@ -7,6 +7,7 @@ use capos_abi::Status;
 use capos_captable::{Held, KeyedList, ListKey};
 use spin::{Mutex, MutexGuard};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
 use crate::object::operation::OperationRef;
 use crate::object::reply::Caller;
@@ -161,18 +162,18 @@ impl Endpoint {
     }
 
     /// One less can; after the last one none ever will, so who waits is told.
-    pub fn let_go(&self) {
+    pub fn let_go(&self, lock: &mut Exclusive) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.inner.lock().closed = true;
             loop {
                 let call = self.inner.lock().calls.pop();
                 let Some(call) = call else { break };
-                call.refuse(Status::Disconnected);
+                call.refuse(lock, Status::Disconnected);
             }
             loop {
                 let receiver = self.inner.lock().receivers.pop();
                 let Some(receiver) = receiver else { break };
-                receiver.complete(Status::Disconnected);
+                receiver.complete(lock, Status::Disconnected);
             }
         }
     }

@@ -9,6 +9,7 @@ use capos_captable::NodeId;
 use capos_paging::PAGE;
 use capos_schema::sync::{self, Completion, Exception};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::heap;
 use crate::object::capability::{Capability, Object};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
@@ -25,8 +26,10 @@ pub struct Given {
     parent: Option<NodeId>,
 }
 
-/// What a method of a kernel object knows about its call.
-pub struct Invocation<'a> {
+/// What a method of a kernel object knows about its call. Most methods run with the kernel lock held exclusively. Methods of the fast path
+/// take any `L`, which is [`Held`](crate::cpu::kernel_lock::Held) there.
+pub struct Invocation<'a, L = &'a mut Exclusive> {
+    pub lock: L,
     pub thread: &'a Arc<Thread>,
     /// Rights of the capability that was invoked.
     pub rights: Rights,
@@ -44,10 +47,11 @@ pub struct Invocation<'a> {
     secured: Option<heap::Secured>,
 }
 
-impl<'a> Invocation<'a> {
+impl<'a, L> Invocation<'a, L> {
     /// A call that is about to be made.
     #[inline]
     pub fn new(
+        lock: L,
         thread: &'a Arc<Thread>,
         (rights, node): (Rights, Option<NodeId>),
         (tag, cap): (u64, CapId),
@@ -55,7 +59,7 @@ impl<'a> Invocation<'a> {
         offers: &'a [Offer],
     ) -> Self {
         let (given, starts, deferred, secured) = (Vec::new(), None, None, None);
-        Self { thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured }
+        Self { lock, thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured }
     }
 
     /// Who calls.
@@ -143,7 +147,14 @@ pub fn secure(bytes: usize) -> Result<Option<heap::Secured>, Status> {
 }
 
 /// Writes results and gives capabilities.
-pub fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize], given: Vec<Given>) -> Outcome {
+pub fn respond(
+    lock: &mut Exclusive,
+    process: &Arc<Process>,
+    call: &Call,
+    bytes: &[u8],
+    order: &[usize],
+    given: Vec<Given>,
+) -> Outcome {
     if bytes.len() > call.results.length as usize || given.len() > usize::from(call.caps.accepted) {
         return Status::TooLarge.into();
     }
@@ -155,7 +166,7 @@ pub fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize
         if process.space.check(call.caps.address, given.len().saturating_mul(16), true).is_err() {
             return Status::BadAddress.into();
         }
-        match insert_all(process, order, given) {
+        match insert_all(lock, process, order, given) {
             Ok(slots) => {
                 caps = slots.as_slice().len() as u8;
                 // Checked above.
@@ -168,7 +179,12 @@ pub fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize
 }
 
 /// Puts the given capabilities into the caller's table, all or none, in the order of the message.
-fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Result<Slots, Status> {
+fn insert_all(
+    lock: &mut Exclusive,
+    process: &Arc<Process>,
+    order: &[usize],
+    given: Vec<Given>,
+) -> Result<Slots, Status> {
     let mut slots = Slots::default();
     for index in order {
         let Some(Given { object, rights, parent }) = given.get(*index) else { continue };
@@ -178,7 +194,7 @@ fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Res
             Err(status) => {
                 for slot in slots.as_slice() {
                     // Just inserted by this thread.
-                    let _ = process.release(CapId(slot.word0));
+                    let _ = process.release(lock, CapId(slot.word0));
                 }
                 return Err(status);
             }
@@ -202,22 +218,25 @@ fn except_with(process: &Process, call: &Call, kind: ExceptionKind, reason: &[u8
 
 /// Answers a call that was deferred with the message that `write` makes.
 pub fn answer_later(
+    lock: &mut Exclusive,
     operation: &OperationRef,
     write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) {
-    answer_with(operation, Vec::new(), write);
+    answer_with(lock, operation, Vec::new(), write);
 }
 
 /// The same with a new capability for the caller, with all rights.
 pub fn give_later(
+    lock: &mut Exclusive,
     operation: &OperationRef,
     object: Object,
     write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) {
-    answer_with(operation, alloc::vec![Given { object, rights: Rights::ALL, parent: None }], write);
+    answer_with(lock, operation, alloc::vec![Given { object, rights: Rights::ALL, parent: None }], write);
 }
 
 fn answer_with(
+    lock: &mut Exclusive,
     operation: &OperationRef,
     given: Vec<Given>,
     write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
@@ -225,21 +244,21 @@ fn answer_with(
     let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
     let process = &operation.thread.process;
     let outcome = match sync::results(write) {
-        Ok(answer) => respond(process, &call, Word::words_to_bytes(&answer.words), &answer.order, given),
+        Ok(answer) => respond(lock, process, &call, Word::words_to_bytes(&answer.words), &answer.order, given),
         Err(exception) => except(process, &call, &exception),
     };
-    operation.complete(outcome);
+    operation.complete(lock, outcome);
 }
 
 /// Answers a call that was deferred with an exception.
-pub fn except_later(operation: &OperationRef, kind: ExceptionKind, reason: &[u8]) {
+pub fn except_later(lock: &mut Exclusive, operation: &OperationRef, kind: ExceptionKind, reason: &[u8]) {
     let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
-    operation.complete(except_with(&operation.thread.process, &call, kind, reason));
+    operation.complete(lock, except_with(&operation.thread.process, &call, kind, reason));
 }
 
 /// Answers a call that was deferred and has no results.
-pub fn answer_empty(operation: &OperationRef) {
-    answer_later(operation, |results| {
+pub fn answer_empty(lock: &mut Exclusive, operation: &OperationRef) {
+    answer_later(lock, operation, |results| {
         results.init_as::<capos_schema::kernel_capnp::timer::sleep_until_results::Builder<'_>>();
         Ok(Completion::Done)
     });

@@ -11,6 +11,7 @@ use capos_schema::kernel_dispatch::DebugLogKernel;
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::cpu::log;
 use crate::log;
 use crate::object::Answer;
@@ -80,15 +81,15 @@ pub fn has_to_serve() -> bool {
 /// Answers who waits, where the log has grown. Called on the way out of the kernel, since a line is
 /// written while locks are held.
 #[inline]
-pub fn serve() {
+pub fn serve(lock: &mut Exclusive) {
     if has_to_serve() {
-        serve_readers();
+        serve_readers(lock);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn serve_readers() {
+fn serve_readers(lock: &mut Exclusive) {
     log::take_news();
     let end = log::end();
     loop {
@@ -105,11 +106,11 @@ fn serve_readers() {
         let _secured = match invocation::secure(room) {
             Ok(secured) => secured,
             Err(status) => {
-                reader.complete(status);
+                reader.complete(lock, status);
                 continue;
             }
         };
-        invocation::answer_later(&reader, |mut results| {
+        invocation::answer_later(lock, &reader, |mut results| {
             let results = results.reborrow().init_as::<m::read_results::Builder<'_>>();
             write_results(position, room, results);
             Ok(Completion::Done)

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use capos_captable::{KeyedList, ListKey};
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
 use crate::object::operation::{OperationRef, Outcome};
 
@@ -43,7 +44,7 @@ impl Notification {
     }
 
     /// Sets bits; the oldest waiter gets them all.
-    pub fn signal(&self, bits: u64) {
+    pub fn signal(&self, lock: &mut Exclusive, bits: u64) {
         loop {
             let (waiter, value) = {
                 let mut inner = self.inner.lock();
@@ -54,7 +55,7 @@ impl Notification {
                 let Some(waiter) = inner.waiters.pop() else { return };
                 (waiter, core::mem::take(&mut inner.bits))
             };
-            if waiter.complete(Outcome { value, ..Outcome::default() }) {
+            if waiter.complete(lock, Outcome { value, ..Outcome::default() }) {
                 return;
             }
             // That wait was cancelled in between: the bits are for the next.

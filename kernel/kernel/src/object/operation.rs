@@ -10,6 +10,7 @@ use capos_abi::entry::{Buffer, CapArray, EntryWords};
 use capos_abi::{CapId, Completion, CompletionKind, MessageHeader, Status};
 use capos_captable::{ListKey, NodeId, QueueKey};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::ending::Ending;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::partial_copy::Copying;
@@ -452,7 +453,7 @@ impl OperationRef {
     }
 
     /// Ends the operation and tells its thread. False where it had ended before.
-    pub fn complete(&self, outcome: impl Into<Outcome>) -> bool {
-        self.thread.complete(self.ticket, outcome.into())
+    pub fn complete(&self, lock: &mut Exclusive, outcome: impl Into<Outcome>) -> bool {
+        self.thread.complete(lock, self.ticket, outcome.into())
     }
 }

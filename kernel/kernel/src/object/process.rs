@@ -10,6 +10,7 @@ use capos_abi::{CapId, Rights, Status};
 use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::log;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::AddressSpace;
@@ -252,7 +253,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::get`].
-    pub fn take(&self, id: CapId) -> Result<Capability, Status> {
+    pub fn take(&self, lock: &mut Exclusive, id: CapId) -> Result<Capability, Status> {
         let capability = self.table.lock().remove(id)?;
         self.account.refund(Resource::Capabilities, 1);
         if let Some(node) = capability.node {
@@ -263,7 +264,7 @@ impl Process {
             }
             if !all {
                 // No memory to keep them revocable, or the capability is revoked meanwhile.
-                self.cancel_through(id);
+                self.cancel_through(lock, id);
             }
         }
         Ok(capability)
@@ -273,29 +274,29 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::get`].
-    pub fn release(&self, id: CapId) -> Result<(), Status> {
-        let capability = self.take(id)?;
-        discard(capability);
+    pub fn release(&self, lock: &mut Exclusive, id: CapId) -> Result<(), Status> {
+        let capability = self.take(lock, id)?;
+        discard(lock, capability);
         Ok(())
     }
 
     /// Loses a capability by revocation; its node is gone already. Operations through it end.
-    pub fn lose(&self, id: CapId) {
+    pub fn lose(&self, lock: &mut Exclusive, id: CapId) {
         let Ok(capability) = self.table.lock().remove(id) else { return };
         self.account.refund(Resource::Capabilities, 1);
-        self.cancel_through(id);
+        self.cancel_through(lock, id);
         capability.object.linger();
-        capability.object.leave_slot();
+        capability.object.leave_slot(lock);
     }
 
     /// Ends what is in flight through a capability that is gone.
-    fn cancel_through(&self, id: CapId) {
+    fn cancel_through(&self, lock: &mut Exclusive, id: CapId) {
         let mut from: usize = 0;
         loop {
             // Answers may end the process, which takes the lock.
             let thread = self.life.lock().threads.get(from).cloned();
             let Some(thread) = thread else { return };
-            thread.cancel_through(id);
+            thread.cancel_through(lock, id);
             from = from.saturating_add(1);
         }
     }
@@ -324,15 +325,14 @@ impl Process {
 
     /// One less does. A process that was never started and that no process can start any more ends. Slots of its
     /// own count too: where it was given itself before it was started, it ends with who pays for it.
-    pub fn let_go(&self) {
+    pub fn let_go(&self, lock: &mut Exclusive) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             let idle = self.life.lock().threads.is_empty();
             if idle {
-                self.doom(End {
-                    cause: Cause::Killed,
-                    code: 0,
-                    report: String::from("nobody could start it any more"),
-                });
+                self.doom(
+                    lock,
+                    End { cause: Cause::Killed, code: 0, report: String::from("nobody could start it any more") },
+                );
             }
         }
     }
@@ -378,19 +378,19 @@ impl Process {
     }
 
     /// Notes that the process must end. It runs no more; [`Process::end`] does the rest. The first end counts.
-    pub fn doom(&self, end: End) {
+    pub fn doom(&self, lock: &mut Exclusive, end: End) {
         let Some(process) = self.itself.upgrade() else { return };
         if self.doomed.swap(true, Ordering::AcqRel) {
             return;
         }
         for thread in &self.life.lock().threads {
-            thread.halt();
+            thread.halt(lock);
         }
         reaper::add(process, end);
     }
 
     /// Ends the process and gives back all it held. No lock may be held.
-    pub fn end(&self, end: End) {
+    pub fn end(&self, lock: &mut Exclusive, end: End) {
         let end = Arc::new(end);
         if !self.ending.set(&end) {
             return;
@@ -403,20 +403,20 @@ impl Process {
             reaper::first_has_ended(&end);
         }
         for thread in &threads {
-            thread.stop();
+            thread.stop(lock);
         }
         for thread in &threads {
-            thread.handle.end(&end);
+            thread.handle.end(lock, &end);
         }
         drop(threads);
-        self.doom_children();
+        self.doom_children(lock);
         let mut hint = 0;
         loop {
             let found = self.table.lock().pop(&mut hint);
             let Some((_, capability)) = found else { break };
             self.account.refund(Resource::Capabilities, 1);
             capability.object.linger();
-            discard(capability);
+            discard(lock, capability);
         }
         *self.table.lock() = Table::new();
         self.space.destroy();
@@ -424,14 +424,14 @@ impl Process {
         self.account.retire();
         self.account.close_cpu();
         ALIVE.fetch_sub(1, Ordering::Relaxed);
-        self.ending.tell();
+        self.ending.tell(lock);
     }
 }
 
 impl Process {
     /// What this process's account pays for ends with it: processes that it has made, and those
     /// that they have made. Nothing else might know them.
-    fn doom_children(&self) {
+    fn doom_children(&self, lock: &mut Exclusive) {
         let mut from = 0;
         loop {
             let child = {
@@ -446,7 +446,7 @@ impl Process {
             };
             if let Some(child) = child.filter(|child| !child.ending.has_come()) {
                 let report = format!("`{}`, whose account paid for it, has ended", self.name);
-                child.doom(End { cause: Cause::Killed, code: 0, report });
+                child.doom(lock, End { cause: Cause::Killed, code: 0, report });
             }
         }
     }
@@ -470,11 +470,11 @@ impl Drop for Process {
 }
 
 /// A capability that was taken out of a table is not put anywhere else.
-pub fn discard(capability: Capability) {
+pub fn discard(lock: &mut Exclusive, capability: Capability) {
     if let Some(node) = capability.node {
         derivation::forget(node);
     }
-    capability.object.leave_slot();
+    capability.object.leave_slot(lock);
 }
 
 /// The threads of all processes whose accounts are below one count against a limit from now on.
@@ -490,7 +490,7 @@ pub fn count_cpu_time_below(account: &Account) {
 }
 
 /// Every process that has no CPU time left must end.
-pub fn doom_spent() {
+pub fn doom_spent(lock: &mut Exclusive) {
     let mut from = 0;
     loop {
         let spent = {
@@ -508,7 +508,7 @@ pub fn doom_spent() {
         if let Some((process, end)) = spent
             && !process.ending.has_come()
         {
-            process.doom(end);
+            process.doom(lock, end);
         }
     }
 }

@@ -11,6 +11,7 @@ use alloc::sync::{Arc, Weak};
 use capos_abi::Status;
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{OperationRef, Ticket};
 use crate::object::process::Process;
@@ -27,12 +28,12 @@ pub enum Caller {
 
 impl Caller {
     /// Ends the call without results: the server is gone, dropped it, or could not take it.
-    pub fn refuse(&self, status: Status) {
+    pub fn refuse(&self, lock: &mut Exclusive, status: Status) {
         match self {
             Self::Thread(operation) => {
-                operation.complete(status);
+                operation.complete(lock, status);
             }
-            Self::PageIn(request) => request.fail(status.words()),
+            Self::PageIn(request) => request.fail(lock, status.words()),
         }
     }
 
@@ -89,12 +90,12 @@ impl Reply {
     }
 
     /// It goes to another process: who waits through it in this one is told that it is gone.
-    pub fn leaves(&self, process: &Process) {
+    pub fn leaves(&self, lock: &mut Exclusive, process: &Process) {
         let is_here = |watcher: &OperationRef| core::ptr::eq(Arc::as_ptr(&watcher.thread.process), process);
         if let Some(Caller::Thread(call)) = self.caller()
             && let Some(watcher) = call.thread.take_watcher(call.ticket, is_here)
         {
-            watcher.complete(Status::StaleCapability);
+            watcher.complete(lock, Status::StaleCapability);
         }
     }
 }

@@ -17,7 +17,8 @@ use capos_captable::NodeId;
 use spin::{Mutex, MutexGuard};
 
 use crate::arch::context::{Context, Fpu};
-use crate::arch::{percpu, processors};
+use crate::arch::processors;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
 use crate::object::account::{Charge, Resource};
@@ -34,7 +35,7 @@ use crate::object::reply::Origin;
 use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread_handle::ThreadHandle;
 use crate::object::{deadline, report};
-use crate::sched::scheduler::{exclude, wake};
+use crate::sched::scheduler::wake;
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -110,7 +111,7 @@ impl Thread {
     ///
     /// # Errors
     /// Quota; no memory; the ring's address is taken or no user memory; the process is dead.
-    pub fn new(process: &Arc<Process>, start: Start) -> Result<Arc<Self>, Status> {
+    pub fn new(lock: &mut Exclusive, process: &Arc<Process>, start: Start) -> Result<Arc<Self>, Status> {
         let charge = process.account.hold(Resource::Threads, 1)?;
         let bytes = start.layout.bytes() as u64;
         let places = start.layout.completion_entries();
@@ -123,7 +124,7 @@ impl Thread {
         let operations = Operations::new(places)?;
         let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
         let access = Access { read: true, write: true, ..Access::default() };
-        process.space.map(Backing::Memory(memory), (start.ring, bytes), 0, access, None).map_err(|failure| {
+        process.space.map(lock, Backing::Memory(memory), (start.ring, bytes), 0, access, None).map_err(|failure| {
             match failure {
                 MapFailure::Status(status) => status,
                 _ => Status::InvalidArgument,
@@ -151,7 +152,7 @@ impl Thread {
         if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             let body = thread.inner.lock().body.take();
             if let Some(Body { ring_memory, .. }) = &body {
-                thread.unmap_ring(ring_memory);
+                thread.unmap_ring(lock, ring_memory);
             }
             return Err(status);
         }
@@ -191,9 +192,9 @@ impl Thread {
         self.processor.store(0, Ordering::Release);
     }
 
-    /// Makes it ready where it is blocked. Where this processor shares the kernel lock, no other lock may be held.
-    pub fn wake(self: &Arc<Self>) {
-        wake(self);
+    /// Makes it ready where it is blocked.
+    pub fn wake(self: &Arc<Self>, lock: &mut Exclusive) {
+        wake(lock, self);
     }
 
     /// The number of the processor on which it is current.
@@ -223,17 +224,11 @@ impl Thread {
     }
 
     /// It never runs again: where another processor runs it, that one stops before this returns.
-    pub fn halt(&self) {
+    pub fn halt(&self, lock: &mut Exclusive) {
         self.state.store(State::Dead as u8, Ordering::Release);
-        if let Some(processor) = self.processor().filter(|processor| *processor != percpu::current().index) {
+        if let Some(processor) = self.processor().filter(|processor| *processor != lock.cpu().index) {
             processors::interrupt(processor);
         }
-    }
-
-    /// Answers an entry at once.
-    #[inline]
-    pub fn post(&self, user_data: u64, outcome: impl Into<Outcome>) {
-        self.inner.lock().post(user_data, outcome);
     }
 
     /// Starts to wait for `minimum` unread completions until `deadline`. False where they are there.
@@ -254,7 +249,7 @@ impl Thread {
     }
 
     /// The deadline of its wait has passed.
-    pub fn wait_timed_out(self: &Arc<Self>, key: (u64, u64)) {
+    pub fn wait_timed_out(self: &Arc<Self>, lock: &mut Exclusive, key: (u64, u64)) {
         {
             let mut inner = self.inner.lock();
             if inner.deadline != Some(key) {
@@ -263,7 +258,7 @@ impl Thread {
             inner.deadline = None;
             inner.wanted = 0;
         }
-        wake(self);
+        wake(lock, self);
     }
 
     /// Notes an ENTER that continues when the thread next runs.
@@ -339,23 +334,23 @@ impl Thread {
     }
 
     /// Ends an operation that began with the entry that is worked on: the entry ends with this outcome.
-    pub fn end_begun(&self, ticket: Ticket, outcome: impl Into<Outcome>) -> Progress {
+    pub fn end_begun(&self, lock: &mut Exclusive, ticket: Ticket, outcome: impl Into<Outcome>) -> Progress {
         let Some(Ended { attachment, watcher, .. }) = self.drop_operation(ticket) else { return Progress::Pending };
         if let Some(node) = attachment {
             derivation::forget(node);
         }
         if let Some(watcher) = watcher {
-            watcher.complete(Status::StaleCapability);
+            watcher.complete(lock, Status::StaleCapability);
         }
         outcome.into().into()
     }
 
     /// Ends an operation with an answer. False where it had ended before.
-    pub fn complete(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> bool {
-        let Some(ended) = self.end(ticket, outcome) else { return false };
+    pub fn complete(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, outcome: Outcome) -> bool {
+        let Some(ended) = self.end(lock, ticket, outcome) else { return false };
         if let Some(watcher) = ended.watcher {
             // The call was answered, so the reply is used up.
-            watcher.complete(Status::StaleCapability);
+            watcher.complete(lock, Status::StaleCapability);
         }
         true
     }
@@ -374,34 +369,36 @@ impl Thread {
 
     /// Lets it go on where what it waits for is there. Nothing of it is locked.
     #[inline]
-    fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
-        if self.settle_wait(awake) {
-            wake(self);
+    pub fn tell(self: &Arc<Self>, lock: &mut Exclusive, awake: Result<Awake, Corrupt>) {
+        match self.settle_wait(awake) {
+            Ok(true) => wake(lock, self),
+            Ok(false) => {}
+            Err(corrupt) => self.die_of(lock, corrupt),
         }
     }
 
-    /// Whether it continues, which [`wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
-    /// corrupt, this processor holds the kernel lock exclusively afterwards.
+    /// Looks again whether what it waits for is there, where its rings were found corrupt without the lock for what follows.
+    pub fn look_again(self: &Arc<Self>, lock: &mut Exclusive) {
+        let awake = self.lock().enough();
+        self.tell(lock, awake);
+    }
+
+    /// Whether it continues, which [`wake`] lets it: what it waits for is there.
+    ///
+    /// # Errors
+    /// Its rings are corrupt: it is to [die of that](Self::die_of).
     #[inline(always)]
-    pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
-        match awake {
-            Ok(Some(deadline)) => {
-                if let Some(key) = deadline {
-                    deadline::remove(key);
-                }
-                true
-            }
-            Ok(None) => false,
-            Err(corrupt) => {
-                self.die_of(corrupt);
-                false
-            }
+    pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> Result<bool, Corrupt> {
+        let Some(deadline) = awake? else { return Ok(false) };
+        if let Some(key) = deadline {
+            deadline::remove(key);
         }
+        Ok(true)
     }
 
     /// Ends an operation and tells its thread.
     #[inline]
-    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
+    fn end(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
         let (ended, awake) = {
             let mut inner = self.inner.lock();
             let body = inner.body.as_mut()?;
@@ -412,7 +409,7 @@ impl Thread {
         if let Some(node) = ended.attachment {
             derivation::forget(node);
         }
-        self.tell(awake);
+        self.tell(lock, awake);
         Some(ended)
     }
 
@@ -438,16 +435,15 @@ impl Thread {
     /// Ends the process, whose rings are corrupt. It looks at the process and at the thread's handle, whose
     /// locks come before the thread's own.
     #[cold]
-    pub fn die_of(&self, corrupt: Corrupt) {
-        exclude();
-        self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
+    pub fn die_of(&self, lock: &mut Exclusive, corrupt: Corrupt) {
+        self.process.doom(lock, End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }
 
     /// Cancels the operation with this tag.
-    pub fn cancel(self: &Arc<Self>, user_data: u64) -> Status {
+    pub fn cancel(self: &Arc<Self>, lock: &mut Exclusive, user_data: u64) -> Status {
         let ticket = self.find(|operation| operation.user_data == user_data);
         match ticket {
-            Some(ticket) if self.cancel_ticket(ticket) => Status::Ok,
+            Some(ticket) if self.cancel_ticket(lock, ticket) => Status::Ok,
             _ => Status::NotFound,
         }
     }
@@ -457,16 +453,16 @@ impl Thread {
     }
 
     /// Cancels an operation. False where it had ended before.
-    pub fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
-        let Some(ended) = self.end(ticket, Status::Cancelled.into()) else { return false };
-        self.withdraw(ticket, ended);
+    pub fn cancel_ticket(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket) -> bool {
+        let Some(ended) = self.end(lock, ticket, Status::Cancelled.into()) else { return false };
+        self.withdraw(lock, ticket, ended);
         true
     }
 
     /// Takes an operation that has ended without an answer out of where it was waiting.
-    fn withdraw(self: &Arc<Self>, ticket: Ticket, ended: Ended) {
+    fn withdraw(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, ended: Ended) {
         if let Some(watcher) = ended.watcher {
-            watcher.complete(Status::Ok);
+            watcher.complete(lock, Status::Ok);
         }
         let Some(kind) = ended.kind else { return };
         match kind {
@@ -477,7 +473,7 @@ impl Thread {
             Kind::End { ending, key, .. } => ending.forget(key),
             Kind::Word { address, key: Some(key) } => self.process.words.forget(address, key),
             Kind::Log { key, .. } => super::log::forget_reader(key),
-            Kind::Copy { copying, .. } => copying.cancel(&OperationRef { thread: Arc::clone(self), ticket }),
+            Kind::Copy { copying, .. } => copying.cancel(lock, &OperationRef { thread: Arc::clone(self), ticket }),
             Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
             Kind::Wait { notification, key } => notification.forget(key),
             Kind::Watch { call } => {
@@ -500,11 +496,11 @@ impl Thread {
 
     /// Cancels every operation that goes through a capability and is not kept revocable by a place of
     /// its own.
-    pub fn cancel_through(self: &Arc<Self>, cap: CapId) {
+    pub fn cancel_through(self: &Arc<Self>, lock: &mut Exclusive, cap: CapId) {
         loop {
             let ticket = self.with_operations(|operations| operations.through(cap)).flatten();
             match ticket {
-                Some(ticket) if self.cancel_ticket(ticket) => {}
+                Some(ticket) if self.cancel_ticket(lock, ticket) => {}
                 _ => return,
             }
         }
@@ -516,8 +512,8 @@ impl Thread {
     }
 
     /// Ends everything that it has in flight and gives back what it had. It never runs again.
-    pub fn stop(self: &Arc<Self>) {
-        self.halt();
+    pub fn stop(self: &Arc<Self>, lock: &mut Exclusive) {
+        self.halt(lock);
         self.origin.end();
         let (body, deadline, page) = {
             let mut inner = self.inner.lock();
@@ -530,55 +526,55 @@ impl Thread {
             deadline::remove(key);
         }
         if let Some(request) = page.upgrade() {
-            request.forget_waiter(self);
+            request.forget_waiter(lock, self);
         }
         for (ticket, ended) in operations.into_all() {
             if let Some(node) = ended.attachment {
                 derivation::forget(node);
             }
-            self.withdraw(ticket, ended);
+            self.withdraw(lock, ticket, ended);
         }
-        self.unmap_ring(&ring_memory);
+        self.unmap_ring(lock, &ring_memory);
         drop(ring);
         ALIVE.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Unmaps its rings where they are still mapped. What the process put in their place stays.
-    fn unmap_ring(&self, memory: &Arc<MemoryObject>) {
-        self.process.space.unmap_object(self.ring_address, self.ring_bytes, memory);
+    fn unmap_ring(&self, lock: &mut Exclusive, memory: &Arc<MemoryObject>) {
+        self.process.space.unmap_object(lock, self.ring_address, self.ring_bytes, memory);
     }
 
     /// Ends this thread alone. The last thread's end is that of its process. Whether the thread ended, so that the scheduler has to
     /// forget it.
-    fn finish(self: &Arc<Self>, end: End) -> bool {
+    fn finish(self: &Arc<Self>, lock: &mut Exclusive, end: End) -> bool {
         match self.process.leave(self) {
             Left::Others => {
-                self.stop();
-                self.handle.end(&Arc::new(end));
+                self.stop(lock);
+                self.handle.end(lock, &Arc::new(end));
                 return true;
             }
-            Left::Nobody => self.process.doom(end),
+            Left::Nobody => self.process.doom(lock, end),
             Left::Before => {}
         }
         false
     }
 
     /// It never runs: whoever made it did not get its capability.
-    pub fn abandon(self: &Arc<Self>) {
+    pub fn abandon(self: &Arc<Self>, lock: &mut Exclusive) {
         self.process.disown(self);
-        self.stop();
+        self.stop(lock);
     }
 
     /// It has made the system call EXIT for itself. As for [`Thread::kill`].
     #[must_use]
-    pub fn exit(self: &Arc<Self>, code: i32) -> bool {
-        self.finish(End { cause: Cause::Exited, code, report: String::new() })
+    pub fn exit(self: &Arc<Self>, lock: &mut Exclusive, code: i32) -> bool {
+        self.finish(lock, End { cause: Cause::Exited, code, report: String::new() })
     }
 
     /// Ends this thread alone, in the name of a process. Whether the scheduler has to forget it.
     #[must_use]
-    pub fn kill(self: &Arc<Self>, killer: &Process) -> bool {
+    pub fn kill(self: &Arc<Self>, lock: &mut Exclusive, killer: &Process) -> bool {
         let report = report::thread_killed(self, killer);
-        self.finish(End { cause: Cause::Killed, code: 0, report })
+        self.finish(lock, End { cause: Cause::Killed, code: 0, report })
     }
 }

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
 
 use spin::Mutex;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
 use crate::object::ending::{self, Ending};
 use crate::object::process::End;
@@ -93,10 +94,10 @@ impl ThreadHandle {
     }
 
     /// Tells everybody who waits that it has ended. The first end counts.
-    pub fn end(&self, end: &Arc<End>) {
+    pub fn end(&self, lock: &mut Exclusive, end: &Arc<End>) {
         self.ending.set(end);
         let thread = core::mem::take(&mut self.life.lock().thread);
         drop(thread);
-        self.ending.tell();
+        self.ending.tell(lock);
     }
 }

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use capos_abi::entry::{CapArray, MAX_CAPS};
 use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::operation::Progress;
@@ -114,7 +115,7 @@ impl Slots {
 /// # Errors
 /// The receiver cannot pay for the slots, there is no memory, or a source is gone; the sender still
 /// has everything then, and the receiver nothing.
-pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<Slots, Status> {
+pub fn hand_over(lock: &mut Exclusive, from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<Slots, Status> {
     let mut slots = Slots::default();
     for offer in offers {
         let Capability { object, rights, node } = offer.capability.clone();
@@ -126,7 +127,7 @@ pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<
         match new {
             Ok(id) => slots.push(CapSlot { word0: id.0, word1: interface }),
             Err(status) => {
-                take_back(offers, &slots, to);
+                take_back(lock, offers, &slots, to);
                 return Err(status);
             }
         }
@@ -134,15 +135,15 @@ pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<
     // Everything has its place now: what moves can leave its old one, which needs nothing.
     for (offer, slot) in offers.iter().zip(slots.as_slice()) {
         if offer.mode == TransferMode::Move {
-            match from.take(offer.id) {
+            match from.take(lock, offer.id) {
                 Ok(taken) => {
                     if let Object::Reply(reply) = &taken.object {
-                        reply.leaves(from);
+                        reply.leaves(lock, from);
                     }
                     to.adopt(CapId(slot.word0), taken.node);
                 }
                 // Another thread of the sender gave it up meanwhile: it goes from here as well.
-                Err(_) => drop(to.take(CapId(slot.word0))),
+                Err(_) => drop(to.take(lock, CapId(slot.word0))),
             }
         }
     }
@@ -150,21 +151,21 @@ pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<
 }
 
 /// Empties the places that a receiver has got already.
-fn take_back(offers: &[Offer], slots: &Slots, to: &Process) {
+fn take_back(lock: &mut Exclusive, offers: &[Offer], slots: &Slots, to: &Process) {
     for (offer, slot) in offers.iter().zip(slots.as_slice()) {
         // Just put there.
         let _ = match offer.mode {
-            TransferMode::Copy => to.release(CapId(slot.word0)),
-            TransferMode::Move => to.take(CapId(slot.word0)).map(drop),
+            TransferMode::Copy => to.release(lock, CapId(slot.word0)),
+            TransferMode::Move => to.take(lock, CapId(slot.word0)).map(drop),
         };
     }
 }
 
 /// Removes what was sent to the kernel by move.
-pub fn consume(from: &Process, offers: &[Offer]) {
+pub fn consume(lock: &mut Exclusive, from: &Process, offers: &[Offer]) {
     for offer in offers.iter().filter(|offer| offer.mode == TransferMode::Move) {
-        if let Ok(capability) = from.take(offer.id) {
-            discard(capability);
+        if let Ok(capability) = from.take(lock, offer.id) {
+            discard(lock, capability);
         }
     }
 }

@@ -6,6 +6,7 @@ use capos_captable::QueueKey;
 use capos_sync::{Waited, WordWaits};
 
 use crate::cpu::entropy;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::operation::{OperationRef, Outcome};
 
 /// The waits of one process.
@@ -39,9 +40,9 @@ impl Words {
     }
 
     /// Ends the oldest waits for a word, `count` at most; how many. Waits that begin meanwhile stay.
-    pub fn wake(&self, address: u64, count: u32) -> u32 {
+    pub fn wake(&self, lock: &mut Exclusive, address: u64, count: u32) -> u32 {
         // One that was cancelled in between has ended already.
-        self.0.wake(address, count, |waiter| waiter.complete(Outcome::default()))
+        self.0.wake(address, count, |waiter| waiter.complete(lock, Outcome::default()))
     }
 
     /// Takes a waiter out.

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use capos_machine::page_entry::PAGE;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::log;
 use crate::object::address_space::{Backing, Fault};
 use crate::object::process::{Cause, End};
@@ -11,36 +12,36 @@ use crate::object::report::{self, Backtrace};
 use crate::object::thread::Thread;
 use crate::paging::pager;
 
-fn die(thread: &Thread, report: alloc::string::String) {
+fn die(lock: &mut Exclusive, thread: &Thread, report: alloc::string::String) {
     log!("{}", Backtrace(thread));
-    thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+    thread.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
 }
 
 /// A thread touched an address that is not mapped, or not for that.
-pub fn page_fault(thread: &Arc<Thread>, address: u64, write: bool, execute: bool, present: bool) {
+pub fn page_fault(lock: &mut Exclusive, thread: &Arc<Thread>, address: u64, write: bool, execute: bool, present: bool) {
     match thread.process.space.judge(address, write, execute, present) {
         // Another thread's fault mapped it meanwhile: the instruction is tried again.
         Fault::Spurious => {}
         Fault::Missing(place) => match &place.mapping.backing {
-            Backing::Memory(memory) if memory.paged_content().is_some() => pager::require(thread, &place, memory),
-            _ => die(thread, report::unmapped(thread, address, write, execute)),
+            Backing::Memory(memory) if memory.paged_content().is_some() => pager::require(lock, thread, &place, memory),
+            _ => die(lock, thread, report::unmapped(thread, address, write, execute)),
         },
         Fault::Shared(mapping, offset) => {
             let Backing::Memory(memory) = &mapping.backing else {
-                return die(thread, report::forbidden(thread, address, write, execute, &mapping, offset));
+                return die(lock, thread, report::forbidden(thread, address, write, execute, &mapping, offset));
             };
             if let Err(status) = memory.make_own(offset / PAGE, Some(&mapping)) {
-                die(thread, report::no_own_frame(thread, memory.id, offset, status));
+                die(lock, thread, report::no_own_frame(thread, memory.id, offset, status));
             }
         }
         Fault::Forbidden(mapping, offset) => {
-            die(thread, report::forbidden(thread, address, write, execute, &mapping, offset));
+            die(lock, thread, report::forbidden(thread, address, write, execute, &mapping, offset));
         }
-        Fault::Unmapped => die(thread, report::unmapped(thread, address, write, execute)),
+        Fault::Unmapped => die(lock, thread, report::unmapped(thread, address, write, execute)),
     }
 }
 
 /// A thread did what the processor does not let it.
-pub fn exception(thread: &Thread, vector: u8, error_code: u64, name: &str) {
-    die(thread, report::exception(thread, vector, error_code, name));
+pub fn exception(lock: &mut Exclusive, thread: &Thread, vector: u8, error_code: u64, name: &str) {
+    die(lock, thread, report::exception(thread, vector, error_code, name));
 }

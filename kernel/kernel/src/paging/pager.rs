@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use capos_abi::Status;
 use capos_paging::PAGE;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::{AddressSpace, Backing, Fault, Place};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::cache::{self, Resident};
@@ -22,7 +23,7 @@ const TABLES: usize = 6;
 
 /// Lets a thread have a page of paged memory that its address space shows: it is mapped now, or the thread is
 /// blocked until it can be, or its process is doomed.
-pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) {
+pub fn require(lock: &mut Exclusive, thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) {
     let Some(content) = memory.paged_content() else { return };
     let Place { mapping, offset, .. } = place;
     let offset = *offset;
@@ -31,7 +32,7 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
     let run = state.pages.run_of_resident(page, AROUND);
     if !run.is_empty() {
         cache::HITS.fetch_add(1, Ordering::Relaxed);
-        let result = map_around(&thread.process.space, place, &state, page, run);
+        let result = map_around(lock, &thread.process.space, place, &state, page, run);
         drop(state);
         if let Err(status) = result {
             // The cache gives way to page tables too: the thread touches the page again then.
@@ -39,7 +40,7 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
                 return;
             }
             let report = report::no_page_table(thread, memory.id, offset, status);
-            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+            thread.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
         }
         return;
     }
@@ -49,15 +50,16 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
         request.join(thread);
         Ok(true)
     };
-    if let Err(status) = page_request::ask(memory, page, WINDOW, Some(mapping), join) {
+    if let Err(status) = page_request::ask(lock, memory, page, WINDOW, Some(mapping), join) {
         let report = report::page_in_failed(thread, memory.id, offset, status.words());
-        thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+        thread.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
     }
 }
 
 /// Maps a resident page: as a part of a large page, where all of that is in and the mapping can show it, else with those
 /// after it that are resident too.
 fn map_around<'a>(
+    lock: &mut Exclusive,
     space: &AddressSpace,
     place: &Place,
     state: &'a cache::PagedState,
@@ -67,12 +69,12 @@ fn map_around<'a>(
     let mapping = &place.mapping;
     if let Some(first) = mapping.large_around(page.saturating_mul(PAGE))
         && let Some(frame) = state.whole_block(first / PAGE)
-        && space.enter_large(mapping, first, frame)?
+        && space.enter_large(lock, (mapping, first), frame)?
     {
         return Ok(());
     }
     let end = page.saturating_add(AROUND);
-    space.enter_paged(place, |entered, to| {
+    space.enter_paged(lock, place, |entered, to| {
         loop {
             entered.put_all(run, |resident| resident.frame, to)?;
             page = page.saturating_add(run.len() as u64);
@@ -98,11 +100,11 @@ pub enum Brought {
 }
 
 /// Brings in the page of paged memory at an address that the kernel must read for a thread.
-pub fn bring_in(thread: &Arc<Thread>, address: u64) -> Brought {
+pub fn bring_in(lock: &mut Exclusive, thread: &Arc<Thread>, address: u64) -> Brought {
     match thread.process.space.judge(address, false, false, true) {
         Fault::Missing(place) => {
             let Backing::Memory(memory) = &place.mapping.backing else { return Brought::Never };
-            require(thread, &place, memory);
+            require(lock, thread, &place, memory);
             if thread.state() == State::Running { Brought::Now } else { Brought::Later }
         }
         Fault::Spurious => Brought::Now,

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{processors, time};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::reaper;
 use crate::object::thread::{State, Thread};
 use crate::sched::{CpuState, state};
@@ -38,7 +39,7 @@ impl CpuState {
 
     /// Whether a thread whose CPU time is limited has any left. Notes when to look again: before those who use of the
     /// same limit can have used it up, however many processors they run on.
-    pub(super) fn has_time(&mut self, thread: &Thread, now: u64) -> bool {
+    fn has_time(&mut self, _: &Exclusive, thread: &Thread, now: u64) -> bool {
         for processor in processors::others() {
             let mut other = state(processor).lock();
             if other.is_limited() {
@@ -55,11 +56,11 @@ impl CpuState {
     /// never runs again: its process is to end.
     #[cold]
     #[inline(never)]
-    pub(super) fn admit(&mut self, cpu: &PerCpu, thread: &Thread, now: u64) -> bool {
-        if !self.has_time(thread, now) {
+    pub(super) fn admit(&mut self, lock: &Exclusive, thread: &Thread, now: u64) -> bool {
+        if !self.has_time(lock, thread, now) {
             thread.change(State::Running, State::Blocked);
             reaper::end_spent();
-            note_idle(cpu);
+            note_idle(lock.cpu());
             return false;
         }
         if self.armed == 0 || self.limit_end < self.armed {
@@ -71,10 +72,10 @@ impl CpuState {
 
     /// Looks again at what CPU time the current thread has, where it is limited.
     #[inline(never)]
-    pub(super) fn look_at_limit(&mut self, now: u64) {
+    pub(super) fn look_at_limit(&mut self, lock: &Exclusive, now: u64) {
         if let Some(current) = self.current.as_ref().filter(|_| self.is_limited()).cloned() {
             self.settle_time(now);
-            if !self.has_time(&current, now) {
+            if !self.has_time(lock, &current, now) {
                 reaper::end_spent();
             }
             self.set_timer();
@@ -106,33 +107,33 @@ pub(super) fn note_idle(cpu: &PerCpu) {
     cpu.thread.store(0, Ordering::Relaxed);
 }
 
-/// This processor, which is `cpu`, has nothing to do.
-pub fn begin_idle(cpu: &PerCpu) {
-    state(cpu).lock().idle_since.get_or_insert_with(time::tsc);
+/// This processor has nothing to do.
+pub fn begin_idle(lock: &Exclusive) {
+    state(lock.cpu()).lock().idle_since.get_or_insert_with(time::tsc);
 }
 
-/// This processor, which is `cpu`, has something to do again.
-pub fn end_idle(cpu: &PerCpu) {
-    let mut state = state(cpu).lock();
+/// This processor has something to do again.
+pub fn end_idle(lock: &Exclusive) {
+    let mut state = state(lock.cpu()).lock();
     if state.idle_since.is_some() {
         state.settle_time(time::tsc());
         state.idle_since = None;
     }
 }
 
-/// Looks again at what CPU time the current thread of this processor, which is `cpu`, has, if that is limited.
-pub fn look_at_limit(cpu: &PerCpu) {
-    state(cpu).lock().look_at_limit(time::tsc());
+/// Looks again at what CPU time the current thread of this processor has, if that is limited.
+pub fn look_at_limit(lock: &Exclusive) {
+    state(lock.cpu()).lock().look_at_limit(lock, time::tsc());
 }
 
 /// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
-pub fn limits_changed() {
-    look_at_limit(percpu::current());
+pub fn limits_changed(lock: &Exclusive) {
+    look_at_limit(lock);
     processors::others().for_each(processors::call);
 }
 
 /// Accounts for the time until now on all processors, so that what is read next is true.
-pub fn settle_times() {
+pub fn settle_times(_: &Exclusive) {
     let now = time::tsc();
     processors::all().for_each(|processor| state(processor).lock().settle_time(now));
 }

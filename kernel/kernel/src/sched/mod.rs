@@ -2,8 +2,8 @@
 //! switches.
 //!
 //! Processors that share the kernel lock look at their own state alone, and leave the kernel if nothing else has to be
-//! looked at. Another processor's state or a queue is touched only by the exclusive holder of the lock: see
-//! [`scheduler::exclude`].
+//! looked at: these functions take `&Shared`. Only the exclusive holder of the lock touches another processor's state or a queue:
+//! functions that do so, or show the other processors, take an `Exclusive`. [`scheduler::upgrade`] leads from one to the other.
 
 pub mod accounting;
 pub mod scheduler;
@@ -11,14 +11,17 @@ pub mod switching;
 pub mod timer;
 
 use alloc::sync::Arc;
+use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_sched::{Processors, Ready, RunQueue, Schedulable, Waiting};
 use spin::Mutex;
 
-use crate::arch::percpu::{self, Local, PerCpu};
+use crate::arch::percpu::{Local, PerCpu};
 use crate::arch::processors;
+use crate::cpu::kernel_lock::{Exclusive, Shared};
 use crate::object::thread::{State, Thread};
 
 /// How long a thread runs while others wait, in nanoseconds.
@@ -40,7 +43,7 @@ pub struct CpuState {
     slice: (u64, u64),
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
-    /// The thread that ran last, which [`exclude`] has switched out: in its name the kernel works here until it is decided what runs
+    /// The thread that ran last, which [`scheduler::upgrade`] has switched out: in its name the kernel works here until it is decided what runs
     /// next.
     laid_down: Option<Arc<Thread>>,
     /// When the processor came to have nothing to do, while it has not, by the time-stamp counter.
@@ -98,10 +101,17 @@ impl Schedulable for Thread {
     }
 }
 
-/// The other processors, as this one sees them. Only the exclusive holder of the kernel lock may look at them.
-struct Others;
+/// The other processors, as this one sees them, which holds the kernel lock exclusively.
+struct Others<'lock>(PhantomData<&'lock Exclusive>);
 
-impl Processors<Thread> for Others {
+impl<'lock> Others<'lock> {
+    #[inline(always)]
+    const fn of(_: &'lock Exclusive) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl Processors<Thread> for Others<'_> {
     type Processor = &'static PerCpu;
 
     #[inline]
@@ -139,16 +149,33 @@ impl Processors<Thread> for Others {
     }
 }
 
-/// Lends the thread in whose name the kernel works on this processor, which is `cpu`.
-///
-/// # Safety
-/// What is given must not be used once the processor runs another thread, or none.
+/// The thread in whose name the kernel works on a processor, lent for as long as that shares the kernel lock.
+pub struct Lent<'lock> {
+    thread: ManuallyDrop<Arc<Thread>>,
+    lock: PhantomData<&'lock Shared>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Arc<Thread>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Arc<Thread> {
+        &self.thread
+    }
+}
+
+/// Lends the thread in whose name the kernel works on this processor.
 #[inline(always)]
-pub unsafe fn lent(cpu: &PerCpu) -> Option<ManuallyDrop<Arc<Thread>>> {
-    let thread = cpu.current.load(Ordering::Relaxed).cast_const().cast::<Thread>();
-    // SAFETY: it comes from an `Arc` that the scheduler's state holds while it is named here, see `set_lent`; this one
-    // is never dropped.
-    (!thread.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(thread) }))
+pub fn lent(lock: &Shared) -> Option<Lent<'_>> {
+    let thread = lock.cpu().current.load(Ordering::Relaxed).cast_const().cast::<Thread>();
+    if thread.is_null() {
+        return None;
+    }
+    // SAFETY: it comes from an `Arc` that the scheduler's state holds while it is named here, see `set_lent`; this one is never dropped.
+    // If this processor begins to run another thread while it shares the lock, the one that is lent waits, and its process holds it. It
+    // ends only once a processor holds the lock exclusively. Then the borrow of `lock` has ended.
+    let thread = ManuallyDrop::new(unsafe { Arc::from_raw(thread) });
+    Some(Lent { thread, lock: PhantomData })
 }
 
 /// Notes in which thread's name the kernel works on this processor, which is `cpu`.
@@ -172,7 +199,7 @@ fn state(cpu: &PerCpu) -> &Mutex<CpuState> {
     cpu.local()
 }
 
-/// The thread in whose name the kernel works; none where another processor has ended it meanwhile.
-pub fn current() -> Option<Arc<Thread>> {
-    state(percpu::current()).lock().current.clone().filter(|thread| thread.state() == State::Running)
+/// The thread in whose name the kernel works on this processor; none where another processor has ended it meanwhile.
+pub fn current(lock: &Exclusive) -> Option<Arc<Thread>> {
+    state(lock.cpu()).lock().current.clone().filter(|thread| thread.state() == State::Running)
 }

@@ -7,9 +7,9 @@ use capos_abi::Status;
 use capos_sched::Turn;
 
 use crate::arch::context::Context;
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu;
 use crate::arch::{processors, time};
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{Exclusive, Shared};
 use crate::object::process::Process;
 use crate::object::thread::{self, Start, State, Thread};
 use crate::sched::{CpuState, Others, SLICE, state};
@@ -26,8 +26,8 @@ pub enum Choice {
 
 impl CpuState {
     /// The next thread that can run, with its slice.
-    fn next(&mut self, now: u64) -> Option<Arc<Thread>> {
-        let (thread, turn) = self.ready.next(self.had_current, &Others)?;
+    fn next(&mut self, lock: &Exclusive, now: u64) -> Option<Arc<Thread>> {
+        let (thread, turn) = self.ready.next(self.had_current, &Others::of(lock))?;
         match turn {
             Turn::Shared => {}
             Turn::Whole => self.slice = (now, SLICE),
@@ -44,22 +44,23 @@ impl CpuState {
 
     /// Decides what runs, and lets others have what waits here. What is dropped in the end is given back, to be dropped
     /// without the lock.
-    pub(super) fn choose(&mut self, cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
-        let chosen = self.decide(cpu);
-        cpu.called.store(false, Ordering::Relaxed);
+    fn choose(&mut self, lock: &Exclusive) -> (Choice, Option<Arc<Thread>>) {
+        let chosen = self.decide(lock);
+        lock.cpu().called.store(false, Ordering::Relaxed);
         if !self.ready.queue.is_empty() && processors::count() > 1 {
             let current = self.current.as_ref().map_or(percpu::IDLE, |current| current.priority());
-            self.ready.share(current, &Others);
+            self.ready.share(current, &Others::of(lock));
         }
         chosen
     }
 
-    pub(super) fn decide(&mut self, cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
+    fn decide(&mut self, lock: &Exclusive) -> (Choice, Option<Arc<Thread>>) {
+        let cpu = lock.cpu();
         if let Some(current) = &self.current
             && current.state() == State::Running
         {
             let may_stay = current.handle.may_run_on(self.ready.own());
-            if may_stay && !self.ready.is_outranked(current.priority(), &Others) {
+            if may_stay && !self.ready.is_outranked(current.priority(), &Others::of(lock)) {
                 let pointer = current.context();
                 // It keeps its place where no thread waits longer, and no other processor could take it.
                 if processors::count() > 1 || !self.ready.queue.is_empty() {
@@ -68,16 +69,16 @@ impl CpuState {
                 self.arm();
                 return (Choice::Run(pointer), None);
             }
-            self.preempt(cpu, time::tsc(), true);
+            self.preempt(lock, time::tsc(), true);
         }
         let now = time::tsc();
         let left = self.put_down(cpu, now);
         self.had_current = left.is_some();
-        let Some(next) = self.next(now) else {
+        let Some(next) = self.next(lock, now) else {
             self.rest_timer(cpu, now);
             return (Choice::Idle, left);
         };
-        if next.process.account.is_cpu_limited() && !self.admit(cpu, &next, now) {
+        if next.process.account.is_cpu_limited() && !self.admit(lock, &next, now) {
             return (Choice::Again, left);
         }
         let choice = match next.has_resume() {
@@ -89,23 +90,22 @@ impl CpuState {
         (choice, left)
     }
 
-    /// The running thread of this processor, which is `cpu`, goes back into the queue: to its front if it has not used up
-    /// its slice.
-    pub(super) fn preempt(&mut self, cpu: &PerCpu, now: u64, front: bool) {
+    /// The running thread of this processor goes back into the queue: to its front if it has not used up its slice.
+    fn preempt(&mut self, lock: &Exclusive, now: u64, front: bool) {
         if self.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
-            && let Some(thread) = self.put_down(cpu, now)
+            && let Some(thread) = self.put_down(lock.cpu(), now)
         {
             let left = self.slice_end().saturating_sub(time::at(now));
             if !front {
                 self.ready.queue_kept();
             }
-            self.ready.put_back(thread, Some(left).filter(|left| front && *left > SLICE / 8), &Others);
+            self.ready.put_back(thread, Some(left).filter(|left| front && *left > SLICE / 8), &Others::of(lock));
         }
     }
 }
 
 /// Gives back the memory of a run queue that was long.
-pub fn shrink_queue() {
+pub fn shrink_queue(_: &mut Exclusive) {
     let threads = thread::ALIVE.load(Ordering::Relaxed) as usize;
     for processor in processors::all() {
         state(processor).lock().ready.queue.shrink(threads);
@@ -113,47 +113,39 @@ pub fn shrink_queue() {
 }
 
 /// Makes room for so many threads in each run queue. False where there is no memory.
-pub(super) fn make_room(threads: usize) -> bool {
+fn make_room(_: &mut Exclusive, threads: usize) -> bool {
     processors::all().all(|processor| state(processor).lock().ready.queue.make_room(threads))
 }
 
-/// Holds the kernel lock exclusively from here on, where this processor shared it. No other lock may be held. The current thread may
-/// be dead afterwards; where it waits it may be gone, so nothing may have borrowed it.
+/// Holds the kernel lock exclusively from here on, where this processor shared it. No other lock may be held. The thread that was
+/// current may be dead afterwards; where it waits it may be gone.
 ///
 /// A thread that waits is switched out before others enter: once its wait is over they switch it in, on another processor.
-#[inline]
-pub fn exclude() {
-    if kernel_lock::is_shared() {
-        exclude_others();
-    }
-}
-
 #[cold]
 #[inline(never)]
-pub(super) fn exclude_others() {
-    let cpu = percpu::current();
+pub fn upgrade(lock: Shared) -> Exclusive {
+    let cpu = lock.cpu();
     state(cpu).lock().lay_down(cpu);
-    kernel_lock::exclude();
+    lock.upgrade()
 }
 
-/// Makes a blocked thread ready. Where this processor shares the kernel lock, no other lock may be held.
-pub fn wake(thread: &Arc<Thread>) {
-    exclude();
+/// Makes a blocked thread ready.
+pub fn wake(lock: &mut Exclusive, thread: &Arc<Thread>) {
     if thread.change(State::Blocked, State::Ready) {
-        state(percpu::current()).lock().ready.make_ready(Arc::clone(thread), &Others);
+        state(lock.cpu()).lock().ready.make_ready(Arc::clone(thread), &Others::of(lock));
     }
 }
 
 /// The thread whose turn it is among those that wait, taken out of the queue: for tests.
 #[cfg(feature = "tests")]
 #[inline(never)]
-pub fn take_waiting() -> Option<Arc<Thread>> {
-    let cpu = percpu::current();
+pub fn take_waiting(lock: &mut Exclusive) -> Option<Arc<Thread>> {
+    let cpu = lock.cpu();
     state(cpu).lock().ready.queue.pop(cpu.index).map(|(thread, _)| thread)
 }
 
 /// Lets go of dead threads.
-pub fn forget_dead() {
+pub fn forget_dead(_: &mut Exclusive) {
     for processor in processors::all() {
         loop {
             let dead = state(processor).lock().ready.take_dead();
@@ -166,51 +158,50 @@ pub fn forget_dead() {
 
 /// Puts the current thread behind those that wait, in the middle of a system call that it continues with
 /// when its turn comes.
-pub fn pause() {
-    let cpu = percpu::current();
+pub fn pause(lock: &mut Exclusive) {
+    let cpu = lock.cpu();
     cpu.paused.store(true, Ordering::Relaxed);
-    state(cpu).lock().preempt(cpu, time::tsc(), false);
+    state(cpu).lock().preempt(lock, time::tsc(), false);
 }
 
 /// Lets go of one thread that has ended.
-pub(super) fn forget(thread: &Arc<Thread>) {
+fn forget(lock: &mut Exclusive, thread: &Arc<Thread>) {
     // One that runs waits in no queue.
     if thread.processor().is_none() {
-        forget_dead();
+        forget_dead(lock);
     }
-    shrink_queue();
+    shrink_queue(lock);
 }
 
-/// Decides what runs on this processor, which is `cpu`. The thread that is given back is dropped without a lock.
-pub fn choose(cpu: &PerCpu) -> (Choice, Option<Arc<Thread>>) {
-    state(cpu).lock().choose(cpu)
+/// Decides what runs on this processor. The thread that is given back is dropped without a lock.
+pub fn choose(lock: &mut Exclusive) -> (Choice, Option<Arc<Thread>>) {
+    state(lock.cpu()).lock().choose(lock)
 }
 
-/// Puts the thread that was kept next to the current one of this processor, which is `cpu`, into the queue.
-pub fn queue_kept(cpu: &PerCpu) {
-    state(cpu).lock().ready.queue_kept();
+/// Puts the thread that was kept next to the current one of this processor into the queue.
+pub fn queue_kept(lock: &mut Exclusive) {
+    state(lock.cpu()).lock().ready.queue_kept();
 }
 
-/// Lets others have their turn if the slice of the current thread of this processor, which is `cpu`, is over.
-pub fn end_slice(cpu: &PerCpu) {
-    let mut state = state(cpu).lock();
+/// Lets others have their turn if the slice of the current thread of this processor is over.
+pub fn end_slice(lock: &mut Exclusive) {
+    let mut state = state(lock.cpu()).lock();
     let now = time::tsc();
-    state.look_at_limit(now);
+    state.look_at_limit(lock, now);
     let priority = state.current.as_ref().map(|current| current.priority());
     let waiting = priority.is_some_and(|priority| !state.ready.queue.is_free_for(priority));
     if (waiting || state.ready.handoff.is_some()) && time::at(now) >= state.slice_end() {
-        state.preempt(cpu, now, false);
+        state.preempt(lock, now, false);
     }
 }
 
-/// Lets the thread that was made ready just now on this processor, which is `cpu`, run at once, unless the current one
-/// goes before it.
-pub fn give_way(cpu: &PerCpu) {
-    let mut state = state(cpu).lock();
+/// Lets the thread that was made ready just now on this processor run at once, unless the current one goes before it.
+pub fn give_way(lock: &mut Exclusive) {
+    let mut state = state(lock.cpu()).lock();
     let ready = state.ready.handoff.as_ref().map(|ready| ready.priority());
     let current = state.current.as_ref().map(|current| current.priority());
     if ready.is_some() && ready >= current {
-        state.preempt(cpu, time::tsc(), true);
+        state.preempt(lock, time::tsc(), true);
     }
 }
 
@@ -218,29 +209,29 @@ pub fn give_way(cpu: &PerCpu) {
 ///
 /// # Errors
 /// Those of [`Thread::new`].
-pub fn new_thread(process: &Arc<Process>, start: Start) -> Result<Arc<Thread>, Status> {
+pub fn new_thread(lock: &mut Exclusive, process: &Arc<Process>, start: Start) -> Result<Arc<Thread>, Status> {
     let threads = thread::ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
-    if make_room(threads) { Thread::new(process, start) } else { Err(Status::OutOfMemory) }
+    if make_room(lock, threads) { Thread::new(lock, process, start) } else { Err(Status::OutOfMemory) }
 }
 
 /// Ends the current thread alone.
-pub fn exit(thread: &Arc<Thread>, code: i32) {
-    if thread.exit(code) {
-        forget(thread);
+pub fn exit(lock: &mut Exclusive, thread: &Arc<Thread>, code: i32) {
+    if thread.exit(lock, code) {
+        forget(lock, thread);
     }
 }
 
 /// Ends a thread alone, in the name of a process.
-pub fn kill(thread: &Arc<Thread>, killer: &Process) {
-    if thread.kill(killer) {
-        forget(thread);
+pub fn kill(lock: &mut Exclusive, thread: &Arc<Thread>, killer: &Process) {
+    if thread.kill(lock, killer) {
+        forget(lock, thread);
     }
 }
 
 /// Gives a thread another priority, from now on: one that waits in a queue waits behind those that have it already.
 #[inline(never)]
-pub fn rank(thread: &Arc<Thread>, priority: i8) {
-    let own = percpu::current().index;
+pub fn rank(lock: &mut Exclusive, thread: &Arc<Thread>, priority: i8) {
+    let own = lock.cpu().index;
     if thread.priority() == priority {
         return;
     }
@@ -268,7 +259,7 @@ pub fn rank(thread: &Arc<Thread>, priority: i8) {
 }
 
 /// The processors that a thread may run on are others now.
-pub fn settle(thread: &Arc<Thread>) {
+pub fn settle(lock: &mut Exclusive, thread: &Arc<Thread>) {
     if let Some(number) = thread.processor() {
         // This one looks when it leaves the kernel.
         processors::others().filter(|other| other.index == number).for_each(processors::call);
@@ -276,6 +267,6 @@ pub fn settle(thread: &Arc<Thread>) {
     }
     let waiting = processors::all().find_map(|processor| state(processor).lock().ready.remove(thread));
     if let Some(thread) = waiting {
-        state(percpu::current()).lock().ready.make_ready(thread, &Others);
+        state(lock.cpu()).lock().ready.make_ready(thread, &Others::of(lock));
     }
 }

@@ -4,10 +4,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::arch::context::Context;
-#[cfg(feature = "tests")]
-use crate::arch::percpu;
 use crate::arch::percpu::PerCpu;
 use crate::arch::time;
+use crate::cpu::kernel_lock::{Held, Shared};
 use crate::object::thread::{State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
 use crate::sched::{CpuState, SLICE, SWITCHES, WAITING, accounting, set_lent, state};
@@ -158,12 +157,11 @@ pub(super) fn is_either_limited(current: &Thread, next: &Thread) -> bool {
 /// tests. Whether there was one to switch out.
 #[cfg(feature = "tests")]
 #[inline(never)]
-pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
-    let cpu = percpu::current();
+pub fn with_current(cpu: &PerCpu, thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     state(cpu).lock().take_up(cpu, Arc::clone(thread), time::tsc());
     act();
     let left = state(cpu).lock().put_down(cpu, time::tsc());
-    crate::memory::kernel_space::activate();
+    crate::memory::kernel_space::activate(cpu);
     left.is_some()
 }
 
@@ -171,23 +169,24 @@ pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
 /// nothing else has to be looked at. It stays so as long as `next` is locked and waits. The caller holds its lock, since another
 /// processor may let it run otherwise.
 #[inline(always)]
-pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
+pub fn may_pass_on(lock: &Shared, next: &Thread) -> bool {
     is_undisturbed()
         && !(WAITING.is_any() && WAITING.outranks(next.priority()))
         && next.state() == State::Blocked
         && may_begin(next)
-        && next.handle.may_run_on(cpu.index)
-        && state(cpu).lock().ready.handoff.is_none()
+        && next.handle.may_run_on(lock.cpu().index)
+        && state(lock.cpu()).lock().ready.handoff.is_none()
 }
 
 /// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one. Another processor may
 /// take the first up from then on, so nothing of it is touched any more.
 #[inline(always)]
-pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Context {
-    // Neither fails. Whoever ends a thread, or wakes one whose wait is over, is alone, and this processor shares the lock; and a wait
-    // has but one who ends it, which was this one.
+pub fn pass_on(lock: &Shared, current: &Thread, next: &Arc<Thread>) -> *mut Context {
+    // Neither fails. Whoever ends a thread, or wakes one whose wait is over, holds the kernel lock exclusively, and this processor shares
+    // it. A wait has but one who ends it, which was this one.
     current.change(State::Running, State::Blocked);
     next.change(State::Blocked, State::Running);
+    let cpu = lock.cpu();
     let mut state = state(cpu).lock();
     if WAITING.is_any() {
         pass_on_among_others(cpu, &mut state, next)
@@ -207,7 +206,8 @@ pub(super) fn pass_on_among_others(cpu: &PerCpu, state: &mut CpuState, next: &Ar
 /// # Errors
 /// `next`, with which nothing has happened, where something else is to be looked at first.
 #[inline(always)]
-pub fn hand_over(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+pub fn hand_over(lock: &Shared, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+    let cpu = lock.cpu();
     match is_undisturbed() {
         true if WAITING.is_any() => switch_among_others(cpu, next),
         true => state(cpu).lock().switch_to::<false>(cpu, next),
@@ -218,7 +218,7 @@ pub fn hand_over(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Th
 /// The context of the thread that came in, where nothing has changed for it, or of the one that it made ready, where it waits.
 /// `None` where something else is to be looked at first.
 #[inline(always)]
-pub fn stay_or_switch(cpu: &PerCpu) -> Option<*mut Context> {
+pub fn stay_or_switch(cpu: &PerCpu, _lock: Held<'_>) -> Option<*mut Context> {
     match is_undisturbed() {
         true if WAITING.is_any() => stay_among_others(cpu),
         true => state(cpu).lock().stay_or_switch::<false>(cpu),

@@ -2,6 +2,7 @@
 
 use crate::arch::percpu::PerCpu;
 use crate::arch::time;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::deadline;
 use crate::sched::{CpuState, accounting, state};
 
@@ -54,9 +55,9 @@ impl CpuState {
     }
 }
 
-/// The timer of this processor, which is `cpu`, has come as it was set last.
-pub fn timer_came(cpu: &PerCpu) {
-    let mut state = state(cpu).lock();
+/// The timer of this processor has come as it was set last.
+pub fn timer_came(lock: &Exclusive) {
+    let mut state = state(lock.cpu()).lock();
     state.armed = 0;
     deadline::uncover(core::mem::take(&mut state.covers));
 }

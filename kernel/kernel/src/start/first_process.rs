@@ -16,6 +16,7 @@ use capos_ustar::ArchiveError;
 
 use crate::arch::{processors, time};
 use crate::cpu::boot::{BootInfo, Module};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::cpu::panic::refuse;
 use crate::memory::page_table::Access;
 use crate::memory::{frames, reserve};
@@ -108,16 +109,16 @@ impl fmt::Display for Failure {
 }
 
 /// Makes the first process and its thread ready to run. A machine without one stops with a sentence.
-pub fn start(boot: BootInfo) {
+pub fn start(lock: &mut Exclusive, boot: BootInfo) {
     mmio::set_ram(boot.ram.clone());
     let boot = machine::set_boot(boot);
     let account = Account::root(limits(frames::free_count() as u64));
     reserve::keep(reserve::FRAMES);
     tests::run(&boot.command_line, &account);
-    match prepare(boot, account) {
+    match prepare(lock, boot, account) {
         Ok(thread) => {
             reaper::set_first(thread.process.id);
-            scheduler::wake(&thread);
+            scheduler::wake(lock, &thread);
         }
         Err(failure) => refuse(format_args!("the first process cannot start: {failure}")),
     }
@@ -140,27 +141,34 @@ fn package(boot: &BootInfo) -> Option<&Module> {
 ///
 /// # Errors
 /// The boot package lacks something, or there is no memory. Nothing is left of the process then.
-pub fn prepare(boot: &BootInfo, account: Arc<Account>) -> Result<Arc<Thread>, Failure> {
+pub fn prepare(lock: &mut Exclusive, boot: &BootInfo, account: Arc<Account>) -> Result<Arc<Thread>, Failure> {
     let module = package(boot).ok_or(Failure::NoPackage)?;
     // All of the package is looked at, so that `init` need not doubt that it is whole.
     let image = capos_ustar::find(module.bytes, PROGRAM)?.ok_or(Failure::NoProgram)?;
     let program = Program::parse(image, image.len() as u64)?;
     let process = Process::new(String::from(PROGRAM), account, None)?;
-    let thread = furnish(&process, module, &program, image);
+    let thread = furnish(lock, &process, module, &program, image);
     if thread.is_err() {
-        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        process.doom(lock, End { cause: Cause::Exited, code: 0, report: String::new() });
     }
     thread
 }
 
 /// Gives the first process its memory, its capabilities and its thread.
-fn furnish(process: &Arc<Process>, module: &Module, program: &Program, image: &[u8]) -> Result<Arc<Thread>, Failure> {
+fn furnish(
+    lock: &mut Exclusive,
+    process: &Arc<Process>,
+    module: &Module,
+    program: &Program,
+    image: &[u8],
+) -> Result<Arc<Thread>, Failure> {
     for segment in program.segments() {
-        load(process, segment, image)?;
+        load(lock, process, segment, image)?;
     }
     let writable = Access { read: true, write: true, ..Access::default() };
     let stack = MemoryObject::anonymous(&process.account, FIRST_STACK_BYTES)?;
     process.space.map(
+        lock,
         Backing::Memory(stack),
         (FIRST_STACK_TOP - FIRST_STACK_BYTES, FIRST_STACK_BYTES),
         0,
@@ -175,8 +183,9 @@ fn furnish(process: &Arc<Process>, module: &Module, program: &Program, image: &[
     }
     let length = memory.bytes();
     let readable = Access { read: true, ..Access::default() };
-    process.space.map(Backing::Memory(memory), (LAUNCH_RECORD, length), 0, readable, None)?;
+    process.space.map(lock, Backing::Memory(memory), (LAUNCH_RECORD, length), 0, readable, None)?;
     let thread = scheduler::new_thread(
+        lock,
         process,
         Start {
             entry: program.entry,
@@ -190,7 +199,7 @@ fn furnish(process: &Arc<Process>, module: &Module, program: &Program, image: &[
     Ok(thread)
 }
 
-fn load(process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failure> {
+fn load(lock: &mut Exclusive, process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failure> {
     let memory = MemoryObject::anonymous(&process.account, segment.memory_bytes)?;
     let start = usize::try_from(segment.file_offset).map_err(|_| Status::InvalidArgument)?;
     let length = usize::try_from(segment.file_bytes).map_err(|_| Status::InvalidArgument)?;
@@ -199,7 +208,7 @@ fn load(process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failur
         return Err(Failure::Words("a segment of `init` does not fit"));
     }
     let access = Access { read: true, write: segment.write, execute: segment.execute, device: false };
-    process.space.map(Backing::Memory(memory), (segment.address, segment.memory_bytes), 0, access, None)?;
+    process.space.map(lock, Backing::Memory(memory), (segment.address, segment.memory_bytes), 0, access, None)?;
     Ok(())
 }
 

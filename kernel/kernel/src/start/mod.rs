@@ -85,7 +85,7 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     let data = data.keep();
     percpu::load(data);
     processors::add(data);
-    kernel_lock::take();
+    let mut lock = kernel_lock::acquire(data);
     idt::initialize();
     idt::load();
     entry::initialize();
@@ -117,8 +117,8 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     }
     boot.processors = start_processors(&madt, home, processor_limit(&boot), frequencies.apic_counter);
     report(&boot, lines, frequencies, random);
-    first_process::start(boot);
-    events::leave()
+    first_process::start(&mut lock, boot);
+    events::leave(lock)
 }
 
 fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {

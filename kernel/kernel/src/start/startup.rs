@@ -319,6 +319,5 @@ extern "C" fn begin(data: &'static PerCpu) -> ! {
         core::hint::spin_loop();
     }
     STATE.store(JOINED, Ordering::Release);
-    kernel_lock::take();
-    events::leave()
+    events::leave(kernel_lock::acquire(data))
 }

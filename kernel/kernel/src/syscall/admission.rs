@@ -4,19 +4,23 @@ use capos_abi::CapId;
 use capos_abi::entry::Operation;
 use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_REVOKE, PROCESS, PROCESS_KILL};
 
-use crate::cpu::kernel_lock;
 use crate::memory::frames;
 use crate::memory::reserve::{self, OPERATION, kept};
 use crate::object::capability::{Capability, Object};
 use crate::object::memory::cache;
 use crate::object::process::Process;
 
-/// Whether an entry may take the fast path: the reserve stays whole, whatever other processors take meanwhile the same way. Where
-/// there is no more than for one of them, it takes the slow path, alone.
+/// Whether an entry may take the fast path while others do: the reserve stays whole, whatever other processors take meanwhile the same
+/// way. Where there is no more than for one of them, it takes the slow path, which begins with [`allows_alone`].
 #[inline(always)]
-pub fn allows_short() -> bool {
-    let free = frames::free_count();
-    free >= reserve::kept_beside_others() || free >= kept() && !kernel_lock::is_shared()
+pub fn allows_shared() -> bool {
+    frames::free_count() >= reserve::kept_beside_others()
+}
+
+/// Whether an entry may take the fast path while no other processor does.
+#[inline(always)]
+pub fn allows_alone() -> bool {
+    frames::free_count() >= kept()
 }
 
 /// Whether an operation of a process has to be refused, for want of memory that it might need.

@@ -36,7 +36,7 @@ use spin::Mutex;
 use crate::arch::context::Context;
 use crate::arch::percpu::{Local, PerCpu};
 use crate::arch::processors;
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{self, Exclusive, Shared};
 use crate::object::account::Resource;
 use crate::object::capability::{Capability, Object};
 use crate::object::cpu_time;
@@ -201,24 +201,25 @@ struct BoundCall {
 /// `None` where it does not: then nothing has happened that anybody sees, but that the server may have been written the message's
 /// bytes.
 #[inline(always)]
-pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
-    let mut bound = Watch::of(cpu).bound.lock();
+pub fn go(lock: &Shared, thread: &Thread) -> Option<*mut Context> {
+    let watch = Watch::of(lock.cpu());
+    let mut bound = watch.bound.lock();
     let bound = bound.as_mut()?;
     let entered = thread.with_context(|context| (context.rax, context.rdi, context.rsi, context.rdx));
     if entered != (syscall::ENTER, 1, 1, syscall::NO_DEADLINE) {
         return None;
     }
-    let next = if bound.works { bound.answer(cpu)? } else { bound.call(cpu)? };
+    let next = if bound.works { bound.answer(lock)? } else { bound.call(lock)? };
     bound.uses = bound.uses.wrapping_add(1);
     let turn = if bound.works { &bound.server } else { &bound.client };
-    Watch::of(cpu).turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
+    watch.turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
     Some(next)
 }
 
 impl BoundCall {
     /// The client's turn.
     #[inline(always)]
-    fn call(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+    fn call(&mut self, lock: &Shared) -> Option<*mut Context> {
         let mut own = self.client.lock();
         let mut theirs = self.server.try_lock()?;
         let words = own.lone_entry()?;
@@ -231,14 +232,14 @@ impl BoundCall {
                 != 0
             || generation == u32::MAX
             || !theirs.waits_for_one()
-            || !switching::may_pass_on(cpu, &self.server)
+            || !switching::may_pass_on(lock, &self.server)
         {
             return None;
         }
         if params != self.params.address() || results != self.results.address() {
             PlainCall::read(&words)?;
             let space = &self.client.process.space;
-            (self.params, self.results) = (Spot::find(space, params)?, Spot::find(space, results)?);
+            (self.params, self.results) = (Spot::find(lock, space, params)?, Spot::find(lock, space, results)?);
         }
         let (method, length) = ((first >> 16) as u16, (first >> 32) as u32);
         let (from, to) = (Buffer { address: params, length }, Buffer { address: results, ..call.results });
@@ -248,10 +249,10 @@ impl BoundCall {
         let header = now.header(self.badge, reply);
         let spots = (&self.params, &self.buffer);
         let copied = if call.caps.sent == 0 {
-            user_memory::copy_between(spots.0, spots.1, &header.words(), length)
+            user_memory::copy_between(lock, spots.0, spots.1, &header.words(), length)
         } else {
             let ends = ((&*self.client.process, call.caps), (&*self.server.process, answer.caps));
-            fast_path::send_one(ends, spots, &header, length).is_some()
+            fast_path::send_one(lock, ends, spots, &header, length).is_some()
         };
         if !copied {
             return None;
@@ -265,12 +266,12 @@ impl BoundCall {
         drop((own, theirs));
         self.reply = reply;
         self.works = true;
-        Some(switching::pass_on(cpu, &self.client, &self.server))
+        Some(switching::pass_on(lock, &self.client, &self.server))
     }
 
     /// The server's turn.
     #[inline(always)]
-    fn answer(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+    fn answer(&mut self, lock: &Shared) -> Option<*mut Context> {
         let mut own = self.server.lock();
         let mut theirs = self.client.try_lock()?;
         let words = own.lone_entry()?;
@@ -280,16 +281,17 @@ impl BoundCall {
             || (reply ^ self.reply.0) | (endpoint ^ answer.endpoint) | (buffer ^ answer.buffer.address) != 0
             || (caps ^ answer.caps.address) | (last ^ self.answer_last) != 0
             || !theirs.waits_for_one()
-            || !switching::may_pass_on(cpu, &self.client)
+            || !switching::may_pass_on(lock, &self.client)
         {
             return None;
         }
         if results != self.answered.address() {
             PlainReturnRecv::read(&words)?;
-            self.answered = Spot::find(&self.server.process.space, results)?;
+            self.answered = Spot::find(lock, &self.server.process.space, results)?;
         }
         let length = (first >> 32) as u32;
-        if length > call.results.length || !user_memory::copy_between(&self.answered, &self.results, &[], length) {
+        if length > call.results.length || !user_memory::copy_between(lock, &self.answered, &self.results, &[], length)
+        {
             return None;
         }
         answer.user_data = tag;
@@ -299,12 +301,18 @@ impl BoundCall {
         theirs.end_wait(Outcome { length, ..Outcome::default() }, call.user_data);
         drop((own, theirs));
         self.works = false;
-        Some(switching::pass_on(cpu, &self.server, &self.client))
+        Some(switching::pass_on(lock, &self.server, &self.client))
     }
 
     /// Takes a call out of the objects that it concerns: `server` has just answered `client`, and waits. `None` where it cannot
     /// be bound, and nothing has happened.
-    fn open(client: &Arc<Thread>, server: &Arc<Thread>, call: &EntryWords, answer: &EntryWords) -> Option<Self> {
+    fn open(
+        lock: &Shared,
+        client: &Arc<Thread>,
+        server: &Arc<Thread>,
+        call: &EntryWords,
+        answer: &EntryWords,
+    ) -> Option<Self> {
         let (called, answered) = (PlainCall::read(call)?, PlainReturnRecv::read(answer)?);
         let ([.., call_last], [.., answer_last]) = (*call, *answer);
         let limited = |thread: &Thread| thread.process.account.is_cpu_limited();
@@ -317,9 +325,11 @@ impl BoundCall {
         }
         let (of_client, of_server) = (&client.process.space, &server.process.space);
         let (params, results) =
-            (Spot::find(of_client, called.params.address)?, Spot::find(of_client, called.results.address)?);
-        let (sent, buffer) =
-            (Spot::find(of_server, answered.results.address)?, Spot::find(of_server, answered.buffer.address)?);
+            (Spot::find(lock, of_client, called.params.address)?, Spot::find(lock, of_client, called.results.address)?);
+        let (sent, buffer) = (
+            Spot::find(lock, of_server, answered.results.address)?,
+            Spot::find(lock, of_server, answered.buffer.address)?,
+        );
         let (endpoint, badge) = {
             let table = client.process.try_capability_table()?;
             let Capability { object: Object::Client(found), rights, .. } = table.get(CapId(called.cap)).ok()? else {
@@ -424,8 +434,8 @@ impl BoundCall {
 /// is bound from now on, where it can be.
 #[cold]
 #[inline(never)]
-pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
-    let watch = Watch::of(cpu);
+pub fn open(lock: &Shared, from: &Arc<Thread>, to: &Arc<Thread>) {
+    let watch = Watch::of(lock.cpu());
     if !watch.notes.swap(true, Ordering::Relaxed) {
         *watch.noted.lock() = Noted { call: None, answer: None };
         return;
@@ -435,22 +445,22 @@ pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
     // It was an answer.
     let (server, client) = (from, to);
     let mut bound = watch.bound.lock();
-    let may = bound.is_none() && kernel_lock::is_shared() && admission::allows_short();
-    let opened = if may { BoundCall::open(client, server, call, answer) } else { None };
+    let may = bound.is_none() && admission::allows_shared();
+    let opened = if may { BoundCall::open(lock, client, server, call, answer) } else { None };
     if opened.is_none() {
         return watch.learn(0);
     }
     *bound = opened;
-    kernel_lock::cached(close_all);
+    kernel_lock::cached(lock, close_all);
     watch.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
 }
 
-/// Flushes every bound call. This processor has just acquired the kernel lock exclusively; no other lock is held.
-fn close_all() {
+/// Flushes every bound call. No other lock is held.
+fn close_all(lock: &mut Exclusive) {
     for processor in processors::all() {
         let watch = Watch::of(processor);
         let Some(bound) = watch.bound.lock().take() else { continue };
-        kernel_lock::flushed();
+        kernel_lock::flushed(lock);
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
         if bound.works {
             // The answer is the next turn.

@@ -20,6 +20,7 @@ use capos_abi::{CapId, CapSlot, MessageHeader, Rights, TransferMode};
 use capos_captable::{NodeId, Table};
 use spin::MutexGuard;
 
+use crate::cpu::kernel_lock::{Held, Shared};
 use crate::ipc;
 use crate::object::account::Resource;
 use crate::object::capability::{Capability, Object};
@@ -30,7 +31,6 @@ use crate::object::process::Process;
 use crate::object::reply::Reply;
 use crate::object::ring::Corrupt;
 use crate::object::thread::{Awake, Inner, Thread};
-use crate::sched::scheduler;
 use crate::syscall::admission;
 use crate::syscall::kernel_call;
 use crate::syscall::methods::answers_with_numbers;
@@ -41,59 +41,60 @@ const RECV: u64 = Opcode::Recv as u64;
 const RETURN: u64 = Opcode::Return as u64;
 const RETURN_RECV: u64 = Opcode::ReturnRecv as u64;
 
-/// What an entry has become.
-enum Fast<'a> {
-    /// It has ended: its completion goes into the ring of the thread that made it, which is locked. If it answered a
-    /// caller, that is woken then.
-    Ended(MutexGuard<'a, Inner>, Outcome, Option<Answered>),
-    /// It is in flight. If it met a thread that waited, that one is to run.
-    Begun(Option<Arc<Thread>>),
+/// What has become of an entry.
+pub enum Step<'a> {
+    /// It has ended with this outcome: the caller posts its completion to the ring of the thread that made it, which is locked. If it
+    /// answered a call, who made that is woken then.
+    Ended(MutexGuard<'a, Inner>, Outcome, Woken),
+    /// It is in flight, and has no completion yet. If it met a thread that waited for it, that is woken.
+    Begun(Woken),
 }
 
-/// How far an entry came.
-#[derive(Debug)]
-pub enum Step {
-    /// It has to take the slow path; nothing has happened.
-    Long,
-    /// It is done, and this many completions were written for it just now.
-    Done(u64),
-    /// It is done, and has no completion of its own. What this thread waits for is there: it is to go on.
-    Met(Arc<Thread>),
+/// A thread of which an operation has ended.
+pub enum Woken {
+    /// There is none, or it waits for more.
+    Nobody,
+    /// What it waits for is there: it is to go on.
+    GoesOn(Arc<Thread>),
+    /// Its rings are corrupt. [`Thread::look_again`] decides, under the exclusive lock.
+    Corrupt(Arc<Thread>),
 }
 
-/// Does what an entry of a thread says, whose operations the caller has locked.
-#[inline(always)]
-pub fn entry(thread: &Arc<Thread>, own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
-    // Where memory is short, the slow path decides what may still be done.
-    if !admission::allows_short() {
-        return Step::Long;
-    }
-    let [first, tag, rest @ ..] = words;
-    let (mut own, outcome, answered) = if *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0 {
-        (own, Outcome::default(), None)
-    } else {
-        let done = match *first & 0xff {
-            CALL => call(thread, own, words),
-            RETURN_RECV => answer_and_receive(thread, own, words).map(Fast::Begun),
-            RETURN => answer(thread, own, words),
-            RECV => receive(thread, own, words).map(|()| Fast::Begun(None)),
-            _ => None,
-        };
-        match done {
-            Some(Fast::Ended(own, outcome, answered)) => (own, outcome, answered),
-            Some(Fast::Begun(None)) => return Step::Done(0),
-            Some(Fast::Begun(Some(other))) => return Step::Met(other),
-            None => return Step::Long,
+impl Woken {
+    #[inline(always)]
+    fn of(thread: Arc<Thread>, awake: Result<Awake, Corrupt>) -> Self {
+        match thread.settle_wait(awake) {
+            Ok(true) => Self::GoesOn(thread),
+            Ok(false) => Self::Nobody,
+            Err(_) => Self::Corrupt(thread),
         }
-    };
-    own.post(*tag, outcome);
-    drop(own);
-    if let Some((client, awake)) = answered
-        && client.settle_wait(awake)
-    {
-        scheduler::wake(&client);
     }
-    Step::Done(1)
+}
+
+/// Whether an entry does nothing except end.
+#[inline(always)]
+pub fn is_nop(words: &EntryWords) -> bool {
+    let [first, _, rest @ ..] = words;
+    *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0
+}
+
+/// Does what an entry of a thread says, whose operations the caller has locked. `None` where it has to take the slow path: nothing has
+/// happened.
+#[inline(always)]
+pub fn entry<'a>(
+    lock: Held<'_>,
+    thread: &'a Arc<Thread>,
+    own: MutexGuard<'a, Inner>,
+    words: &EntryWords,
+) -> Option<Step<'a>> {
+    let [first, ..] = words;
+    match *first & 0xff {
+        CALL => call(lock, thread, own, words),
+        RETURN_RECV => answer_and_receive(lock, thread, own, words).map(Step::Begun),
+        RETURN => answer(lock, thread, own, words),
+        RECV => receive(thread, own, words).map(|()| Step::Begun(Woken::Nobody)),
+        _ => None,
+    }
 }
 
 /// A copy of a capability that a message takes along: judged, not yet given.
@@ -108,6 +109,7 @@ struct Offer<'a> {
 /// The one capability that a process sends along to one that accepts this many. `None` where it has to take the slow path.
 #[inline(never)]
 fn offer<'a>(
+    lock: Held<'a>,
     (from, own): (&Process, &'a Table<Capability>),
     sent: CapArray,
     (to, accepted): (&'a Process, CapArray),
@@ -116,11 +118,11 @@ fn offer<'a>(
     if accepted.accepted < MAX_SENT {
         return None;
     }
-    let [word0, word1] = from.space.peek(sent.address)?;
+    let [word0, word1] = from.space.peek(lock, sent.address)?;
     let (id, mask, TransferMode::Copy) = (CapSlot { word0, word1 }).sent().ok()? else { return None };
     let source = own.get(CapId(id)).ok()?;
     let node = source.node.filter(|_| source.rights.contains(Rights::GRANT))?;
-    Some(Offer { source, node, mask, told: to.space.place(accepted.address)? })
+    Some(Offer { source, node, mask, told: to.space.place(lock, accepted.address)? })
 }
 
 /// Gives it. Its receiver has an operation in flight, so its table is not emptied yet. `None`, and the receiver has nothing of
@@ -147,25 +149,31 @@ fn give(offer: Offer<'_>, to: &Process, table: &mut Table<Capability>) -> Option
 /// path: the receiver may have been written the message's bytes then, and has nothing else.
 #[inline(never)]
 pub fn send_one(
+    lock: &Shared,
     ((from, sent), (to, accepted)): ((&Process, CapArray), (&Process, CapArray)),
     (source, target): (&Spot<false>, &Spot<true>),
     header: &MessageHeader,
     length: u32,
 ) -> Option<()> {
-    if !admission::allows_short() {
+    if !admission::allows_shared() {
         return None;
     }
     let own = from.try_capability_table()?;
     let mut theirs = to.try_capability_table()?;
-    let offer = offer((from, &own), sent, (to, accepted))?;
-    user_memory::copy_between(source, target, &header.words(), length).then_some(())?;
+    let offer = offer(lock.held(), (from, &own), sent, (to, accepted))?;
+    user_memory::copy_between(lock, source, target, &header.words(), length).then_some(())?;
     give(offer, to, &mut theirs)
 }
 
 /// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
 /// take the slow path.
 #[inline(never)]
-fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
+fn call<'a>(
+    lock: Held<'_>,
+    thread: &'a Arc<Thread>,
+    mut own: MutexGuard<'a, Inner>,
+    words: &EntryWords,
+) -> Option<Step<'a>> {
     let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
     let (cap, process) = (CapId(cap), &thread.process);
     let table = process.try_capability_table()?;
@@ -180,8 +188,8 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
         // What the method does needs nothing of the thread's.
         drop(own);
         let call = Call { interface, method, params, results, caps };
-        let outcome = kernel_call::call_for_number(thread, cap, &call, capability)?;
-        return Some(Fast::Ended(thread.lock(), outcome, None));
+        let outcome = kernel_call::call_for_number(lock, thread, cap, &call, capability)?;
+        return Some(Step::Ended(thread.lock(), outcome, Woken::Nobody));
     };
     if interface != client.interface {
         return None;
@@ -200,7 +208,7 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
     let next = own.next_ticket()?;
     let mut table_of_server = server.try_capability_table()?;
     let reply = table_of_server.next_id().ok()?;
-    let sent = if caps.sent > 0 { Some(offer((process, &table), caps, (server, *accepted))?) } else { None };
+    let sent = if caps.sent > 0 { Some(offer(lock, (process, &table), caps, (server, *accepted))?) } else { None };
     let header = call.header(client.badge, reply);
     let from = (&*process.space, params.address);
     server.account.charge(Resource::Capabilities, 1).ok()?;
@@ -210,7 +218,7 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
         rights: Rights::GRANT,
         node: None,
     };
-    if !user_memory::copy_short(from, (&*server.space, to), &header.words(), params.length as usize)
+    if !user_memory::copy_short(lock, from, (&*server.space, to), &header.words(), params.length as usize)
         || table_of_server.insert_with(|_| given()).is_err()
     {
         server.account.refund(Resource::Capabilities, 1);
@@ -232,18 +240,19 @@ fn call<'a>(thread: &'a Arc<Thread>, mut own: MutexGuard<'a, Inner>, words: &Ent
     let met = waiting.receivers.pop();
     drop(waiting);
     drop(table);
-    Some(match met {
-        Some(OperationRef { thread, .. }) if thread.settle_wait(awake) => Fast::Begun(Some(thread)),
-        _ => Fast::Begun(None),
-    })
+    Some(Step::Begun(match met {
+        Some(OperationRef { thread, .. }) => Woken::of(thread, awake),
+        None => Woken::Nobody,
+    }))
 }
 
-/// A call that was answered: who made it, and whether it continues, for [`Thread::settle_wait`].
+/// A call that was answered: who made it, and whether that continues.
 type Answered = (Arc<Thread>, Result<Awake, Corrupt>);
 
 /// Answers a call of a thread of another process. `None` where the answer has to take the slow path.
 #[inline(always)]
 fn give_answer(
+    lock: Held<'_>,
     thread: &Arc<Thread>,
     table: &mut Table<Capability>,
     reply: CapId,
@@ -262,10 +271,12 @@ fn give_answer(
     let mut theirs = client.try_lock()?;
     let Kind::Delivered { call } = theirs.plain(ticket)? else { return None };
     let (to, length) = (call.results, results.length);
-    let sent = if caps.sent > 0 { Some(offer((process, table), caps, (&client.process, call.caps))?) } else { None };
+    let sent =
+        if caps.sent > 0 { Some(offer(lock, (process, table), caps, (&client.process, call.caps))?) } else { None };
     if length > to.length
         || (length > 0
             && !user_memory::copy_short(
+                lock,
                 (&*process.space, results.address),
                 (&*client.process.space, to.address),
                 &[],
@@ -286,11 +297,16 @@ fn give_answer(
 
 /// RETURN to a thread of another process. `None` where it has to take the slow path.
 #[inline(never)]
-fn answer<'a>(thread: &Arc<Thread>, own: MutexGuard<'a, Inner>, words: &EntryWords) -> Option<Fast<'a>> {
+fn answer<'a>(
+    lock: Held<'_>,
+    thread: &Arc<Thread>,
+    own: MutexGuard<'a, Inner>,
+    words: &EntryWords,
+) -> Option<Step<'a>> {
     let PlainReturn { reply, results, caps, .. } = PlainReturn::read(words)?;
     let mut table = thread.process.try_capability_table()?;
-    let answered = give_answer(thread, &mut table, CapId(reply), results, caps)?;
-    Some(Fast::Ended(own, Outcome::default(), Some(answered)))
+    let (client, awake) = give_answer(lock, thread, &mut table, CapId(reply), results, caps)?;
+    Some(Step::Ended(own, Outcome::default(), Woken::of(client, awake)))
 }
 
 /// RECV where no call waits. `None` where it has to take the slow path.
@@ -311,10 +327,11 @@ fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWo
 /// RETURN_RECV on the fast path: the caller, if it is to run. `None` leaves the entry to the slow path.
 #[inline(never)]
 fn answer_and_receive(
+    lock: Held<'_>,
     thread: &Arc<Thread>,
     mut own: MutexGuard<'_, Inner>,
     words: &EntryWords,
-) -> Option<Option<Arc<Thread>>> {
+) -> Option<Woken> {
     let PlainReturnRecv { user_data: tag, reply, results, endpoint: cap, buffer, caps } = PlainReturnRecv::read(words)?;
     let cap = CapId(cap);
     let mut table = thread.process.try_capability_table()?;
@@ -322,12 +339,13 @@ fn answer_and_receive(
     let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
     let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
-    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, CapArray { accepted: 0, ..caps })?;
+    let (client, awake) =
+        give_answer(lock, thread, &mut table, CapId(reply), results, CapArray { accepted: 0, ..caps })?;
     let caps = CapArray { sent: 0, ..caps };
     let key = waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket });
     drop(waiting);
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     drop(own);
     drop(table);
-    Some(client.settle_wait(awake).then_some(client))
+    Some(Woken::of(client, awake))
 }

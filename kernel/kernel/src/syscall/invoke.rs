@@ -10,7 +10,7 @@ use capos_abi::syscall::{INVOKE_DONE, INVOKE_NOT};
 use capos_abi::{CapId, Rights};
 
 use crate::arch::percpu;
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{self, Held};
 use crate::object::thread::Thread;
 use crate::sched;
 use crate::syscall::kernel_call;
@@ -28,14 +28,12 @@ struct Invoked {
 /// Does what a thread asks for by INVOKE.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_invoke(cap: u64, interface: u64, method: u64) -> Invoked {
-    let cpu = percpu::current();
     let mut number = None;
-    if kernel_lock::try_enter(cpu) {
-        // SAFETY: no other thread runs here before the kernel is left.
-        if let Some(thread) = unsafe { sched::lent(cpu) } {
-            number = answer(&thread, CapId(cap), interface, method);
+    if let Some(lock) = kernel_lock::try_enter(percpu::current()) {
+        if let Some(thread) = sched::lent(&lock) {
+            number = answer(lock.held(), &thread, CapId(cap), interface, method);
         }
-        kernel_lock::give_shared(cpu);
+        lock.release();
     }
     match number {
         Some(number) => Invoked { outcome: INVOKE_DONE, number },
@@ -45,11 +43,11 @@ extern "C" fn kernel_invoke(cap: u64, interface: u64, method: u64) -> Invoked {
 
 /// The number that a method answers with. `None` where it has to be called by an entry, and nothing has happened.
 #[inline(always)]
-fn answer(thread: &Arc<Thread>, cap: CapId, interface: u64, method: u64) -> Option<u64> {
+fn answer(lock: Held<'_>, thread: &Arc<Thread>, cap: CapId, interface: u64, method: u64) -> Option<u64> {
     let table = thread.process.try_capability_table()?;
     let capability = table.get(cap).ok()?;
     if !capability.rights.contains(Rights::CALL) {
         return None;
     }
-    kernel_call::number(thread, cap, capability, (interface, u16::try_from(method).ok()?))
+    kernel_call::number(lock, thread, cap, capability, (interface, u16::try_from(method).ok()?))
 }

@@ -11,6 +11,7 @@ use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, Rights, Status};
 use capos_schema::sync::{self, Completion, Output};
 
+use crate::cpu::kernel_lock::{Exclusive, Held};
 use crate::ipc;
 use crate::object::capability::{Capability, Object};
 use crate::object::invocation::{self, Invocation};
@@ -36,6 +37,7 @@ const NUMBER: usize = 16;
 /// refuses; nothing has happened then.
 #[inline(always)]
 pub fn number(
+    lock: Held<'_>,
     thread: &Arc<Thread>,
     cap: CapId,
     capability: &Capability,
@@ -44,14 +46,20 @@ pub fn number(
     let call =
         Call { interface, method, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
     // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
-    let invocation = Invocation::new(thread, (capability.rights, capability.node), (0, cap), call, &[]);
+    let invocation = Invocation::new(lock, thread, (capability.rights, capability.node), (0, cap), call, &[]);
     methods::number(&capability.object, &mut ManuallyDrop::new(invocation), (interface, method))?.ok()
 }
 
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
 /// `None` where it has to take the slow path: nothing has happened then.
 #[inline]
-pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability: &Capability) -> Option<Outcome> {
+pub fn call_for_number(
+    lock: Held<'_>,
+    thread: &Arc<Thread>,
+    cap: CapId,
+    call: &Call,
+    capability: &Capability,
+) -> Option<Outcome> {
     if call.params.length != 8 || (call.results.length as usize) < NUMBER {
         return None;
     }
@@ -60,28 +68,34 @@ pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability
         if !EMPTY.contains(&message) {
             return None;
         }
-        Some([ONE_WORD, number(thread, cap, capability, (call.interface, call.method))?])
+        Some([ONE_WORD, number(lock, thread, cap, capability, (call.interface, call.method))?])
     };
-    thread.process.space.exchange(call.params.address, call.results.address, answer)?;
+    thread.process.space.exchange(lock, call.params.address, call.results.address, answer)?;
     Some(Outcome { length: NUMBER as u32, ..Outcome::default() })
 }
 
 /// CALL.
-pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Progress {
-    check_and_call(thread, tag, cap, call).unwrap_or_else(Progress::from)
+pub fn call(lock: &mut Exclusive, thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Progress {
+    check_and_call(lock, thread, tag, cap, call).unwrap_or_else(Progress::from)
 }
 
 /// The same.
 ///
 /// # Errors
 /// The capability, the parameters or what is sent along is not what the entry says. Nothing has happened.
-fn check_and_call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<Progress, Refusal> {
+fn check_and_call(
+    lock: &mut Exclusive,
+    thread: &Arc<Thread>,
+    tag: u64,
+    cap: CapId,
+    call: Call,
+) -> Result<Progress, Refusal> {
     let capability = thread.process.get(cap)?;
     if !capability.rights.contains(Rights::CALL) {
         return Err(Status::MissingRight.into());
     }
     if let Object::Client(client) = capability.object {
-        return Ok(ipc::call(thread, tag, cap, client, call));
+        return Ok(ipc::call(lock, thread, tag, cap, client, call));
     }
     if call.interface != capability.object.interface() {
         return Err(Status::WrongInterface.into());
@@ -103,20 +117,20 @@ fn check_and_call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Res
     let bytes = Word::words_to_bytes_mut(params).get_mut(..length).unwrap_or_default();
     thread.process.space.read(call.params.address, bytes)?;
     let offers = transfer::offers(&thread.process, call.caps, false)?;
-    Ok(invoke(thread, tag, cap, capability, call, params, &offers))
+    Ok(invoke(lock, thread, (tag, cap), capability, call, params, &offers))
 }
 
 fn invoke(
+    lock: &mut Exclusive,
     thread: &Arc<Thread>,
-    tag: u64,
-    cap: CapId,
+    named: (u64, CapId),
     capability: Capability,
     call: Call,
     params: &[Word],
     offers: &[Offer],
 ) -> Progress {
     let Capability { object, rights, node } = capability;
-    let mut invocation = Invocation::new(thread, (rights, node), (tag, cap), call, offers);
+    let mut invocation = Invocation::new(lock, thread, (rights, node), named, call, offers);
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let cell = RefCell::new(&mut invocation);
     let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {
@@ -125,24 +139,25 @@ fn invoke(
     let outcome = sync::call_in(params, &mut scratch, made, |answer| match answer {
         Ok(Output { completion: Completion::Pending, .. }) => None,
         Ok(Output { bytes, order, .. }) => {
-            let given = core::mem::take(&mut cell.borrow_mut().given);
-            Some(invocation::respond(&thread.process, &call, bytes, &order, given))
+            let mut invocation = cell.borrow_mut();
+            let given = core::mem::take(&mut invocation.given);
+            Some(invocation::respond(invocation.lock, &thread.process, &call, bytes, &order, given))
         }
         Err(exception) => Some(invocation::except(&thread.process, &call, &exception)),
     });
     if outcome.is_none_or(|outcome| outcome.status <= 0) {
-        transfer::consume(&thread.process, offers);
+        transfer::consume(invocation.lock, &thread.process, offers);
     }
     if let Some(started) = invocation.starts.take() {
         match outcome {
-            Some(Outcome { status: 0, .. }) => scheduler::wake(&started),
-            _ => started.abandon(),
+            Some(Outcome { status: 0, .. }) => scheduler::wake(invocation.lock, &started),
+            _ => started.abandon(invocation.lock),
         }
     }
     match (outcome, invocation.deferred) {
         (None, _) => Progress::Pending,
         // It was noted as being in flight.
-        (Some(outcome), Some(ticket)) => thread.end_begun(ticket, outcome),
+        (Some(outcome), Some(ticket)) => thread.end_begun(invocation.lock, ticket, outcome),
         (Some(outcome), None) => outcome.into(),
     }
 }

@@ -1,4 +1,7 @@
 //! ENTER and EXIT.
+//!
+//! [`handle`] does the part of a system call for which this processor shares the kernel lock. It returns what is left, and [`go_on`] does that
+//! under the exclusive lock. The two have in common the fast path of entries, and [`post`], by which an entry's own completion is written.
 
 pub mod admission;
 pub mod bound_call;
@@ -15,72 +18,137 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
 use capos_abi::{CapId, Entry, Status, syscall as number};
+use spin::MutexGuard;
 
-use crate::arch::percpu::PerCpu;
 use crate::arch::time;
+use crate::cpu::kernel_lock::{Exclusive, Held, Shared};
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
-use crate::object::operation::{Call, Enter, Progress};
+use crate::object::operation::{Call, Enter, Outcome, Progress};
 use crate::object::process::{Cause, End};
 use crate::object::report;
-use crate::object::thread::{State, Taken, Thread};
+use crate::object::thread::{Inner, State, Taken, Thread};
 use crate::paging::pager::{self, Brought};
 use crate::sched::scheduler;
 use crate::syscall::bound_call::Watch;
-use crate::syscall::fast_path::Step;
+use crate::syscall::fast_path::{Step, Woken};
 
-/// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
-/// that is given: [`switching::hand_over`] lets it run.
+/// What has become of a system call, as far as it needs the kernel lock shared.
+#[derive(Debug)]
+pub enum Handled {
+    /// The thread continues, or waits.
+    Done,
+    /// The thread waits, and this other one continues: [`switching::hand_over`](crate::sched::switching::hand_over) lets it run.
+    Waits(Arc<Thread>),
+    /// The rest, which was noted, needs the kernel lock exclusively: [`go_on`] does it.
+    Left,
+}
+
+/// What is left of a system call.
+#[derive(Debug)]
+pub struct Rest {
+    /// Threads that go on.
+    woken: [Option<Arc<Thread>>; 2],
+    /// A thread whose rings are corrupt.
+    corrupt: Option<Arc<Thread>>,
+    work: Work,
+}
+
+/// What the thread itself still has to do.
+#[derive(Debug)]
+enum Work {
+    Nothing,
+    Enter(Enter),
+    /// What ends the thread or the process, and what is no system call: the number and two arguments.
+    Leave(u64, u64, u64),
+}
+
+impl Rest {
+    /// Notes in `rest` that this work is left, and a thread continues. It is no result, because that is moved even where nothing is left.
+    #[inline(always)]
+    fn note(rest: &mut Option<Self>, next: Option<Arc<Thread>>, work: Work) -> Handled {
+        *rest = Some(Self { woken: [next, None], corrupt: None, work });
+        Handled::Left
+    }
+}
+
+/// Does what the thread's registers ask for, as far as the kernel lock need not be held exclusively. What is left is noted in `rest`.
 #[inline(always)]
-pub fn handle(cpu: &PerCpu, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+pub fn handle(lock: &Shared, thread: &Arc<Thread>, rest: &mut Option<Rest>) -> Handled {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
     if number != number::ENTER {
-        leave(thread, number, first, second);
-        return None;
+        return Rest::note(rest, None, Work::Leave(number, first, second));
     }
     #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
     match (first as u32, second as u32) {
-        (0, minimum) => finish(thread, 0, (minimum, third), None),
-        (entries, minimum) => enter(cpu, thread, (entries, minimum, third)),
+        (0, minimum) => finish(thread, 0, (minimum, third), None, rest),
+        (entries, minimum) => enter(lock, thread, (entries, minimum, third), rest),
+    }
+}
+
+/// Does what the thread's registers ask for, where this processor holds the kernel lock exclusively from the beginning.
+pub fn handle_alone(lock: &mut Exclusive, thread: &Arc<Thread>) {
+    let (number, first, second, deadline) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
+    if number != number::ENTER {
+        return leave(lock, thread, number, first, second);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
+    let (left, minimum) = (first as u32, second as u32);
+    run(lock, thread, &mut Enter { left, taken: 0, minimum, deadline, waiting: None });
+}
+
+/// Does what is left of a system call of the current thread. There is none where another processor has ended it meanwhile.
+pub fn go_on(lock: &mut Exclusive, thread: Option<&Arc<Thread>>, rest: &mut Rest) {
+    for woken in &mut rest.woken {
+        if let Some(woken) = woken.take() {
+            scheduler::wake(lock, &woken);
+        }
+    }
+    if let Some(thread) = rest.corrupt.take() {
+        thread.look_again(lock);
+    }
+    let Some(thread) = thread.filter(|thread| thread.state() == State::Running) else { return };
+    match &mut rest.work {
+        Work::Nothing => {}
+        Work::Enter(enter) => {
+            #[cfg(feature = "tests")]
+            LONG_ENTRIES.fetch_add(u64::from(enter.waiting.is_some()), Ordering::Relaxed);
+            run(lock, thread, enter);
+        }
+        Work::Leave(number, first, second) => leave(lock, thread, *number, *first, *second),
     }
 }
 
 /// Does what ends the thread or the process, and what is no system call.
 #[cold]
 #[inline(never)]
-fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
-    if number == number::INVOKE {
+fn leave(lock: &mut Exclusive, thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
+    match number {
         // It came here since its thread is traced, see the entry code.
-        return thread.with_context(|context| {
+        number::INVOKE => thread.with_context(|context| {
             context.rax = number::INVOKE_NOT;
             (context.rdx, context.rdi, context.rsi) = (0, 0, 0);
             (context.r8, context.r9, context.r10) = (0, 0, 0);
-        });
-    }
-    scheduler::exclude();
-    if thread.state() != State::Running {
-        return;
-    }
-    match number {
+        }),
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
             let code = (first as u32).cast_signed();
             match second {
                 number::EXIT_PROCESS => {
-                    thread.process.doom(End { cause: Cause::Exited, code, report: String::new() });
+                    thread.process.doom(lock, End { cause: Cause::Exited, code, report: String::new() });
                 }
-                number::EXIT_THREAD => scheduler::exit(thread, code),
+                number::EXIT_THREAD => scheduler::exit(lock, thread, code),
                 scope => {
                     let report = report::bad_exit_scope(thread, scope);
-                    thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+                    thread.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
                 }
             }
         }
         other => {
             log!("{}", report::Backtrace(thread));
             let report = report::bad_system_call(thread, other);
-            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+            thread.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
         }
     }
 }
@@ -94,120 +162,141 @@ const SHORT: u32 = 32;
 
 /// Processes entries on the fast path as long as they can take it, and waits.
 #[inline(always)]
-fn enter(cpu: &PerCpu, thread: &Arc<Thread>, (entries, minimum, deadline): (u32, u32, u64)) -> Option<Arc<Thread>> {
+fn enter(
+    lock: &Shared,
+    thread: &Arc<Thread>,
+    (entries, minimum, deadline): (u32, u32, u64),
+    rest: &mut Option<Rest>,
+) -> Handled {
     // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
     let (mut taken, mut answered) = (0_u32, 0_u32);
-    // What is told that it continues: the last one is handed over to where this thread waits.
+    // What is told that it continues: it is handed over to where this thread waits.
     let mut next = None;
     let short = entries.min(SHORT);
-    // Where an entry needed the kernel lock exclusively, this thread may have ended since. It has no rings then: nothing is taken out
-    // of them any more, and it does not wait.
+    let work = |taken: u32, waiting| {
+        let left = entries.wrapping_sub(taken);
+        Work::Enter(Enter { left, taken: u64::from(taken), minimum, deadline, waiting })
+    };
     loop {
         let mut own = thread.lock();
         let Taken { words, more } = match own.take_entry() {
             Ok(Some(entry)) => entry,
             Ok(None) => break,
-            Err(corrupt) => {
-                drop(own);
-                thread.die_of(corrupt);
-                return take_long_way(thread, next, None);
-            }
+            // The slow path finds the same, and ends the process.
+            Err(_) => return Rest::note(rest, next, work(taken, None)),
         };
-        match fast_path::entry(thread, own, &words) {
-            Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
-            Step::Met(other) => {
-                Watch::of(cpu).met(&words);
-                if let Some(earlier) = next.replace(other)
-                    && !go_on_behind(thread, &earlier)
-                {
-                    return take_long_way(thread, next, None);
+        // Where memory is short, the slow path decides what may still be done.
+        let done = match admission::allows_shared() {
+            true => try_fast(lock.held(), thread, own, &words),
+            false => None,
+        };
+        let Some((ended, woken)) = done else { return Rest::note(rest, next, work(taken, Some(words))) };
+        taken = taken.wrapping_add(1);
+        answered = answered.wrapping_add(u32::from(ended));
+        match woken {
+            Woken::Nobody => {}
+            Woken::GoesOn(other) => {
+                if !ended {
+                    Watch::of(lock.cpu()).met(&words);
                 }
+                if ended || next.is_some() {
+                    // It continues although this thread does not wait, or next to another one.
+                    let woken = [next, Some(other)];
+                    *rest = Some(Rest { woken, corrupt: None, work: work(taken, None) });
+                    return Handled::Left;
+                }
+                next = Some(other);
             }
-            Step::Long => {
-                let left = entries.wrapping_sub(taken);
-                let rest = Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None };
-                return take_long_way(thread, next, Some((rest, Some(&words))));
+            Woken::Corrupt(other) => {
+                *rest = Some(Rest { woken: [next, None], corrupt: Some(other), work: work(taken, None) });
+                return Handled::Left;
             }
         }
-        taken = taken.wrapping_add(1);
         if !more || taken == entries {
             break;
         }
         if taken == short {
-            let left = entries.wrapping_sub(taken);
-            let rest = Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None };
-            return take_long_way(thread, next, Some((rest, None)));
+            return Rest::note(rest, next, work(taken, None));
         }
     }
     // What was answered just now has not been read, as far as its own thread goes.
     let wanted = if answered < minimum { minimum } else { 0 };
-    finish(thread, u64::from(taken), (wanted, deadline), next)
+    finish(thread, u64::from(taken), (wanted, deadline), next, rest)
 }
 
-/// Lets one that was told to go on do so, where another one was as well. Whether this thread still runs.
-#[cold]
-#[inline(never)]
-fn go_on_behind(thread: &Thread, earlier: &Arc<Thread>) -> bool {
-    scheduler::wake(earlier);
-    thread.state() == State::Running
-}
-
-/// Lets threads that were woken run, and processes what is left of an ENTER on the slow path, an entry before it that was taken
-/// already.
-#[cold]
-#[inline(never)]
-fn take_long_way(
+/// Does what an entry says on the fast path: whether it has ended, and what thread that wakes. `None` where it has to take the slow path,
+/// and nothing has happened.
+#[inline(always)]
+fn try_fast(
+    lock: Held<'_>,
     thread: &Arc<Thread>,
-    next: Option<Arc<Thread>>,
-    rest: Option<(Enter, Option<&EntryWords>)>,
-) -> Option<Arc<Thread>> {
-    if let Some(next) = next {
-        scheduler::wake(&next);
+    own: MutexGuard<'_, Inner>,
+    words: &EntryWords,
+) -> Option<(bool, Woken)> {
+    if fast_path::is_nop(words) {
+        post(own, words, Outcome::default());
+        return Some((true, Woken::Nobody));
     }
-    scheduler::exclude();
-    if let Some((enter, waiting)) = rest.filter(|_| thread.state() == State::Running) {
-        #[cfg(feature = "tests")]
-        LONG_ENTRIES.fetch_add(1, Ordering::Relaxed);
-        run(thread, Enter { waiting: waiting.copied(), ..enter });
+    match fast_path::entry(lock, thread, own, words)? {
+        Step::Ended(own, outcome, woken) => {
+            post(own, words, outcome);
+            Some((true, woken))
+        }
+        Step::Begun(woken) => Some((false, woken)),
     }
-    None
 }
 
-/// Says how many entries were taken, and waits where that is asked for. `next` continues: at once where this thread does not
-/// wait, otherwise it is given back, to be handed over to.
+/// Writes the completion of an entry that has ended into the ring of its thread, which is locked.
+#[inline(always)]
+fn post(mut own: MutexGuard<'_, Inner>, words: &EntryWords, outcome: Outcome) {
+    let [_, tag, ..] = *words;
+    own.post(tag, outcome);
+}
+
+/// Whether a thread is to wait for completions until a deadline.
+#[inline(always)]
+fn wants(minimum: u32, deadline: u64) -> bool {
+    minimum > 0 && deadline > 0 && (deadline == number::NO_DEADLINE || deadline > time::now())
+}
+
+/// Says how many entries were taken, and waits where that is asked for. `next` continues: by a hand-over where this thread waits.
 #[inline(always)]
 fn finish(
     thread: &Arc<Thread>,
     taken: u64,
     (minimum, deadline): (u32, u64),
     next: Option<Arc<Thread>>,
-) -> Option<Arc<Thread>> {
+    rest: &mut Option<Rest>,
+) -> Handled {
     thread.with_context(|context| context.rax = taken);
-    if minimum > 0 && deadline > 0 && (deadline == number::NO_DEADLINE || deadline > time::now()) {
+    if wants(minimum, deadline) {
         match thread.wait(minimum, deadline) {
-            Ok(true) => return next,
+            Ok(true) => return next.map_or(Handled::Done, Handled::Waits),
             Ok(false) => {}
-            Err(corrupt) => thread.die_of(corrupt),
+            // The slow path finds the same, and ends the process.
+            Err(_) => {
+                return Rest::note(rest, next, Work::Enter(Enter { left: 0, taken, minimum, deadline, waiting: None }));
+            }
         }
     }
-    if let Some(next) = next {
-        scheduler::wake(&next);
+    match next {
+        None => Handled::Done,
+        next => Rest::note(rest, next, Work::Nothing),
     }
-    None
 }
 
 /// How long one thread's entries are worked on before others have their turn, nanoseconds.
 const TURN: u64 = 1_000_000;
 
 /// Continues with an ENTER that waited for a page, or for its turn.
-pub fn resume(thread: &Arc<Thread>) {
-    if let Some(enter) = thread.take_resume() {
-        run(thread, enter);
+pub fn resume(lock: &mut Exclusive, thread: &Arc<Thread>) {
+    if let Some(mut enter) = thread.take_resume() {
+        run(lock, thread, &mut enter);
     }
 }
 
 #[inline(never)]
-fn run(thread: &Arc<Thread>, mut enter: Enter) {
+fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
     let mut turn = None;
     let mut fresh = true;
     let mut more = true;
@@ -216,8 +305,8 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
         if !core::mem::take(&mut fresh) {
             let now = time::now();
             if now >= *turn.get_or_insert(now.saturating_add(TURN)) {
-                thread.resume_later(enter);
-                return scheduler::pause();
+                thread.resume_later(*enter);
+                return scheduler::pause(lock);
             }
         }
         let words = if let Some(waiting) = enter.waiting.take() {
@@ -230,44 +319,56 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
                 Ok(None) => break,
                 Err(corrupt) => {
                     drop(own);
-                    return thread.die_of(corrupt);
+                    return thread.die_of(lock, corrupt);
                 }
             };
             more = taken.more;
-            let step = fast_path::entry(thread, own, &taken.words);
-            if let Step::Met(other) = &step {
-                scheduler::wake(other);
-            }
-            if !matches!(step, Step::Long) {
+            let done = match admission::allows_alone() {
+                true => try_fast(lock.held(), thread, own, &taken.words),
+                false => {
+                    drop(own);
+                    None
+                }
+            };
+            if let Some((_, woken)) = done {
+                match woken {
+                    Woken::Nobody => {}
+                    Woken::GoesOn(other) => scheduler::wake(lock, &other),
+                    Woken::Corrupt(other) => other.look_again(lock),
+                }
                 enter.left = enter.left.saturating_sub(1);
                 enter.taken = enter.taken.saturating_add(1);
                 continue;
             }
             taken.words
         };
-        let mut progress = execute(thread, &words);
+        let mut progress = execute(lock, thread, &words);
         if let Progress::Absent(address) = progress {
             enter.waiting = Some(words);
-            match pager::bring_in(thread, address) {
+            match pager::bring_in(lock, thread, address) {
                 Brought::Now => continue,
-                Brought::Later => return thread.resume_later(enter),
+                Brought::Later => return thread.resume_later(*enter),
                 Brought::Never => progress = Status::BadAddress.into(),
             }
             enter.waiting = None;
         }
         if let Progress::Done(outcome) = progress {
-            let [_, tag, ..] = words;
-            thread.post(tag, outcome);
+            post(thread.lock(), &words, outcome);
         }
         enter.left = enter.left.saturating_sub(1);
         enter.taken = enter.taken.saturating_add(1);
     }
-    finish(thread, enter.taken, (enter.minimum, enter.deadline), None);
+    thread.with_context(|context| context.rax = enter.taken);
+    if wants(enter.minimum, enter.deadline)
+        && let Err(corrupt) = thread.wait(enter.minimum, enter.deadline)
+    {
+        thread.die_of(lock, corrupt);
+    }
 }
 
 /// Does what an entry says, on the slow path.
 #[inline(never)]
-fn execute(thread: &Arc<Thread>, words: &EntryWords) -> Progress {
+fn execute(lock: &mut Exclusive, thread: &Arc<Thread>, words: &EntryWords) -> Progress {
     let Entry { user_data: tag, operation } = match Entry::decode(&bytes_of(words)) {
         Ok(entry) => entry,
         Err(refusal) => return refusal.status.into(),
@@ -278,22 +379,22 @@ fn execute(thread: &Arc<Thread>, words: &EntryWords) -> Progress {
     match operation {
         Request::Nop => Status::Ok.into(),
         Request::Call { cap, interface, method, params, results, caps } => {
-            kernel_call::call(thread, tag, CapId(cap), Call { interface, method, params, results, caps })
+            kernel_call::call(lock, thread, tag, CapId(cap), Call { interface, method, params, results, caps })
         }
-        Request::Recv { endpoint, buffer, caps } => ipc::receive(thread, tag, CapId(endpoint), buffer, caps),
+        Request::Recv { endpoint, buffer, caps } => ipc::receive(lock, thread, tag, CapId(endpoint), buffer, caps),
         Request::Return { reply, exception, results, caps } => {
-            ipc::answer(thread, CapId(reply), exception, results, caps)
+            ipc::answer(lock, thread, CapId(reply), exception, results, caps)
         }
         Request::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
             let (answer, offer) = ((CapId(reply), exception, results), (CapId(endpoint), buffer));
-            ipc::answer_and_receive(thread, tag, answer, offer, caps)
+            ipc::answer_and_receive(lock, thread, tag, answer, offer, caps)
         }
-        Request::Release { cap } => thread.process.release(CapId(cap)).err().unwrap_or(Status::Ok).into(),
-        Request::Cancel { target } => thread.cancel(target).into(),
-        Request::Notify { notification, bits } => ipc::notify(thread, CapId(notification), bits).into(),
-        Request::Wait { cap } => ipc::wait(thread, tag, CapId(cap)),
+        Request::Release { cap } => thread.process.release(lock, CapId(cap)).err().unwrap_or(Status::Ok).into(),
+        Request::Cancel { target } => thread.cancel(lock, target).into(),
+        Request::Notify { notification, bits } => ipc::notify(lock, thread, CapId(notification), bits).into(),
+        Request::Wait { cap } => ipc::wait(lock, thread, tag, CapId(cap)),
         Request::WaitWord { address, expected } => word::wait(thread, tag, address, expected),
-        Request::WakeWord { address, count } => word::wake(thread, address, count).into(),
+        Request::WakeWord { address, count } => word::wake(lock, thread, address, count).into(),
         Request::ThreadPointer { address } if address < USER_END => {
             thread.with_context(|context| context.set_thread_pointer(address));
             Status::Ok.into()

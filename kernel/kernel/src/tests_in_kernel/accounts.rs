@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use capos_abi::{CapId, Status};
 
-use super::bench::{Actor, memory, settle};
+use super::bench::{Actor, alone, memory, settle};
 use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::Endpoint;
@@ -167,7 +167,7 @@ pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
     // One that never ran, and that no process can start any more.
     let idle = process(account);
     let kept = memory(&idle.account, 2, 1);
-    idle.doom(End { cause: Cause::Killed, code: 0, report: String::new() });
+    idle.doom(&mut alone(), End { cause: Cause::Killed, code: 0, report: String::new() });
     settle();
     drop(idle);
     check([2, 0, 0, 0, 1]);

@@ -11,7 +11,7 @@ use capos_abi::ring::{self, RingLayout};
 use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
 use capos_schema::sync;
 
-use crate::arch::percpu;
+use crate::cpu::kernel_lock::{self, Entered, Exclusive, Shared};
 use crate::events::reap;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
@@ -23,7 +23,7 @@ use crate::object::memory::{MemoryObject, cache, user_memory};
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, State, Thread};
 use crate::sched::scheduler;
-use crate::syscall;
+use crate::syscall::{self, Handled};
 
 /// Where a process's scratch memory is mapped.
 pub const SCRATCH: u64 = 0x10_0000;
@@ -60,7 +60,7 @@ impl Actor {
         let process = Process::new(String::from(name), own, None).unwrap();
         let scratch = MemoryObject::anonymous(&process.account, SCRATCH_BYTES).unwrap();
         let access = Access { read: true, write: true, ..Access::default() };
-        process.space.map(Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
+        process.space.map(&mut alone(), Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
         Self::begin(process, RING, true, RingLayout::new(submission, completion).unwrap())
     }
 
@@ -79,7 +79,7 @@ impl Actor {
 
     fn begin(process: Arc<Process>, ring: u64, owner: bool, layout: RingLayout) -> Self {
         let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring, layout, thread_pointer: 0 };
-        let thread = scheduler::new_thread(&process, start).unwrap();
+        let thread = scheduler::new_thread(&mut alone(), &process, start).unwrap();
         Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 
@@ -126,8 +126,14 @@ impl Actor {
         self.thread.with_context(|context| {
             (context.rax, context.rdi, context.rsi, context.rdx) = (number, first, second, third);
         });
-        if let Some(next) = syscall::handle(percpu::current(), &self.thread) {
-            scheduler::wake(&next);
+        let mut rest = None;
+        let handled = syscall::handle(&shared(), &self.thread, &mut rest);
+        let mut lock = alone();
+        if let Handled::Waits(next) = handled {
+            scheduler::wake(&mut lock, &next);
+        }
+        if let Some(mut rest) = rest {
+            syscall::go_on(&mut lock, Some(&self.thread), &mut rest);
         }
         settle();
     }
@@ -230,7 +236,7 @@ impl Drop for Actor {
         if !self.owner {
             return;
         }
-        self.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        self.process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
         settle();
     }
 }
@@ -313,9 +319,30 @@ pub fn starved<R>(act: impl FnOnce() -> R) -> R {
 
 /// Does what the kernel does on its way out.
 pub fn settle() {
-    reap::reap();
-    crate::object::log::serve();
-    scheduler::forget_dead();
+    let mut lock = alone();
+    reap::reap(&mut lock);
+    crate::object::log::serve(&mut lock);
+    scheduler::forget_dead(&mut lock);
+}
+
+/// The kernel lock, which this processor holds exclusively from here on.
+pub fn alone() -> Exclusive {
+    match kernel_lock::of_tests() {
+        Entered::Shared(lock) => scheduler::upgrade(lock),
+        Entered::Exclusive(lock) => lock,
+    }
+}
+
+/// The kernel lock, which this processor shares from here on, as in a system call.
+pub fn shared() -> Shared {
+    match kernel_lock::of_tests() {
+        Entered::Shared(lock) => lock,
+        Entered::Exclusive(lock) => {
+            let cpu = lock.cpu();
+            lock.release();
+            kernel_lock::try_enter(cpu).unwrap()
+        }
+    }
 }
 
 /// A buffer in scratch memory.

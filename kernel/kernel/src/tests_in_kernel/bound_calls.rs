@@ -8,10 +8,9 @@ use alloc::vec::Vec;
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode, ring, syscall as number};
 
-use super::bench::{Actor, SCRATCH, buffer, settle};
+use super::bench::{Actor, SCRATCH, alone, buffer, settle, shared};
 use super::calls::{INTERFACE, Pair, header, pair};
 use crate::arch::percpu;
-use crate::cpu::kernel_lock;
 use crate::object::account::{Account, Resource};
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation;
@@ -20,8 +19,8 @@ use crate::object::notification::Notification;
 use crate::object::process::{Cause, End};
 use crate::object::thread::State;
 use crate::sched::{scheduler, switching};
-use crate::syscall;
 use crate::syscall::bound_call::{self, Watch};
+use crate::syscall::{self, Handled};
 
 /// Rounds before anything happens: the call is bound long before they are over.
 const ROUNDS: u64 = 12;
@@ -36,6 +35,11 @@ const MESSAGE: u64 = 0;
 const ANSWER: u64 = 0x300;
 /// Where both have arrays of capabilities.
 const CAPS: u64 = 0x600;
+
+/// Holds the kernel lock exclusively, which flushes what is bound.
+fn be_alone() {
+    let _ = alone();
+}
 
 /// A pair that calls, and whether its calls may be bound.
 struct Talk {
@@ -55,15 +59,6 @@ struct Talk {
     bound: u64,
     /// What was seen.
     seen: Vec<String>,
-}
-
-/// Shares the kernel lock, as a system call does.
-fn share() {
-    if !kernel_lock::is_shared() {
-        let own = percpu::current();
-        kernel_lock::give(own);
-        kernel_lock::enter(own);
-    }
 }
 
 impl Talk {
@@ -184,7 +179,7 @@ impl Talk {
 
     /// Notes what both were told since the last time, and what they hold.
     fn note(&mut self, what: &str) {
-        scheduler::exclude();
+        be_alone();
         settle();
         let Pair { client, server, .. } = &mut self.pair;
         for (name, actor) in [("client", client), ("server", server)] {
@@ -248,20 +243,24 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
         (context.rax, context.rdi, context.rsi, context.rdx) =
             (number::ENTER, entries.len() as u64, completions, until);
     });
-    if binds {
-        share();
-    } else {
-        scheduler::exclude();
-    }
     let (own, thread) = (percpu::current(), &actor.thread);
     let mut bound = false;
-    switching::with_current(thread, || {
-        bound = Watch::of(own).is_turn_of(thread) && bound_call::go(own, thread).is_some();
-        if !bound
-            && let Some(next) = syscall::handle(own, thread)
-            && Watch::of(own).have_turns(thread, &next)
-        {
-            bound_call::open(own, thread, &next);
+    if !binds {
+        let mut lock = alone();
+        switching::with_current(own, thread, || syscall::handle_alone(&mut lock, thread));
+        return bound;
+    }
+    let lock = shared();
+    switching::with_current(own, thread, || {
+        bound = Watch::of(own).is_turn_of(thread) && bound_call::go(&lock, thread).is_some();
+        if bound {
+            return;
+        }
+        let mut rest = None;
+        match syscall::handle(&lock, thread, &mut rest) {
+            Handled::Waits(next) if Watch::of(own).have_turns(thread, &next) => bound_call::open(&lock, thread, &next),
+            Handled::Done | Handled::Waits(_) => {}
+            Handled::Left => syscall::go_on(&mut scheduler::upgrade(lock), Some(thread), &mut rest.unwrap()),
         }
     });
     bound
@@ -269,7 +268,7 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
 
 /// A notification that the client waits for beside its calls, whose wait is in flight.
 fn waits_beside(talk: &mut Talk) -> Arc<Notification> {
-    scheduler::exclude();
+    be_alone();
     let client = &mut talk.pair.client;
     let notification = Notification::new(client.process.account.hold(Resource::Objects, 1).ok());
     let cap = client.give(Object::Notification(Arc::clone(&notification)));
@@ -296,8 +295,8 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
         talk.answer_and_see();
         let notification = waits_beside(talk);
         talk.call_and_see();
-        scheduler::exclude();
-        notification.signal(1);
+        be_alone();
+        notification.signal(&mut alone(), 1);
         talk.note("notified");
         // It had waited for one, which was the other.
         talk.answer_otherwise("answered", |_| {});
@@ -375,8 +374,8 @@ const WHILE_IT_WORKS: [(&str, Event); 18] = [
         talk.note("given up");
     }),
     ("the call is cancelled", |talk| {
-        scheduler::exclude();
-        let told = talk.pair.client.thread.cancel(CALLS + talk.round);
+        be_alone();
+        let told = talk.pair.client.thread.cancel(&mut alone(), CALLS + talk.round);
         talk.seen.push(format!("{told:?}"));
         talk.note("cancelled");
         talk.answer_otherwise("too late", |_| {});
@@ -411,8 +410,8 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
     ("the client waits for something else besides", |talk| {
         let notification = waits_beside(talk);
         talk.go_on();
-        scheduler::exclude();
-        notification.signal(1);
+        be_alone();
+        notification.signal(&mut alone(), 1);
         talk.note("notified");
         talk.go_on();
     }),
@@ -440,7 +439,7 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
         talk.go_on();
     }),
     ("another client calls", |talk| {
-        scheduler::exclude();
+        be_alone();
         let endpoint = client_of(talk).unwrap().endpoint;
         let mut other = Actor::new(&talk.account, "other");
         let cap = other.give(Object::Client(Client { endpoint, badge: 6, interface: INTERFACE }));
@@ -453,7 +452,7 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
         let reply = header(&talk.pair.server).reply;
         talk.answer_otherwise("answered", |answer| set_reply(answer, reply));
         talk.seen.push(format!("{:?}", other.completions()));
-        scheduler::exclude();
+        be_alone();
         drop(other);
         talk.go_on();
     }),
@@ -494,8 +493,8 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
         });
     }),
     ("the receive is cancelled", |talk| {
-        scheduler::exclude();
-        let told = talk.pair.server.thread.cancel(talk.receives);
+        be_alone();
+        let told = talk.pair.server.thread.cancel(&mut alone(), talk.receives);
         talk.seen.push(format!("{told:?}"));
         talk.note("cancelled");
         talk.client(78, talk.call());
@@ -517,7 +516,7 @@ const WHILE_IT_WAITS: [(&str, Event); 18] = [
         talk.note("called");
     }),
     ("the server's table is full", |talk| {
-        scheduler::exclude();
+        be_alone();
         let notification = Notification::new(talk.pair.server.process.account.hold(Resource::Objects, 1).ok());
         let mut told = Status::Ok;
         while told == Status::Ok {
@@ -556,9 +555,9 @@ fn set_params(operation: &mut Operation, to: Buffer) {
 
 /// Takes away what the client calls through.
 fn revoke(talk: &Talk) {
-    scheduler::exclude();
+    be_alone();
     let node = talk.pair.client.process.get(talk.source).unwrap().node.unwrap();
-    assert_eq!(derivation::revoke(node), 1);
+    assert_eq!(derivation::revoke(&mut alone(), node), 1);
 }
 
 /// What the client's capability designates, where that is what it is.
@@ -570,8 +569,8 @@ fn client_of(talk: &Talk) -> Option<Client> {
 }
 
 fn end(actor: &Actor) {
-    scheduler::exclude();
-    actor.process.doom(End { cause: Cause::Killed, code: 0, report: String::from("it is to end") });
+    be_alone();
+    actor.process.doom(&mut alone(), End { cause: Cause::Killed, code: 0, report: String::from("it is to end") });
     settle();
 }
 
@@ -584,7 +583,7 @@ pub fn bound_calls_are_calls(account: &Arc<Account>) {
                     let mut talk = Talk::new(account, binds, works, sent);
                     event(&mut talk);
                     talk.note("in the end");
-                    scheduler::exclude();
+                    be_alone();
                     talk.seen
                 });
                 assert_eq!(bound, plain, "{name}; capabilities sent: {sent}");

@@ -9,7 +9,7 @@ use capos_paging::PAGE;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, alone, buffer, memory, settle, status};
 use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
@@ -121,7 +121,7 @@ pub fn messages_arrive_whole(account: &Arc<Account>) {
             for page in [border, border - PAGE] {
                 let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
                 let access = Access { read: true, write: true, ..Access::default() };
-                actor.process.space.map(Backing::Memory(memory), (page, PAGE), 0, access, None).unwrap();
+                actor.process.space.map(&mut alone(), Backing::Memory(memory), (page, PAGE), 0, access, None).unwrap();
             }
         }
     }
@@ -281,9 +281,9 @@ pub fn known_pages_are_forgotten(account: &Arc<Account>) {
     let show = |actor: &Actor, write: bool| {
         let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
         let access = Access { read: true, write, ..Access::default() };
-        actor.process.space.map(Backing::Memory(memory), (PLACE, PAGE), 0, access, None).unwrap();
+        actor.process.space.map(&mut alone(), Backing::Memory(memory), (PLACE, PAGE), 0, access, None).unwrap();
     };
-    let hide = |actor: &Actor| actor.process.space.unmap(PLACE, PAGE).unwrap();
+    let hide = |actor: &Actor| actor.process.space.unmap(&mut alone(), PLACE, PAGE).unwrap();
     let place = Buffer { address: PLACE, length: 16 };
     let Operation::Call { cap, interface, method, .. } = call(pair.cap) else { return };
     let caps = CapArray::default();
@@ -406,7 +406,10 @@ pub fn capabilities_travel(account: &Arc<Account>) {
     assert!(pair.client.process.get(copied).is_ok());
     assert_eq!(pair.client.process.get(moved).err(), Some(Status::StaleCapability));
     let node = pair.client.process.get(copied).unwrap().node.unwrap();
-    assert_eq!((derivation::revoke(node), pair.server.process.get(caps[0]).err()), (1, Some(Status::StaleCapability)));
+    assert_eq!(
+        (derivation::revoke(&mut alone(), node), pair.server.process.get(caps[0]).err()),
+        (1, Some(Status::StaleCapability))
+    );
     assert!(pair.server.process.get(caps[1]).is_ok());
 
     let held = pair.server.process.capability_count();
@@ -429,7 +432,7 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     let object = Object::Client(Client { endpoint, badge: 1, interface: INTERFACE });
     let cap = pair.client.process.insert(object.clone(), Rights::ALL, source.node).unwrap();
     assert!(pair.client.run(2, call(cap)).is_empty());
-    assert_eq!(derivation::revoke(source.node.unwrap()), 1);
+    assert_eq!(derivation::revoke(&mut alone(), source.node.unwrap()), 1);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
     assert_eq!(pair.client.once(call(cap)).status, status(Status::StaleCapability));
@@ -441,7 +444,7 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     let calls_before = derivation::count();
     assert!(pair.client.run(2, call(cap)).is_empty());
     assert_eq!(pair.client.once(Operation::Release { cap: cap.0 }).status, 0);
-    assert_eq!(derivation::revoke(node.unwrap()), 0);
+    assert_eq!(derivation::revoke(&mut alone(), node.unwrap()), 0);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert_eq!(derivation::count(), calls_before - 1);
 }
@@ -464,7 +467,7 @@ pub fn revocation_ends_waits(account: &Arc<Account>) {
         if given_up {
             assert_eq!(waiter.once(Operation::Release { cap: cap.0 }).status, 0);
         }
-        derivation::revoke(node.unwrap());
+        derivation::revoke(&mut alone(), node.unwrap());
         let ended = waiter.completions();
         assert_eq!((ended.len(), ended[0].user_data, ended[0].status), (1, 1, status(Status::Cancelled)));
         assert_eq!(waiter.thread.in_flight(), 0);
@@ -484,18 +487,18 @@ pub fn operations_are_found_by_capability(account: &Arc<Account>) {
         assert!(actor.run(tag, Operation::Wait { cap: cap.0 }).is_empty());
     }
     for (cap, tags) in [(caps[16], [1, 7].as_slice()), (caps[2], &[]), (caps[0], &[0, 5]), (caps[17], &[4])] {
-        actor.process.lose(cap);
+        actor.process.lose(&mut alone(), cap);
         let mut ended: Vec<u64> = actor.completions().iter().map(|done| done.user_data).collect();
         ended.sort_unstable();
         assert_eq!(ended, tags);
     }
     let cancelled = actor.run(9, Operation::Cancel { target: 2 });
     assert_eq!(cancelled.len(), 2);
-    actor.process.lose(caps[32]);
+    actor.process.lose(&mut alone(), caps[32]);
     assert_eq!(actor.completions().iter().map(|done| done.user_data).collect::<Vec<_>>(), [6]);
     assert_eq!(actor.thread.in_flight(), 1);
     // What was given up before the waits are lost is dropped with the root.
-    derivation::revoke(node.unwrap());
+    derivation::revoke(&mut alone(), node.unwrap());
     assert_eq!(actor.completions().len(), 1);
 }
 
@@ -542,7 +545,7 @@ pub fn long_entries_give_way(account: &Arc<Account>) {
         let tags: Vec<u64> = actor.completions().iter().map(|done| done.user_data).collect();
         assert!(!tags.is_empty() && tags.len() < 512, "{} entries in one turn", tags.len());
         done.extend(tags);
-        crate::syscall::resume(&actor.thread);
+        crate::syscall::resume(&mut alone(), &actor.thread);
         turns += 1;
     }
     done.extend(actor.completions().iter().map(|done| done.user_data));
@@ -643,7 +646,7 @@ pub fn waits_for_callers_end(account: &Arc<Account>) {
     let kept = pair.cap;
     pair.cap = pair.client.process.insert(client.object, client.rights, client.node).unwrap();
     let reply = pair.watch();
-    assert_eq!(derivation::revoke(client.node.unwrap()), 1);
+    assert_eq!(derivation::revoke(&mut alone(), client.node.unwrap()), 1);
     pair.watch_ended(Status::Ok);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert_eq!(pair.server.once(Operation::Release { cap: reply }).status, 0);

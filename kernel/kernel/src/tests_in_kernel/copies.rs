@@ -8,7 +8,7 @@ use capos_paging::{LARGE_PAGE, PAGE};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, settle};
+use super::bench::{Actor, alone, settle};
 use super::processes::{PAGED_AT, paging};
 use crate::memory::frames::{self, Frame};
 use crate::memory::heap;
@@ -27,14 +27,14 @@ const COPIED: u64 = 0x5000_0000;
 
 fn map(actor: &Actor, memory: &Arc<MemoryObject>, at: u64) {
     let backing = Backing::Memory(Arc::clone(memory));
-    actor.process.space.map(backing, (at, memory.bytes()), 0, READ_WRITE, None).unwrap();
+    actor.process.space.map(&mut alone(), backing, (at, memory.bytes()), 0, READ_WRITE, None).unwrap();
 }
 
 /// A thread writes to a page, as far as its processor lets it: gives what comes of the fault.
 fn touch_to_write(actor: &Actor, at: u64) {
     actor.thread.change(State::Blocked, State::Running);
     actor.thread.change(State::Ready, State::Running);
-    fault::page_fault(&actor.thread, at, true, false, true);
+    fault::page_fault(&mut alone(), &actor.thread, at, true, false, true);
     settle();
 }
 
@@ -111,12 +111,12 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
 
     // A copy of the copy; it is mapped again; then those before it end.
     let third = copied(&copy, account, 0, 16).unwrap();
-    other.process.space.unmap(COPIED, copy.bytes()).unwrap();
+    other.process.space.unmap(&mut alone(), COPIED, copy.bytes()).unwrap();
     map(&other, &copy, COPIED);
     assert!(!is_writable(&other, COPIED + 3 * PAGE));
     other.write(COPIED + 3 * PAGE, b"again!");
-    owner.process.space.unmap(AT, bytes).unwrap();
-    owner.process.space.unmap(2 * AT + PAGE, bytes).unwrap();
+    owner.process.space.unmap(&mut alone(), AT, bytes).unwrap();
+    owner.process.space.unmap(&mut alone(), 2 * AT + PAGE, bytes).unwrap();
     drop((source, copy, other));
     map(&owner, &third, COPIED);
     assert_eq!(owner.read(COPIED + 3 * PAGE, 6), b"copied");
@@ -221,7 +221,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     map(&actor, &many[299], COPIED);
     assert_eq!(actor.read(COPIED, 4), b"page");
     drop(many);
-    actor.process.space.unmap(COPIED, PAGE).unwrap();
+    actor.process.space.unmap(&mut alone(), COPIED, PAGE).unwrap();
 
     // A device's memory is its own: what is shared is copied before, and what is pinned is copied at once.
     memory.pin(4, 2).unwrap();

@@ -10,7 +10,7 @@ use capos_paging::PAGE;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, Hog, SCRATCH, buffer, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, alone, buffer, settle, status};
 use super::calls::header;
 use super::processes::{PAGED_AT, Paging, paging, paging_through};
 use crate::memory::page_table::Access;
@@ -74,7 +74,7 @@ fn made(paging: &mut Paging) -> Arc<MemoryObject> {
     assert_eq!(done.iter().map(|done| (done.user_data, done.status, done.caps)).collect::<Vec<_>>(), [(TAG, 0, 1)]);
     let given = paging.user.received_caps(SCRATCH + CAPS, 1)[0];
     let object = paging.user.process.get(given).unwrap().object;
-    paging.user.process.release(given).unwrap();
+    paging.user.process.release(&mut alone(), given).unwrap();
     let memory = if let Object::Memory(memory) = object { Some(memory) } else { None };
     memory.unwrap()
 }
@@ -109,11 +109,11 @@ fn numbers(actor: &Actor, memory: &Arc<MemoryObject>) -> Vec<u64> {
     actor
         .process
         .space
-        .map(Backing::Memory(Arc::clone(memory)), (COPIED, memory.bytes()), 0, READ_WRITE, None)
+        .map(&mut alone(), Backing::Memory(Arc::clone(memory)), (COPIED, memory.bytes()), 0, READ_WRITE, None)
         .unwrap();
     let number = |page| u64::from_le_bytes(actor.read(COPIED + page * PAGE, 8).try_into().unwrap());
     let numbers = (0..memory.bytes() / PAGE).map(number).collect();
-    actor.process.space.unmap(COPIED, memory.bytes()).unwrap();
+    actor.process.space.unmap(&mut alone(), COPIED, memory.bytes()).unwrap();
     numbers
 }
 
@@ -156,14 +156,19 @@ pub fn absent_pages_are_copied(account: &Arc<Account>) {
     assert_eq!(numbers(&paging.user, &second), [40]);
     assert_eq!(serve(&mut paging), (39, 1));
     assert_eq!(paging.user.completions().first().map(|done| (done.user_data, done.status)), Some((TAG + 1, 0)));
-    paging.user.process.space.map(Backing::Memory(Arc::clone(&first)), (COPIED, PAGE), 0, READ_WRITE, None).unwrap();
+    paging
+        .user
+        .process
+        .space
+        .map(&mut alone(), Backing::Memory(Arc::clone(&first)), (COPIED, PAGE), 0, READ_WRITE, None)
+        .unwrap();
     paging.user.write(COPIED, b"written!");
     assert_eq!(paging.number_at(0), Some(0));
 
     // What became of the memory does not matter to its copies.
     let Paging { pager, user, memory, .. } = paging;
     drop((pager, memory));
-    user.process.space.unmap(COPIED, PAGE).unwrap();
+    user.process.space.unmap(&mut alone(), COPIED, PAGE).unwrap();
     assert_eq!(numbers(&user, &copy), (5..65).collect::<Vec<_>>());
     drop((user, copy, first, second));
     assert_eq!(held(account), before);
@@ -208,7 +213,7 @@ pub fn copies_of_absent_pages_end(account: &Arc<Account>) {
     let lost = paging.user.process.insert(memory, Rights::ALL, Some(root)).unwrap();
     begin(&mut paging, (lost, caps.1), 30, 8);
     let (reply, ..) = paging.take();
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     derivation::forget(root);
     assert_eq!(paging.user.completions().first().map(|done| done.status), Some(status(Status::Cancelled)));
     assert_eq!(paging.user.process.account.usage(), charged);
@@ -233,7 +238,7 @@ pub fn copies_of_absent_pages_end(account: &Arc<Account>) {
     let mut other = paging_through(account, 40, Some(node));
     let others = capabilities(&other);
     begin(&mut other, others, 0, 40);
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     settle();
     let (kind, reason) = refused(&mut other);
     assert!(kind == ExceptionKind::Disconnected as i32 && reason.contains("is gone"), "{kind}: {reason}");
@@ -323,9 +328,9 @@ pub fn unwanted_requests_end(account: &Arc<Account>) {
         assert_eq!(paging.user.run(6, Operation::Cancel { target: TAG }).len(), 2);
         let waiter = paging.user.sibling(1);
         waiter.thread.change(State::Blocked, State::Running);
-        fault::page_fault(&waiter.thread, PAGED_AT + (2000 + round * 32) * PAGE, false, false, true);
+        fault::page_fault(&mut alone(), &waiter.thread, PAGED_AT + (2000 + round * 32) * PAGE, false, false, true);
         settle();
-        scheduler::kill(&waiter.thread, &paging.user.process);
+        scheduler::kill(&mut alone(), &waiter.thread, &paging.user.process);
         drop(waiter);
         settle();
     }

@@ -8,7 +8,7 @@ use capos_abi::entry::Operation;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, settle};
+use super::bench::{Actor, alone, settle};
 use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
 use crate::object::process::{Cause, End, Process};
@@ -160,7 +160,7 @@ pub fn priorities_hold_at_once(account: &Arc<Account>) {
     let [first, second, third, next] = waiting.each_ref().map(|actor| &actor.thread);
     // The last one is to run next, and the others wait in the queue, in this order.
     for thread in [first, second, third, next] {
-        scheduler::wake(thread);
+        scheduler::wake(&mut alone(), thread);
     }
     let mut set = |thread: &Arc<_>, priority: i8| {
         let actor = waiting.iter().find(|actor| Arc::ptr_eq(&actor.thread, thread)).unwrap();
@@ -170,7 +170,7 @@ pub fn priorities_hold_at_once(account: &Arc<Account>) {
             params.set_priority(priority);
         });
         assert_eq!((status, actor.thread.priority()), (0, priority));
-        caller.process.release(cap).unwrap();
+        caller.process.release(&mut alone(), cap).unwrap();
     };
     set(first, -1);
     // To the end of those of its priority; one whose priority stays keeps its place.
@@ -178,10 +178,10 @@ pub fn priorities_hold_at_once(account: &Arc<Account>) {
     set(second, 0);
     set(third, 0);
     for expected in [third, second, first] {
-        let found = scheduler::take_waiting().unwrap();
+        let found = scheduler::take_waiting(&mut alone()).unwrap();
         assert!(Arc::ptr_eq(&found, expected), "{found:?} in place of {expected:?}");
     }
-    assert!(scheduler::take_waiting().is_none());
+    assert!(scheduler::take_waiting(&mut alone()).is_none());
 }
 
 /// A process that no capability names any more continues, and is paid for, until it ends or who pays for it does.
@@ -197,7 +197,7 @@ pub fn orphans_go_on(account: &Arc<Account>) {
     assert_eq!(maker.once(Operation::Release { cap: cap.0 }).status, 0);
     settle();
     assert_eq!((cause(&orphan), own.usage()), (None, held));
-    maker.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+    maker.process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
     settle();
     assert_eq!(cause(&orphan), Some(Cause::Killed));
     let report = orphan.report().unwrap();

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, Rights, Status, TransferMode};
 
-use super::bench::{Actor, SCRATCH, buffer, memory, starved, status};
+use super::bench::{Actor, SCRATCH, alone, buffer, memory, starved, status};
 use super::calls::{self, Pair, call, header, receive};
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
@@ -121,7 +121,7 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
     }
     // One for the reply, one for a capability.
     for _ in 0..2 {
-        pair.server.process.release(filler.pop().unwrap()).unwrap();
+        pair.server.process.release(&mut alone(), filler.pop().unwrap()).unwrap();
     }
     for mode in [TransferMode::Move, TransferMode::Copy] {
         let held = (pair.server.process.capability_count(), crate::object::derivation::count());
@@ -132,7 +132,7 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
         assert!(moved.iter().all(|id| pair.client.process.get(*id).is_ok_and(|kept| kept.node.is_some())));
         pair.server.run(2, Operation::Cancel { target: 1 });
     }
-    pair.server.process.release(filler.pop().unwrap()).unwrap();
+    pair.server.process.release(&mut alone(), filler.pop().unwrap()).unwrap();
     pair.client.send_caps(SCRATCH + 0x200, &moved, TransferMode::Move);
     assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
     assert!(pair.client.run(2, sends).is_empty());
@@ -152,17 +152,21 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
     // As many as one frame pays for, far enough apart to stay apart.
     for place in 0..12 {
         let range = (BASE + place * 0x4000, 0x3000);
-        process.space.map(Backing::Memory(Arc::clone(&object)), range, 0, access, None).unwrap();
+        process.space.map(&mut alone(), Backing::Memory(Arc::clone(&object)), range, 0, access, None).unwrap();
     }
     let rest = process.account.hold(Resource::Frames, FRAMES - process.account.usage()[0]).unwrap();
-    assert_eq!(process.space.unmap(BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
+    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
     assert!(process.space.check(BASE, 0x3000, false).is_ok(), "nothing is unmapped then");
-    assert_eq!(process.space.unmap(BASE, 0x1000), Ok(()));
-    assert_eq!(process.space.unmap(BASE + 0x2000, 0x1000), Ok(()));
-    assert_eq!(process.space.unmap(BASE + 0x4000, 0x3000), Ok(()));
-    assert_eq!(process.space.unmap(BASE + 0x9000, 0x1000), Ok(()), "eleven become twelve, which are paid for");
+    assert_eq!(process.space.unmap(&mut alone(), BASE, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x2000, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x4000, 0x3000), Ok(()));
+    assert_eq!(
+        process.space.unmap(&mut alone(), BASE + 0x9000, 0x1000),
+        Ok(()),
+        "eleven become twelve, which are paid for"
+    );
     drop(rest);
-    process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+    process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
 }
 
 /// The name of an operation that has ended is no later one's, however many there were at its place.

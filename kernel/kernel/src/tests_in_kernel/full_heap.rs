@@ -11,7 +11,7 @@ use capos_abi::{CapId, ExceptionKind, Status, TransferMode};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, Hog, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, alone, buffer, memory, settle, status};
 use super::calls::{self, call, header, receive};
 use crate::log;
 use crate::memory::{frames, heap, reserve};
@@ -142,7 +142,7 @@ impl Wishes {
 fn end_dma(actor: &Actor) {
     for (id, capability) in actor.process.capabilities().unwrap() {
         if matches!(capability.object, Object::Dma(_)) {
-            actor.process.release(id).unwrap();
+            actor.process.release(&mut alone(), id).unwrap();
         }
     }
 }
@@ -295,7 +295,7 @@ pub fn ends_need_little(account: &Arc<Account>) {
     let mut hog = Hog::new();
     hog.leave(16);
     faulty.thread.change(crate::object::thread::State::Blocked, crate::object::thread::State::Running);
-    fault::page_fault(&faulty.thread, 0x77_0000, true, false, true);
+    fault::page_fault(&mut alone(), &faulty.thread, 0x77_0000, true, false, true);
     settle();
     confused.system_call(99, [0; 3]);
     corrupt.set_index(capos_abi::ring::SUBMISSION_TAIL, 1 << 20);
@@ -312,5 +312,5 @@ pub fn ends_need_little(account: &Arc<Account>) {
     }
     assert_eq!(killed.report().unwrap(), "killed by `watcher`: no memory");
     drop(hog);
-    watcher.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+    watcher.process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use capos_paging::{LARGE_PAGE, PAGE};
 
-use super::bench::{Actor, settle};
+use super::bench::{Actor, alone, settle};
 use super::processes::{PAGED_AT, Paging, paging};
 use crate::memory::frames::{self, BLOCK, Frame};
 use crate::memory::page_table::Access;
@@ -44,8 +44,9 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     let (space, own) = (&actor.process.space, &actor.process.account);
     let bytes = 2 * LARGE_PAGE + 3 * PAGE;
     let memory = MemoryObject::anonymous(account, bytes).unwrap();
-    let map =
-        |range, offset, access, node| space.map(Backing::Memory(Arc::clone(&memory)), range, offset, access, node);
+    let map = |range, offset, access, node| {
+        space.map(&mut alone(), Backing::Memory(Arc::clone(&memory)), range, offset, access, node)
+    };
     let cost = |at: u64, large_pages: usize| {
         let charged = own.usage()[0];
         map((at, bytes), 0, READ_WRITE, None).unwrap();
@@ -56,14 +57,14 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     assert_eq!(cost(AT, 2), cost(2 * AT + PAGE, 2), "frames for tables");
     actor.write(AT + LARGE_PAGE - 4, b"straddle");
     assert_eq!(actor.read(2 * AT + PAGE + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(2 * AT, bytes + PAGE).unwrap();
+    space.unmap(&mut alone(), 2 * AT, bytes + PAGE).unwrap();
 
     // A hole makes small pages of one; an end goes from the other.
-    space.unmap(AT + 5 * PAGE, PAGE).unwrap();
+    space.unmap(&mut alone(), AT + 5 * PAGE, PAGE).unwrap();
     assert_eq!(large(space), 1);
     assert!(space.check(AT, 5 * PAGE as usize, true).is_ok() && space.check(AT + 5 * PAGE, 1, false).is_err());
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(AT, bytes).unwrap();
+    space.unmap(&mut alone(), AT, bytes).unwrap();
     assert!(space.check(AT + LARGE_PAGE, 1, false).is_err());
     assert_eq!(large(space), 0);
 
@@ -71,23 +72,23 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     for (range, offset) in [((AT, LARGE_PAGE), PAGE), ((AT + PAGE, LARGE_PAGE), 0), ((AT, LARGE_PAGE - PAGE), 0)] {
         map(range, offset, READ_WRITE, None).unwrap();
         assert_eq!(large(space), 0);
-        space.unmap(range.0, range.1).unwrap();
+        space.unmap(&mut alone(), range.0, range.1).unwrap();
     }
     // Small pages up to the first that can be large, and again behind it; rights as asked for.
     map((AT + LARGE_PAGE - 2 * PAGE, LARGE_PAGE + 4 * PAGE), LARGE_PAGE - 2 * PAGE, READ, None).unwrap();
     assert_eq!(large(space), 1);
     assert!(space.check(AT + LARGE_PAGE, 8, false).is_ok() && space.check(AT + LARGE_PAGE, 8, true).is_err());
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(AT, 3 * LARGE_PAGE).unwrap();
+    space.unmap(&mut alone(), AT, 3 * LARGE_PAGE).unwrap();
 
     // Revoked in one piece and in parts.
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     map((AT, 2 * LARGE_PAGE), 0, READ_WRITE, Some(node)).unwrap();
-    space.unmap(AT + 3 * PAGE, PAGE).unwrap();
+    space.unmap(&mut alone(), AT + 3 * PAGE, PAGE).unwrap();
     assert_eq!(large(space), 1);
     derivation::forget(node);
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     assert_eq!(large(space), 0);
     assert!((0..1024).all(|page| space.check(AT + page * PAGE, 1, false).is_err()));
     derivation::forget(root);
@@ -100,7 +101,7 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     assert!(matches!(refused, Err(MapFailure::Status(_))), "{refused:?}");
     assert_eq!(large(space), 1);
     assert!(space.check(4 * AT, 1, false).is_err());
-    space.unmap(AT + LARGE_PAGE / 2, LARGE_PAGE / 2).unwrap();
+    space.unmap(&mut alone(), AT + LARGE_PAGE / 2, LARGE_PAGE / 2).unwrap();
     assert!(space.check(AT, LARGE_PAGE as usize / 2, true).is_ok());
     assert!(space.check(AT + LARGE_PAGE / 2, 1, false).is_err());
     own.refund(Resource::Frames, left);
@@ -129,12 +130,14 @@ pub fn large_pages_need_blocks(account: &Arc<Account>) {
     let space = &actor.process.space;
     let show = |large_pages| {
         let memory = MemoryObject::anonymous(account, 2 * LARGE_PAGE).unwrap();
-        space.map(Backing::Memory(Arc::clone(&memory)), (AT, 2 * LARGE_PAGE), 0, READ_WRITE, None).unwrap();
+        space
+            .map(&mut alone(), Backing::Memory(Arc::clone(&memory)), (AT, 2 * LARGE_PAGE), 0, READ_WRITE, None)
+            .unwrap();
         assert!(shows(space, AT, &memory, 1024));
         assert_eq!(large(space), large_pages);
         actor.write(AT + LARGE_PAGE - 4, b"straddle");
         assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-        space.unmap(AT, 2 * LARGE_PAGE).unwrap();
+        space.unmap(&mut alone(), AT, 2 * LARGE_PAGE).unwrap();
     };
     let mut broken = break_blocks();
     assert!(frames::allocate_block().is_none());
@@ -162,13 +165,13 @@ impl Paging {
 fn reader(account: &Arc<Account>, memory: &Arc<MemoryObject>, at: u64) -> Actor {
     let actor = Actor::new(account, "reader");
     let backing = Backing::Memory(Arc::clone(memory));
-    actor.process.space.map(backing, (at, memory.bytes()), 0, READ, None).unwrap();
+    actor.process.space.map(&mut alone(), backing, (at, memory.bytes()), 0, READ, None).unwrap();
     actor
 }
 
 fn touch(actor: &Actor, address: u64) {
     actor.thread.change(crate::object::thread::State::Blocked, crate::object::thread::State::Running);
-    fault::page_fault(&actor.thread, address, false, false, true);
+    fault::page_fault(&mut alone(), &actor.thread, address, false, false, true);
     settle();
 }
 

@@ -9,7 +9,7 @@ use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
 use capos_paging::PAGE;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, alone, buffer, memory, settle, status};
 use super::calls::{self, Pair, call, header, receive};
 use super::processes::{PAGED_AT, paging};
 use crate::object::account::{Account, Resource};
@@ -209,20 +209,20 @@ fn copies_arrive(way: Way, pair: &mut Pair) {
             let here = receiver.get(CapId(got.word0)).unwrap();
             assert_eq!(here.rights, Rights::ALL.intersection(mask), "{way:?}");
             let node = sender.get(source).unwrap().node.unwrap();
-            assert_eq!(derivation::revoke(node), 1, "{way:?}: it derives from its source");
+            assert_eq!(derivation::revoke(&mut alone(), node), 1, "{way:?}: it derives from its source");
             assert_eq!(receiver.get(CapId(got.word0)).err(), Some(Status::StaleCapability));
             if let Object::Client(client) = here.object {
                 assert_eq!(client.badge, 1);
             }
             assert_eq!(held(pair), before, "{way:?}");
         }
-        way.sender(pair).process.release(source).unwrap();
+        way.sender(pair).process.release(&mut alone(), source).unwrap();
     }
     if way.is_call() {
         // What is called through is itself sent.
         pair.client.send_caps(SENT, &[pair.cap], TransferMode::Copy);
         let got = way.send(pair, SENT, 1).unwrap();
-        pair.server.process.release(CapId(got.word0)).unwrap();
+        pair.server.process.release(&mut alone(), CapId(got.word0)).unwrap();
     }
 }
 
@@ -231,7 +231,7 @@ fn moves_arrive(way: Way, pair: &mut Pair) {
     way.sender(pair).send_caps(SENT, &[source], TransferMode::Move);
     let got = way.send(pair, SENT, 2).unwrap();
     assert_eq!(way.sender(pair).process.get(source).err(), Some(Status::StaleCapability), "{way:?}");
-    way.receiver(pair).process.release(CapId(got.word0)).unwrap();
+    way.receiver(pair).process.release(&mut alone(), CapId(got.word0)).unwrap();
 }
 
 fn refusals_leave_nothing(way: Way, pair: &mut Pair) {
@@ -239,7 +239,7 @@ fn refusals_leave_nothing(way: Way, pair: &mut Pair) {
     let whole = way.sender(pair).process.get(source).unwrap();
     let narrow = way.sender(pair).process.insert(whole.object.clone(), Rights::READ, whole.node).unwrap();
     let revoked = way.sender(pair).process.insert(whole.object.clone(), Rights::ALL, whole.node).unwrap();
-    way.sender(pair).process.release(revoked).unwrap();
+    way.sender(pair).process.release(&mut alone(), revoked).unwrap();
     drop(whole);
     let before = held(pair);
     let copy = |cap: CapId| CapSlot::send(cap.0, Rights::ALL, TransferMode::Copy);
@@ -258,7 +258,7 @@ fn refusals_leave_nothing(way: Way, pair: &mut Pair) {
     assert_eq!(way.send(pair, NOWHERE, 1), Err(status(Status::BadAddress)), "{way:?}");
     assert_eq!(held(pair), before, "{way:?}");
     for cap in [narrow, source] {
-        way.sender(pair).process.release(cap).unwrap();
+        way.sender(pair).process.release(&mut alone(), cap).unwrap();
     }
 }
 
@@ -270,7 +270,7 @@ fn limits_leave_nothing(way: Way, pair: &mut Pair) {
         filler.push(id);
     }
     if way.is_call() {
-        way.receiver(pair).process.release(filler.pop().unwrap()).unwrap();
+        way.receiver(pair).process.release(&mut alone(), filler.pop().unwrap()).unwrap();
     }
     let memory = way.sender(pair).give(Object::Memory(memory(&way.sender(pair).process.account, 1, 1)));
     let before = held(pair);
@@ -280,10 +280,10 @@ fn limits_leave_nothing(way: Way, pair: &mut Pair) {
         assert_eq!(held(pair), before, "{way:?}");
     }
     for id in filler {
-        way.receiver(pair).process.release(id).unwrap();
+        way.receiver(pair).process.release(&mut alone(), id).unwrap();
     }
     for cap in [source, memory] {
-        way.sender(pair).process.release(cap).unwrap();
+        way.sender(pair).process.release(&mut alone(), cap).unwrap();
     }
 }
 
@@ -373,7 +373,7 @@ fn arrays_come_in(account: &Arc<Account>) {
             drop(memory);
             paging.answer(reply, refused.into());
             paging.user.thread.change(State::Ready, State::Running);
-            crate::syscall::resume(&paging.user.thread);
+            crate::syscall::resume(&mut alone(), &paging.user.thread);
             if refused {
                 // The pages that were refused together are asked for once more, the one that is needed alone.
                 let (reply, offset, bytes, _) = paging.take();

@@ -11,7 +11,7 @@ use capos_captable::NodeId;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, alone, buffer, memory, settle, status};
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap, reserve};
 use crate::object::account::{Account, Resource};
@@ -181,7 +181,7 @@ pub fn mappings_obey(account: &Arc<Account>) {
     let space = &actor.process.space;
     let read_write = Access { read: true, write: true, ..Access::default() };
     let all = Access { execute: true, ..read_write };
-    assert_eq!(space.map(backing(), (0x40_0000, 4096), 0, all, None), Err(MapFailure::WritableCode));
+    assert_eq!(space.map(&mut alone(), backing(), (0x40_0000, 4096), 0, all, None), Err(MapFailure::WritableCode));
     for (range, offset) in [
         ((0x40_0000, 0x5000), 0),
         ((0x40_0000, 0x1000), 0x4000),
@@ -190,20 +190,20 @@ pub fn mappings_obey(account: &Arc<Account>) {
         ((0xffff_8000_0000_0000, 0x1000), 0),
         ((SCRATCH, 0x1000), 0),
     ] {
-        assert!(space.map(backing(), range, offset, read_write, None).is_err(), "{range:x?} {offset:x}");
+        assert!(space.map(&mut alone(), backing(), range, offset, read_write, None).is_err(), "{range:x?} {offset:x}");
     }
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
-    space.map(backing(), (0x40_0000, 0x4000), 0, read_write, Some(node)).unwrap();
+    space.map(&mut alone(), backing(), (0x40_0000, 0x4000), 0, read_write, Some(node)).unwrap();
     assert_eq!(actor.read(0x40_0000, 4), [9; 4]);
-    space.unmap(0x40_1000, 0x1000).unwrap();
+    space.unmap(&mut alone(), 0x40_1000, 0x1000).unwrap();
     assert!(space.check(0x40_0000, 0x2000, false).is_err());
     assert!(space.check(0x40_2000, 0x2000, true).is_ok());
-    derivation::revoke(node);
+    derivation::revoke(&mut alone(), node);
     assert!(space.check(0x40_0000, 16, false).is_ok(), "what is revoked is what derives from it");
     derivation::forget(node);
     assert!(space.check(0x40_0000, 16, false).is_ok(), "a release unmaps nothing");
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     assert!(space.check(0x40_0000, 16, false).is_err());
     assert!(space.check(0x40_2000, 16, false).is_err());
     derivation::forget(root);
@@ -235,7 +235,10 @@ pub fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeI
     let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
     let memory = MemoryObject::paged(&user.process.account, pages * 4096, client, named_by).unwrap();
     let access = Access { read: true, ..Access::default() };
-    user.process.space.map(Backing::Memory(Arc::clone(&memory)), (PAGED_AT, pages * 4096), 0, access, None).unwrap();
+    user.process
+        .space
+        .map(&mut alone(), Backing::Memory(Arc::clone(&memory)), (PAGED_AT, pages * 4096), 0, access, None)
+        .unwrap();
     Paging { pager, user, endpoint, memory }
 }
 
@@ -244,7 +247,7 @@ impl Paging {
     pub fn touch(&self, page: u64) {
         self.user.thread.change(State::Blocked, State::Running);
         self.user.thread.change(State::Ready, State::Running);
-        fault::page_fault(&self.user.thread, PAGED_AT + page * 4096, false, false, true);
+        fault::page_fault(&mut alone(), &self.user.thread, PAGED_AT + page * 4096, false, false, true);
         settle();
     }
 
@@ -355,7 +358,7 @@ pub fn parameters_come_in(account: &Arc<Account>) {
     paging.answer(reply, 0);
     assert_eq!(paging.user.thread.state(), State::Ready);
     paging.user.thread.change(State::Ready, State::Running);
-    crate::syscall::resume(&paging.user.thread);
+    crate::syscall::resume(&mut alone(), &paging.user.thread);
     let done: Vec<(u64, i32)> = paging.user.completions().iter().map(|done| (done.user_data, done.status)).collect();
     assert_eq!(done, [(8, 0), (9, 0)]);
     assert_eq!(paging.user.thread.with_context(|context| context.rax), 3);
@@ -364,7 +367,7 @@ pub fn parameters_come_in(account: &Arc<Account>) {
     let again = PAGED_AT + 0x10_0000;
     let access = Access { read: true, ..Access::default() };
     let backing = Backing::Memory(Arc::clone(&paging.memory));
-    paging.user.process.space.map(backing, (again, 4 * 4096), 0, access, None).unwrap();
+    paging.user.process.space.map(&mut alone(), backing, (again, 4 * 4096), 0, access, None).unwrap();
     let Operation::Call { cap, interface, method, results, caps, .. } = call else { return };
     let params = Buffer { address: again + 4096 - 8, length: 16 };
     let resident = Operation::Call { cap, interface, method, params, results, caps };
@@ -412,7 +415,7 @@ pub fn revoked_pagers_are_told(account: &Arc<Account>) {
     let (reply, _, bytes, window) = paging.take();
     assert_eq!(bytes, 32 * 4096);
     paging.touch(35);
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     settle();
     assert_eq!(paging.pager.process.get(window).err(), Some(Status::StaleCapability), "the window is nobody's");
     let receive = Operation::Recv { endpoint: paging.endpoint.0, buffer: buffer(0, 256), caps: CapArray::default() };
@@ -433,7 +436,7 @@ pub fn revoked_pagers_are_told(account: &Arc<Account>) {
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     let paging = paging_through(account, 1, Some(node));
     paging.touch(0);
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     settle();
     let report = paging.user.report().unwrap();
     assert!(report.contains("pager failed") && report.contains("is gone"), "{report}");
@@ -482,7 +485,7 @@ pub fn the_cache_gives_way_to_tables(account: &Arc<Account>) {
     let mut reader = Actor::new(account, "reader");
     let read = Access { read: true, ..Access::default() };
     let range = (FAR, 64 * 4096);
-    reader.process.space.map(Backing::Memory(Arc::clone(&paging.memory)), range, 0, read, None).unwrap();
+    reader.process.space.map(&mut alone(), Backing::Memory(Arc::clone(&paging.memory)), range, 0, read, None).unwrap();
     let space = reader.give(Object::Space(Arc::clone(&reader.process.space)));
     let page = reader.give(Object::Memory(memory(account, 1, 7)));
     let own = reader.give(Object::Account(Arc::clone(&reader.process.account)));
@@ -503,7 +506,7 @@ pub fn the_cache_gives_way_to_tables(account: &Arc<Account>) {
     };
     fill(&mut paging);
     reader.thread.change(State::Blocked, State::Running);
-    fault::page_fault(&reader.thread, FAR, false, false, true);
+    fault::page_fault(&mut alone(), &reader.thread, FAR, false, false, true);
     settle();
     assert_eq!((reader.report(), reader.thread.state()), (None, State::Running), "it touches the page again");
     fill(&mut paging);

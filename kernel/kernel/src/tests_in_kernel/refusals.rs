@@ -12,7 +12,7 @@ use capos_abi::{CapId, ExceptionKind, Status, TransferMode};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, Hog, SCRATCH, buffer, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, alone, buffer, settle, status};
 use super::calls::{self, call, header, receive};
 use crate::log;
 use crate::memory::{frames, heap};
@@ -60,9 +60,9 @@ pub fn the_start_says_what_it_lacks(account: &Arc<Account>) {
     refuse_each("the first process", account, |begin| {
         let own = account.carve(ENOUGH, 0).unwrap();
         begin();
-        match first_process::prepare(machine::boot().unwrap(), own) {
+        match first_process::prepare(&mut alone(), machine::boot().unwrap(), own) {
             Ok(thread) => {
-                thread.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+                thread.process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
                 true
             }
             Err(failure) => {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use capos_abi::{Rights, RingLayout};
 
-use super::bench::{memory, settle};
+use super::bench::{alone, memory, settle};
 use crate::arch::time;
 use crate::ipc;
 use crate::log;
@@ -37,18 +37,18 @@ fn revoke_mappings(account: &Arc<Account>, count: u64) -> u64 {
     for page in 0..count * 2 {
         let range = (BASE + page * 4096, 4096);
         let through = page.is_multiple_of(2).then_some(node);
-        process.space.map(Backing::Memory(Arc::clone(&object)), range, 0, access, through).unwrap();
+        process.space.map(&mut alone(), Backing::Memory(Arc::clone(&object)), range, 0, access, through).unwrap();
     }
     let bookkeeping = process.account.usage()[0] - before[0];
     assert!(bookkeeping * 12 >= count * 2, "{bookkeeping} frames are charged for {} regions", count * 2);
     let start = time::tsc();
-    derivation::revoke(root);
+    derivation::revoke(&mut alone(), root);
     let cost = time::tsc() - start;
     assert!(process.space.check(BASE, 1, false).is_err());
     assert!(process.space.check(BASE + 4096, 1, false).is_ok());
     derivation::forget(node);
     derivation::forget(root);
-    process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+    process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
     settle();
     cost
 }
@@ -84,7 +84,7 @@ pub fn long_chains_are_listed(account: &Arc<Account>) {
         }
         let cost = time::tsc() - start;
         drop(capabilities);
-        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
         settle();
         cost / count
     };
@@ -99,15 +99,15 @@ pub fn large_rings_end(account: &Arc<Account>) {
         let process = Process::new(String::from("waiter"), own, None).unwrap();
         let layout = RingLayout::new(2, places).unwrap();
         let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring: BASE, layout, thread_pointer: 0 };
-        let thread = scheduler::new_thread(&process, start).unwrap();
+        let thread = scheduler::new_thread(&mut alone(), &process, start).unwrap();
         let notification = Notification::new(None);
         let cap = process.insert(Object::Notification(Arc::clone(&notification)), Rights::ALL, None).unwrap();
         for tag in 0..u64::from(places) {
-            assert!(matches!(ipc::wait(&thread, tag, cap), Progress::Pending));
+            assert!(matches!(ipc::wait(&mut alone(), &thread, tag, cap), Progress::Pending));
         }
         assert_eq!(thread.in_flight(), places);
         let start = time::tsc();
-        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
         settle();
         (time::tsc() - start) / u64::from(places)
     };

@@ -11,10 +11,10 @@ use capos_abi::{CapId, Rights, Status};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, alone, buffer, memory, settle, shared, status};
 use super::words::{wait, wake};
 use crate::arch::{percpu, time};
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{self, Entered};
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::{Account, Resource};
@@ -72,9 +72,9 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     // What was put in place of its rings stays.
     let third = first.sibling(2);
     let other = memory(&first.process.account, 1, 9);
-    first.process.space.unmap(third.ring, 0x1000).unwrap();
+    first.process.space.unmap(&mut alone(), third.ring, 0x1000).unwrap();
     let access = Access { read: true, ..Access::default() };
-    first.process.space.map(Backing::Memory(other), (third.ring, 0x1000), 0, access, None).unwrap();
+    first.process.space.map(&mut alone(), Backing::Memory(other), (third.ring, 0x1000), 0, access, None).unwrap();
     third.system_call(EXIT, [0, EXIT_THREAD, 0]);
     assert_eq!(first.read(third.ring, 4), [9; 4]);
     assert!(first.process.space.check(third.ring + 0x1000, 16, true).is_err(), "the rest of them is gone");
@@ -131,7 +131,7 @@ pub fn threads_give_everything_back(account: &Arc<Account>) {
         let reply = u64::from_le_bytes(server.read(SCRATCH + 16, 8).try_into().unwrap());
         assert_eq!(server.once(Operation::Release { cap: reply }).status, 0);
         if let Some(cap) = cap {
-            first.process.release(cap).unwrap();
+            first.process.release(&mut alone(), cap).unwrap();
         }
         assert_eq!(first.process.account.usage(), before);
     };
@@ -188,7 +188,7 @@ pub fn threads_run_once_they_are_known(account: &Arc<Account>) {
             let thread = maker.received_caps(array, 1)[0];
             assert_eq!(maker.call_kernel(thread, interface::THREAD, 1, &[], |_| {}).0, 0);
         } else {
-            process.doom(End { cause: Cause::Killed, code: 0, report: String::new() });
+            process.doom(&mut alone(), End { cause: Cause::Killed, code: 0, report: String::new() });
         }
     }
     settle();
@@ -246,7 +246,7 @@ pub fn threads_are_waited_for(account: &Arc<Account>) {
     let mut outside = Actor::new(account, "outside");
     let cap = handle(&outside, &second);
     assert!(outside.run(1, wait_for(cap)).is_empty());
-    fault::page_fault(&second.thread, 0, false, false, true);
+    fault::page_fault(&mut alone(), &second.thread, 0, false, false, true);
     settle();
     assert_eq!(outside.completions()[0].status, 0);
     assert_eq!(exit_info(&outside).0, 2);
@@ -298,8 +298,8 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
         }
         match cause {
             0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
-            1 => fault::page_fault(&others[0].thread, 0, true, false, true),
-            _ => scheduler::kill(&others[1].thread, &first.process),
+            1 => fault::page_fault(&mut alone(), &others[0].thread, 0, true, false, true),
+            _ => scheduler::kill(&mut alone(), &others[1].thread, &first.process),
         }
         settle();
         assert_eq!(first.process.ending.get().is_none(), cause == 2);
@@ -380,14 +380,12 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
         (read(&actor.thread.handle.cpu_ticks), read(&actor.process.account.cpu_ticks))
     };
     let from = time::tsc();
-    let had_current = switching::with_current(&actor.thread, || {
+    let had_current = switching::with_current(own, &actor.thread, || {
         assert_eq!(actor.thread.processor(), Some(own.index));
-        kernel_lock::give(own);
-        kernel_lock::enter(own);
-        scheduler::exclude();
-        assert_eq!((kernel_lock::is_shared(), actor.thread.processor()), (false, None));
+        let lock = scheduler::upgrade(shared());
+        assert_eq!(actor.thread.processor(), None);
         // What it used so far is seen by who looks then.
-        accounting::settle_times();
+        accounting::settle_times(&lock);
         let (used, of_account) = ticks();
         assert!(used > 0 && used == of_account, "{used} ticks of the thread, {of_account} of its account");
     });
@@ -395,24 +393,31 @@ pub fn who_waits_is_laid_down(account: &Arc<Account>) {
     let (used, of_account) = ticks();
     assert!(used == of_account && used <= time::tsc() - from, "{used} ticks");
     let before = used;
-    accounting::settle_times();
+    accounting::settle_times(&alone());
     assert_eq!(ticks(), (before, before), "it runs no more");
 }
 
 /// A system call shares the kernel lock, and holds it exclusively from where it needs that.
 pub fn system_calls_share_the_lock(_: &Arc<Account>) {
     let own = percpu::current();
-    assert!(!kernel_lock::is_shared(), "the tests have the kernel to themselves");
-    kernel_lock::give(own);
-    kernel_lock::enter(own);
-    assert!(kernel_lock::is_shared());
-    kernel_lock::give(own);
-    assert!(!kernel_lock::is_shared());
-    kernel_lock::enter(own);
-    scheduler::exclude();
-    assert!(!kernel_lock::is_shared());
-    // Once it is held exclusively there is nothing to wait for.
-    scheduler::exclude();
+    let is_shared = || own.presence.is_in();
+    assert!(!is_shared(), "the tests have the kernel to themselves");
+    alone().release();
+    let shared = match kernel_lock::enter(own) {
+        Entered::Shared(lock) => Some(lock),
+        Entered::Exclusive(_) => None,
+    };
+    let lock = shared.unwrap();
+    assert!(is_shared());
+    lock.release();
+    assert!(!is_shared());
+    let lock = kernel_lock::try_enter(own).unwrap();
+    let times = kernel_lock::times_exclusive();
+    let lock = scheduler::upgrade(lock);
+    assert_eq!((is_shared(), kernel_lock::times_exclusive()), (false, times + 1));
+    lock.release();
+    let _ = kernel_lock::acquire(own);
+    assert_eq!((is_shared(), kernel_lock::times_exclusive()), (false, times + 2));
 }
 
 /// Two threads that touch the same page wait for one request; one that ends meanwhile leaves nothing.
@@ -425,11 +430,15 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
     let paged = MemoryObject::paged(&first.process.account, 4 * 4096, client, None).unwrap();
     let access = Access { read: true, ..Access::default() };
-    first.process.space.map(Backing::Memory(Arc::clone(&paged)), (PAGED, 4 * 4096), 0, access, None).unwrap();
+    first
+        .process
+        .space
+        .map(&mut alone(), Backing::Memory(Arc::clone(&paged)), (PAGED, 4 * 4096), 0, access, None)
+        .unwrap();
     let touch = |actor: &Actor, page: u64| {
         actor.thread.change(State::Blocked, State::Running);
         actor.thread.change(State::Ready, State::Running);
-        fault::page_fault(&actor.thread, PAGED + page * 4096, false, false, true);
+        fault::page_fault(&mut alone(), &actor.thread, PAGED + page * 4096, false, false, true);
         settle();
         actor.thread.state()
     };
@@ -443,7 +452,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert!(pager.run(7, receive).is_empty(), "one request serves all three");
     pager.run(8, Operation::Cancel { target: 7 });
     let weak = Arc::downgrade(&third.thread);
-    scheduler::kill(&third.thread, &first.process);
+    scheduler::kill(&mut alone(), &third.thread, &first.process);
     settle();
     drop(third);
     assert!(weak.upgrade().is_none(), "nobody keeps a thread that has ended");
@@ -465,7 +474,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     let answer = Operation::Return { reply, exception: 0, results: Buffer::default(), caps: CapArray::default() };
     assert_eq!(pager.once(answer).status, 0);
     second.thread.change(State::Ready, State::Running);
-    crate::syscall::resume(&second.thread);
+    crate::syscall::resume(&mut alone(), &second.thread);
     assert_eq!(second.completions()[0].status, status(Status::Changed));
     assert_eq!(second.once(wake(PAGED + 4096, 1)).value, 0);
 }

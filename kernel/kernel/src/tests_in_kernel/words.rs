@@ -7,7 +7,7 @@ use capos_abi::Status;
 use capos_abi::entry::Operation;
 use capos_paging::PAGE;
 
-use super::bench::{Actor, SCRATCH, status};
+use super::bench::{Actor, SCRATCH, alone, status};
 use crate::memory::heap;
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
@@ -90,11 +90,12 @@ pub fn words_are_checked(account: &Arc<Account>) {
     assert_eq!(actor.once(wake(0x1000, 1)).status, bad);
 
     let memory = super::bench::memory(&actor.process.account, 2, 0);
-    let map =
-        |access| actor.process.space.map(Backing::Memory(Arc::clone(&memory)), (0x40_0000, PAGE), 0, access, None);
+    let map = |access| {
+        actor.process.space.map(&mut alone(), Backing::Memory(Arc::clone(&memory)), (0x40_0000, PAGE), 0, access, None)
+    };
     map(Access { read: true, ..Access::default() }).unwrap();
     assert!(actor.run(1, wait(0x40_0ffc, 0)).is_empty(), "read-only memory may change by another mapping");
-    actor.process.space.unmap(0x40_0000, PAGE).unwrap();
+    actor.process.space.unmap(&mut alone(), 0x40_0000, PAGE).unwrap();
     assert!(actor.completions().is_empty(), "a wait outlives its memory");
     assert_eq!(actor.once(wait(0x40_0ffc, 0)).status, bad);
     assert_eq!(woken(&mut actor, 0x40_0ffc, 9), 1);

@@ -6,6 +6,7 @@ use alloc::sync::{Arc, Weak};
 use spin::Mutex;
 
 use crate::arch::interrupts;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
 use crate::object::notification::Notification;
 
@@ -45,11 +46,11 @@ impl Interrupt {
         *self.bound.lock() = Some((notification, bits));
     }
 
-    fn signal(&self) {
+    fn signal(&self, lock: &mut Exclusive) {
         let bound = self.bound.lock().clone();
         match bound {
-            Some((notification, bits)) => notification.signal(bits),
-            None => self.own.signal(1),
+            Some((notification, bits)) => notification.signal(lock, bits),
+            None => self.own.signal(lock, 1),
         }
     }
 }
@@ -62,11 +63,11 @@ impl Drop for Interrupt {
 }
 
 /// Signals an interrupt that has come. False where no process holds its capability.
-pub fn raise(vector: u8) -> bool {
+pub fn raise(lock: &mut Exclusive, vector: u8) -> bool {
     let interrupt = VECTORS.lock().get(&vector).and_then(Weak::upgrade);
     match interrupt {
         Some(interrupt) => {
-            interrupt.signal();
+            interrupt.signal(lock);
             true
         }
         None => false,

@@ -17,6 +17,7 @@ use spin::Mutex;
 
 use super::partial_copy::{self, Copying};
 use super::{MemoryObject, cache};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
 use crate::object::capability::Object;
 use crate::object::derivation::{self, Holder};
@@ -59,12 +60,12 @@ struct Waiting {
 
 impl Waiting {
     /// The pages are in, or are to be asked for in another way.
-    fn go_on(self) {
+    fn go_on(self, lock: &mut Exclusive) {
         for thread in self.threads {
-            thread.wake();
+            thread.wake(lock);
         }
         for copy in self.copies {
-            partial_copy::go_on(&copy);
+            partial_copy::go_on(lock, &copy);
         }
     }
 }
@@ -107,7 +108,7 @@ impl PageIn {
 
     /// Ends it where no thread waits for it any more and the pager has not taken it: no account would pay for its window. One that
     /// the pager has taken holds places in the pager's table until it is answered.
-    fn end_unwanted(&self) {
+    fn end_unwanted(&self, lock: &mut Exclusive) {
         let is_wanted = {
             let state = self.state.lock();
             state.ended || !state.waiting.threads.is_empty() || !state.waiting.copies.is_empty()
@@ -115,7 +116,7 @@ impl PageIn {
         if !is_wanted
             && let Some(content) = self.memory.paged_content()
             && self.withdraw(&content.pager)
-            && self.end().is_some()
+            && self.end(lock).is_some()
         {
             cache::take_back(self.count);
             self.forget_request(true);
@@ -134,7 +135,7 @@ impl PageIn {
     }
 
     /// Ends it: no thread waits for it any more, and the window has no user.
-    fn end(&self) -> Option<Waiting> {
+    fn end(&self, lock: &mut Exclusive) -> Option<Waiting> {
         let waiting = {
             let mut state = self.state.lock();
             if core::mem::replace(&mut state.ended, true) {
@@ -142,7 +143,7 @@ impl PageIn {
             }
             core::mem::take(&mut state.waiting)
         };
-        derivation::revoke(self.node);
+        derivation::revoke(lock, self.node);
         derivation::forget(self.node);
         Some(waiting)
     }
@@ -177,17 +178,17 @@ impl PageIn {
     }
 
     /// A thread that waited has ended.
-    pub fn forget_waiter(&self, thread: &Arc<Thread>) {
+    pub fn forget_waiter(&self, lock: &mut Exclusive, thread: &Arc<Thread>) {
         self.state.lock().waiting.threads.retain(|waiter| !Arc::ptr_eq(waiter, thread));
-        self.end_unwanted();
+        self.end_unwanted(lock);
     }
 
     /// The call of a copy that waited has ended.
-    pub fn forget_copy(&self, operation: &OperationRef) {
+    pub fn forget_copy(&self, lock: &mut Exclusive, operation: &OperationRef) {
         let is_it =
             |copy: &OperationRef| copy.ticket == operation.ticket && Arc::ptr_eq(&copy.thread, &operation.thread);
         self.state.lock().waiting.copies.retain(|copy| !is_it(copy));
-        self.end_unwanted();
+        self.end_unwanted(lock);
     }
 
     fn forget_request(&self, absent: bool) {
@@ -202,32 +203,32 @@ impl PageIn {
     }
 
     /// The pager has filled the window.
-    pub fn finish(&self) {
+    pub fn finish(&self, lock: &mut Exclusive) {
         self.window.settle();
-        let Some(waiting) = self.end() else { return };
+        let Some(waiting) = self.end(lock) else { return };
         cache::insert(&self.memory, self.first, self.window.take_frames());
         self.forget_request(false);
-        waiting.go_on();
+        waiting.go_on(lock);
     }
 
     /// The pager cannot, or is gone: who waits dies of its touch, and what copies is answered. Where several pages were
     /// asked for, it touches again first, and the page is asked for alone.
-    pub fn fail(&self, reason: &str) {
-        let Some(waiting) = self.end() else { return };
+    pub fn fail(&self, lock: &mut Exclusive, reason: &str) {
+        let Some(waiting) = self.end(lock) else { return };
         cache::take_back(self.count);
         self.forget_request(true);
         if self.count > 1
             && let Some(content) = self.memory.paged_content()
         {
             content.state.lock().failed = Some((self.first, self.count));
-            return waiting.go_on();
+            return waiting.go_on(lock);
         }
         for copy in waiting.copies {
-            partial_copy::fail(&copy, self.first, reason);
+            partial_copy::fail(lock, &copy, self.first, reason);
         }
         for waiter in waiting.threads {
             let report = report::page_in_failed(&waiter, self.memory.id, self.first.saturating_mul(PAGE), reason);
-            waiter.process.doom(End { cause: Cause::Fault, code: 0, report });
+            waiter.process.doom(lock, End { cause: Cause::Fault, code: 0, report });
         }
     }
 }
@@ -238,17 +239,19 @@ impl PageIn {
 /// # Errors
 /// The pager is gone; no memory.
 pub fn bring_for_copy(
+    lock: &mut Exclusive,
     operation: &OperationRef,
     copying: &Copying,
     memory: &Arc<MemoryObject>,
     page: u64,
     most: u64,
 ) -> Result<bool, Status> {
-    ask(memory, page, most.min(WINDOW), None, |request| request.join_copy(operation, copying))
+    ask(lock, memory, page, most.min(WINDOW), None, |request| request.join_copy(operation, copying))
 }
 
 /// Finds or makes the request for a page that is not in, and lets `join` wait for that: what it says.
 pub fn ask(
+    lock: &mut Exclusive,
     memory: &Arc<MemoryObject>,
     page: u64,
     most: u64,
@@ -269,23 +272,24 @@ pub fn ask(
     let count = if alone { 1 } else { state.pages.run_of_absent(page, most) };
     drop(state);
     cache::MISSES.fetch_add(1, Ordering::Relaxed);
-    start(mapping, memory, page, count.max(1), join)
+    start(lock, mapping, memory, page, count.max(1), join)
 }
 
 /// The capability to its pager was revoked. What is in stays; who waits for the rest, and who touches
 /// it later, is told that the pager is gone.
-pub fn lose(memory: &Arc<MemoryObject>) {
+pub fn lose(lock: &mut Exclusive, memory: &Arc<MemoryObject>) {
     let Some(content) = memory.paged_content() else { return };
     content.state.lock().abandoned = true;
     loop {
         let request = content.state.lock().requests.pop_first();
         let Some((_, request)) = request else { return };
         request.withdraw(&content.pager);
-        request.fail(Status::Disconnected.words());
+        request.fail(lock, Status::Disconnected.words());
     }
 }
 
 fn start(
+    lock: &mut Exclusive,
     mapping: Option<&Mapping>,
     memory: &Arc<MemoryObject>,
     first: u64,
@@ -331,9 +335,9 @@ fn start(
         pages.requests.insert(first, Arc::clone(&request));
     }
     let joined = join(&request);
-    content.pager.send_page_in(&request);
+    content.pager.send_page_in(lock, &request);
     if joined.is_err() {
-        request.end_unwanted();
+        request.end_unwanted(lock);
     }
     joined
 }

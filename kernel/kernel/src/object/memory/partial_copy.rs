@@ -14,6 +14,7 @@ use capos_schema::sync::{Completion, capability};
 use spin::Mutex;
 
 use super::{Content, CopyError, MemoryObject, Owned};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
@@ -173,11 +174,11 @@ impl Copying {
     }
 
     /// Its call has ended before the copy was made.
-    pub fn cancel(&self, operation: &OperationRef) {
+    pub fn cancel(&self, lock: &mut Exclusive, operation: &OperationRef) {
         let copy = self.copy.lock().take();
         let request = core::mem::take(&mut *self.request.lock()).upgrade();
         if let Some(request) = request {
-            request.forget_copy(operation);
+            request.forget_copy(lock, operation);
         }
         drop(copy);
     }
@@ -192,19 +193,19 @@ fn copying(operation: &OperationRef) -> Option<Arc<Copying>> {
 
 /// Continues with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No lock may
 /// be held.
-pub fn go_on(operation: &OperationRef) {
+pub fn go_on(lock: &mut Exclusive, operation: &OperationRef) {
     let Some(copying) = copying(operation) else { return };
     loop {
         let taken = copying.copy.lock().take();
         let Some(mut copy) = taken else { return };
         let (page, status) = match copy.advance(&copying.source) {
-            Ok(()) if cache::is_reserve_whole() => return answer(operation, copy.finish(&copying.source)),
+            Ok(()) if cache::is_reserve_whole() => return answer(lock, operation, copy.finish(&copying.source)),
             // The answer may make the heap larger.
             Ok(()) => (copy.first, Status::OutOfMemory),
             Err(CopyError::Absent(page)) => {
                 let most = copy.wanted();
                 *copying.copy.lock() = Some(copy);
-                match page_request::bring_for_copy(operation, &copying, &copying.source, page, most) {
+                match page_request::bring_for_copy(lock, operation, &copying, &copying.source, page, most) {
                     Ok(true) => return,
                     Ok(false) => continue,
                     Err(status) => (page, status),
@@ -212,28 +213,28 @@ pub fn go_on(operation: &OperationRef) {
             }
             Err(CopyError::Status(status)) => (copy.first.saturating_add(copy.done as u64), status),
         };
-        return refuse(operation, page, invocation::refused(status).kind, status.words());
+        return refuse(lock, operation, page, invocation::refused(status).kind, status.words());
     }
 }
 
 /// A page that an operation's copy needs cannot be had.
-pub fn fail(operation: &OperationRef, page: u64, reason: &str) {
-    refuse(operation, page, ExceptionKind::Failed, reason);
+pub fn fail(lock: &mut Exclusive, operation: &OperationRef, page: u64, reason: &str) {
+    refuse(lock, operation, page, ExceptionKind::Failed, reason);
 }
 
-fn answer(operation: &OperationRef, memory: Arc<MemoryObject>) {
-    invocation::give_later(operation, Object::Memory(memory), |results| {
+fn answer(lock: &mut Exclusive, operation: &OperationRef, memory: Arc<MemoryObject>) {
+    invocation::give_later(lock, operation, Object::Memory(memory), |results| {
         results.init_as::<copy_results::Builder<'_>>().set_memory(capability());
         Ok(Completion::Done)
     });
 }
 
 /// Ends the call with an exception. It takes no memory: the heap may be full where a pager ends.
-fn refuse(operation: &OperationRef, page: u64, kind: ExceptionKind, reason: &str) {
+fn refuse(lock: &mut Exclusive, operation: &OperationRef, page: u64, kind: ExceptionKind, reason: &str) {
     let mut text = Text { bytes: [0; 320], length: 0 };
     // What does not fit is left out.
     let _ = write!(text, "page {page} of the paged memory cannot be copied: {reason}");
-    invocation::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
+    invocation::except_later(lock, operation, kind, text.bytes.get(..text.length).unwrap_or_default());
 }
 
 /// A short text without memory of the heap.

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use capos_paging::PAGE;
 
-use crate::cpu::kernel_lock;
+use crate::cpu::kernel_lock::{self, Held, Shared};
 use crate::memory::frames::Frame;
 use crate::memory::page_table::PageTable;
 use crate::object::address_space::{AddressSpace, Unreachable};
@@ -166,7 +166,7 @@ impl AddressSpace {
 
     /// The words at `from`. `None` where they do not lie aligned in one page that is resident, or where the space is locked.
     #[inline(always)]
-    pub fn peek<const COUNT: usize>(&self, from: u64) -> Option<[u64; COUNT]> {
+    pub fn peek<const COUNT: usize>(&self, _: Held<'_>, from: u64) -> Option<[u64; COUNT]> {
         if !from.is_multiple_of(8) || room(from) < const { 8 * COUNT as u64 } {
             return None;
         }
@@ -175,13 +175,13 @@ impl AddressSpace {
         Some(unsafe { read.read_volatile() })
     }
 
-    /// Where words can be written before the kernel is left. `None` as for [`AddressSpace::peek`].
+    /// Where words can be written for as long as the kernel lock is held. `None` as for [`AddressSpace::peek`].
     #[inline(always)]
-    pub fn place<const COUNT: usize>(&self, to: u64) -> Option<Place<'_, COUNT>> {
+    pub fn place<'lock, const COUNT: usize>(&'lock self, _: Held<'lock>, to: u64) -> Option<Place<'lock, COUNT>> {
         if !to.is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
             return None;
         }
-        Some(Place { words: self.reach(to, true)?.cast(), space: PhantomData })
+        Some(Place { words: self.reach(to, true)?.cast(), of: PhantomData })
     }
 
     /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
@@ -190,12 +190,13 @@ impl AddressSpace {
     #[inline(always)]
     pub fn exchange<const COUNT: usize>(
         &self,
+        lock: Held<'_>,
         from: u64,
         to: u64,
         answer: impl FnOnce(u64) -> Option<[u64; COUNT]>,
     ) -> Option<()> {
-        let [word] = self.peek(from)?;
-        let place = self.place(to)?;
+        let [word] = self.peek(lock, from)?;
+        let place = self.place(lock, to)?;
         place.write(answer(word)?);
         Some(())
     }
@@ -247,9 +248,9 @@ impl AddressSpace {
 
 /// Words of user memory that can be written.
 #[derive(Debug)]
-pub struct Place<'a, const COUNT: usize> {
+pub struct Place<'lock, const COUNT: usize> {
     words: *mut [u64; COUNT],
-    space: PhantomData<&'a AddressSpace>,
+    of: PhantomData<(Held<'lock>, &'lock AddressSpace)>,
 }
 
 impl<const COUNT: usize> Place<'_, COUNT> {
@@ -310,6 +311,7 @@ pub fn copy_behind(
 /// 8-byte aligned. The two must not be the same.
 #[inline(always)]
 pub fn copy_short<const HEADER: usize>(
+    _: Held<'_>,
     (source, from): (&AddressSpace, u64),
     (target, to): (&AddressSpace, u64),
     header: &[u64; HEADER],
@@ -325,7 +327,7 @@ pub fn copy_short<const HEADER: usize>(
     let (Some(read), Some(written)) = (read, target.reach(to, true)) else { return false };
     let written = written.cast::<u64>();
     // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since that
-    // needs the kernel lock exclusively, which this processor has or shares.
+    // needs the kernel lock exclusively, which this processor has or shares for as long as `Held` is borrowed.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
     let behind = written.wrapping_add(HEADER);
     // SAFETY: both parts lie in one page each, as above, and are aligned; where there are none, nothing is copied.
@@ -358,12 +360,9 @@ pub struct Spot<const WRITTEN: bool> {
 unsafe impl<const WRITTEN: bool> Send for Spot<WRITTEN> {}
 
 impl<const WRITTEN: bool> Spot<WRITTEN> {
-    /// The place at an address. `None` where it is not aligned, not there, or the space is locked, and where this processor holds the
-    /// kernel lock exclusively: it could unmap the place without acquiring the lock again.
-    pub fn find(space: &AddressSpace, address: u64) -> Option<Self> {
-        if !kernel_lock::is_shared() {
-            return None;
-        }
+    /// The place at an address. `None` where it is not aligned, not there, or the space is locked. Not for the exclusive holder of the
+    /// kernel lock, which could unmap the place without acquiring the lock again.
+    pub fn find(_: &Shared, space: &AddressSpace, address: u64) -> Option<Self> {
         let (words, room, least) = match address {
             0 => (core::ptr::null_mut(), 0, 0),
             _ if !address.is_multiple_of(8) => return None,
@@ -384,6 +383,7 @@ impl<const WRITTEN: bool> Spot<WRITTEN> {
 /// room for it, there are no bytes where there is an address, or what is known of the places may not be so any more.
 #[inline(always)]
 pub fn copy_between<const HEADER: usize>(
+    _: &Shared,
     source: &Spot<false>,
     target: &Spot<true>,
     header: &[u64; HEADER],
@@ -402,7 +402,7 @@ pub fn copy_between<const HEADER: usize>(
     }
     for (place, word) in (0..).zip(header) {
         // SAFETY: both places were found where user memory is mapped, in a page each, aligned, and are used up to its end at most;
-        // nothing was unmapped since, since that needs the kernel lock exclusively, which this processor has or shares.
+        // nothing was unmapped since, since that needs the kernel lock exclusively, and this processor shares it.
         unsafe { target.words.wrapping_add(place).write_volatile(*word) };
     }
     let behind = target.words.wrapping_add(HEADER);

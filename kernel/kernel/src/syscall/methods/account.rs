@@ -10,6 +10,7 @@ use capos_schema::kernel_dispatch::{PAGER, ResourceAccountKernel};
 use capos_schema::sync::{Completion, Exception, capability};
 
 use crate::arch::time;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
 use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
 use crate::object::capability::Object;
@@ -46,11 +47,11 @@ fn name(text: capnp::text::Reader<'_>) -> Result<String, Exception> {
 }
 
 /// Gives a new account the limit of CPU time that is wanted, if any.
-fn limit_cpu(account: &Arc<Account>, wanted: limits::Reader<'_>) -> Result<(), Exception> {
+fn limit_cpu(lock: &Exclusive, account: &Arc<Account>, wanted: limits::Reader<'_>) -> Result<(), Exception> {
     match wanted.get_cpu_nanoseconds() {
         0 => Ok(()),
         time => {
-            accounting::settle_times();
+            accounting::settle_times(lock);
             account.limit_cpu(time).map_err(refused)
         }
     }
@@ -145,7 +146,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let charge = self.hold(Resource::Processes, 1).map_err(refused)?;
         let limits = params.get_limits()?;
         let account = self.carve(amounts(limits), limits.get_priority()).map_err(not_carved)?;
-        limit_cpu(&account, limits)?;
+        limit_cpu(cx.lock, &account, limits)?;
         let process = Process::new(name, account, Some(charge)).map_err(refused)?;
         cx.give(Object::Process(process), Rights::ALL, None);
         results.set_process(capability());
@@ -160,7 +161,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
     ) -> Answer {
         let limits = params.get_limits()?;
         let account = self.carve_object(amounts(limits), limits.get_priority()).map_err(not_carved)?;
-        limit_cpu(&account, limits)?;
+        limit_cpu(cx.lock, &account, limits)?;
         cx.give(Object::Account(account), Rights::ALL, None);
         results.set_account(capability());
         Ok(Completion::Done)
@@ -168,11 +169,11 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
 
     fn usage(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         _params: m::usage_params::Reader<'_>,
         mut results: m::usage_results::Builder<'_>,
     ) -> Answer {
-        accounting::settle_times();
+        accounting::settle_times(cx.lock);
         let [frames, capabilities, threads, processes, objects] = Account::usage(self);
         let mut usage = results.reborrow().init_usage();
         usage.set_frames(frames);
@@ -201,9 +202,9 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let time = wanted.get_cpu_nanoseconds();
         if time != 0 {
             // What threads have run for until now is not of what they may use from now on.
-            accounting::settle_times();
+            accounting::settle_times(cx.lock);
             self.cut_cpu(time).map_err(refused)?;
-            accounting::limits_changed();
+            accounting::limits_changed(cx.lock);
         }
         write_limits(self, results.init_limits());
         Ok(Completion::Done)

@@ -52,22 +52,22 @@ impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
                 return Err(Exception::invalid_argument(alloc::format!("a {} cannot be mapped", other.kind())));
             }
         };
-        self.as_ref().map(backing, range, params.get_offset(), access, memory.node).map_err(
-            |failure| match failure {
+        self.as_ref().map(cx.lock, backing, range, params.get_offset(), access, memory.node).map_err(|failure| {
+            match failure {
                 MapFailure::Status(status) => refused(status),
                 other => Exception::invalid_argument(other.words()),
-            },
-        )?;
+            }
+        })?;
         Ok(Completion::Done)
     }
 
     fn unmap(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         params: m::unmap_params::Reader<'_>,
         _results: m::unmap_results::Builder<'_>,
     ) -> Answer {
-        self.as_ref().unmap(params.get_address(), params.get_length()).map_err(refused)?;
+        self.as_ref().unmap(cx.lock, params.get_address(), params.get_length()).map_err(refused)?;
         Ok(Completion::Done)
     }
 }

@@ -29,8 +29,8 @@ impl EndpointKernel<Invocation<'_>> for Arc<Endpoint> {
     }
 }
 
-impl NotificationKernel<Invocation<'_>> for Arc<Notification> {
-    fn poll(&self, cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+impl<L> NotificationKernel<Invocation<'_, L>> for Arc<Notification> {
+    fn poll(&self, cx: &mut Invocation<'_, L>) -> Result<u64, Exception> {
         cx.need(Rights::RECEIVE)?;
         Ok(self.as_ref().poll())
     }

@@ -57,11 +57,11 @@ impl MachineKernel<Invocation<'_>> for Machine {
 
     fn statistics(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         _params: m::statistics_params::Reader<'_>,
         results: m::statistics_results::Builder<'_>,
     ) -> Answer {
-        accounting::settle_times();
+        accounting::settle_times(cx.lock);
         let mut statistics = results.init_statistics();
         statistics.set_free_frames(frames::free_count() as u64);
         statistics.set_total_frames(frames::total() as u64);

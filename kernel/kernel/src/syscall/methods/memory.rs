@@ -85,7 +85,7 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
             Err(CopyError::Absent(_)) => {
                 let copying = Copying::new(self, copy);
                 let operation = cx.defer(|call| Kind::Copy { call, copying })?;
-                partial_copy::go_on(&operation);
+                partial_copy::go_on(cx.lock, &operation);
                 return Ok(Completion::Pending);
             }
         }

@@ -32,9 +32,9 @@ pub fn answers_with_numbers(object: &Object) -> bool {
 /// Calls a method of an object's interface that has no parameters and answers with one number. `None` where it is none of those, or
 /// the object has another interface.
 #[inline]
-pub fn number(
+pub fn number<L>(
     object: &Object,
-    cx: &mut Invocation<'_>,
+    cx: &mut Invocation<'_, L>,
     (interface, method): (u64, u16),
 ) -> Option<Result<u64, Exception>> {
     match object {

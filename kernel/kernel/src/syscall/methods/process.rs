@@ -95,7 +95,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
             layout,
             thread_pointer: params.get_thread_pointer(),
         };
-        let thread = scheduler::new_thread(self, start).map_err(refused)?;
+        let thread = scheduler::new_thread(cx.lock, self, start).map_err(refused)?;
         cx.give(Object::Thread(Arc::clone(&thread.handle)), Rights::ALL, None);
         cx.start(thread);
         results.set_thread(capability());
@@ -113,7 +113,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         let cut = reason.get(..reason.floor_char_boundary(MAX_REASON)).unwrap_or_default();
         let reason: String = cut.chars().filter(|c| !c.is_control()).collect();
         let report = format!("killed by `{}`: {reason}", cx.process().name);
-        self.doom(End { cause: Cause::Killed, code: 0, report });
+        self.doom(cx.lock, End { cause: Cause::Killed, code: 0, report });
         Ok(Completion::Done)
     }
 

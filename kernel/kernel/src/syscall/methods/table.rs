@@ -78,12 +78,12 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
 
     fn revoke(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         params: m::revoke_params::Reader<'_>,
         mut results: m::revoke_results::Builder<'_>,
     ) -> Answer {
         let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
-        results.set_count(capability.node.map_or(0, derivation::revoke));
+        results.set_count(capability.node.map_or(0, |node| derivation::revoke(cx.lock, node)));
         Ok(Completion::Done)
     }
 }

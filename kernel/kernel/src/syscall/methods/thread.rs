@@ -23,11 +23,11 @@ const MAX_NAME: usize = 32;
 impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     fn info(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         _params: m::info_params::Reader<'_>,
         mut results: m::info_results::Builder<'_>,
     ) -> Answer {
-        accounting::settle_times();
+        accounting::settle_times(cx.lock);
         results.set_id(self.id);
         results.set_cpu_nanoseconds(time::lasting(self.cpu_ticks.load(Ordering::Relaxed)));
         results.set_alive(!self.ending.has_come());
@@ -44,7 +44,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
         if let Some(thread) = self.living() {
-            scheduler::kill(&thread, cx.process());
+            scheduler::kill(cx.lock, &thread, &cx.thread.process);
         }
         Ok(Completion::Done)
     }
@@ -96,7 +96,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         if priority > thread.process.account.priority() {
             return Err(Exception::failed("the limits of its process do not allow this priority"));
         }
-        scheduler::rank(&thread, priority);
+        scheduler::rank(cx.lock, &thread, priority);
         Ok(Completion::Done)
     }
 
@@ -115,7 +115,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         }
         let Some(thread) = self.living() else { return Err(Exception::failed("the thread has ended")) };
         ThreadHandle::set_affinity(self, wanted);
-        scheduler::settle(&thread);
+        scheduler::settle(cx.lock, &thread);
         Ok(Completion::Done)
     }
 }

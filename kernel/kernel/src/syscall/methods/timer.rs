@@ -15,14 +15,14 @@ use crate::object::operation::Kind;
 /// The machine's clocks.
 pub struct Timer;
 
-impl TimerKernel<Invocation<'_>> for Timer {
-    fn now(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+impl<L> TimerKernel<Invocation<'_, L>> for Timer {
+    fn now(&self, _cx: &mut Invocation<'_, L>) -> Result<u64, Exception> {
         Ok(time::now())
     }
 
     fn sleep_until(
         &self,
-        cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_, L>,
         params: m::sleep_until_params::Reader<'_>,
         _results: m::sleep_until_results::Builder<'_>,
     ) -> Answer {
@@ -42,7 +42,7 @@ impl TimerKernel<Invocation<'_>> for Timer {
 
     fn set_wall_clock(
         &self,
-        cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_, L>,
         params: m::set_wall_clock_params::Reader<'_>,
         _results: m::set_wall_clock_results::Builder<'_>,
     ) -> Answer {
@@ -54,7 +54,7 @@ impl TimerKernel<Invocation<'_>> for Timer {
         Ok(Completion::Done)
     }
 
-    fn wall_clock(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+    fn wall_clock(&self, _cx: &mut Invocation<'_, L>) -> Result<u64, Exception> {
         Ok(time::wall_clock_ms())
     }
 }

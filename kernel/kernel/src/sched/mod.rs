@@ -2,8 +2,8 @@
 //! switches.
 //!
 //! Processors that share the kernel lock look at their own state alone, and leave the kernel if nothing else has to be
-//! looked at: these functions take `&Shared`. Only the exclusive holder of the lock touches another processor's state or a queue:
-//! functions that do so, or show the other processors, take an `Exclusive`. [`scheduler::upgrade`] leads from one to the other.
+//! looked at: these functions take `&Shared`. Only the exclusive holder of the lock touches another processor's state or a queue.
+//! Functions that do so, or show the other processors, take an `Exclusive`. [`scheduler::upgrade`] leads from one to the other.
 
 pub mod accounting;
 pub mod scheduler;

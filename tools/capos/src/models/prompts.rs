@@ -76,11 +76,13 @@ impl PromptCaches {
         let program = std::env::current_exe().context("finding this program")?;
         let bytes = std::fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
         let folder = self.kept.join(digits(Sha256::new_with_prefix(bytes)));
-        if !folder.exists() {
-            if self.kept.exists() {
-                std::fs::remove_dir_all(&self.kept).with_context(|| format!("removing {}", self.kept.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        for entry in std::fs::read_dir(&self.kept).with_context(|| format!("listing {}", self.kept.display()))? {
+            let other = entry?.path();
+            if other != folder {
+                // Another thread that makes an image may have removed it already.
+                let _ = std::fs::remove_dir_all(other);
             }
-            std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         }
         Ok(folder)
     }

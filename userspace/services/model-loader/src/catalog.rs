@@ -89,7 +89,9 @@ impl Catalog {
         match found {
             Ok(Some(offer)) => {
                 // A file that is registered once more has been checked.
-                if let Some(checking) = prompts.checking.try_lock() {
+                if prompts.checked.borrow().is_none()
+                    && let Some(checking) = prompts.checking.try_lock()
+                {
                     let catalog = self.clone();
                     capos_rt::spawn(async move {
                         let path = offer.path.clone();

@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
+pub mod program;
 pub mod tool;

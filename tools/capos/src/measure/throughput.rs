@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use capos_host::program::this_program;
 
 use crate::measure::figure::{Figure, Figures};
 
@@ -34,7 +35,7 @@ pub fn compute(args: &ComputeArgs) -> Result<ExitCode> {
 
 /// How long `at_once` processes take that compute at the same time, in nanoseconds. Each must have the same result.
 fn together(at_once: u64) -> Result<u64> {
-    let program = std::env::current_exe().context("finding this program")?;
+    let program = this_program()?;
     let expected = capos_measure::compute(STEPS);
     let began = Instant::now();
     let start = |_| {

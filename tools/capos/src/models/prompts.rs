@@ -8,6 +8,7 @@ use capos_chat::{CallForm, Tool};
 use capos_engine::{Machine, Single, kernel};
 use capos_gguf::Header;
 use capos_host::files::write_whole;
+use capos_host::program::this_program;
 use capos_inference::{LanguageModel, beginning, prompt_cache};
 use capos_model::{MAX_PROMPTS, PROMPTS};
 use capos_verity::{FileDigest, SigningKey};
@@ -73,7 +74,7 @@ impl PromptCaches {
 
     /// The folder of what this program has computed; what another version of it computed is removed.
     fn of_program(&self) -> Result<PathBuf> {
-        let program = std::env::current_exe().context("finding this program")?;
+        let program = this_program()?;
         let bytes = std::fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
         let folder = self.kept.join(digits(Sha256::new_with_prefix(bytes)));
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use capos_host::program::this_program;
 use capos_vm::script::Editor;
 
 use crate::build::system::System;
@@ -60,13 +61,6 @@ pub fn run(editor: &Editor, folder: &Path, socket: &Path, out: &Path, deadline: 
         Some(_) => Err(format!("the editor failed: {last}")),
         None => Err(format!("the editor's steps did not end in time; its last line: {last}")),
     })
-}
-
-/// A path at which this program can be started, also after a build has replaced its file: the host tests of `make test`
-/// build it again.
-fn this_program() -> Result<PathBuf> {
-    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
-    if running.exists() { Ok(running) } else { std::env::current_exe().context("finding this program") }
 }
 
 /// A folder that is removed with this value.

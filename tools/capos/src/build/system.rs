@@ -13,7 +13,7 @@ use crate::build::toolchain;
 use crate::models::extra::{self, ExtraModel};
 use crate::models::gguf;
 use crate::models::packed::PackedModels;
-use crate::models::prompts::PromptCaches;
+use crate::models::prompts::{PromptCaches, Sessions};
 use crate::session_tools;
 use crate::sign::keygen;
 use crate::sign::read_key;
@@ -32,6 +32,8 @@ const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It is encoded into the boot package, not copied to the image.
 const MANIFEST: &str = "etc/manifest.toml";
+/// What a session tells its model first.
+const SESSION_MESSAGE: &str = "userspace/lib/runner/src/system-message.txt";
 /// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
 /// model of an image.
 const MODELS: &str = "boot/models/";
@@ -123,6 +125,15 @@ impl System {
     /// The top folder of the source.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Prompt caches for the sessions of each profile, by the system's manifest.
+    pub fn prompts(&self) -> Result<PromptCaches> {
+        let tools = session_tools::sets(&crate::manifest::read(&[self.root.join(session_tools::MANIFEST)])?)?;
+        let message = self.root.join(SESSION_MESSAGE);
+        let system = std::fs::read_to_string(&message).with_context(|| format!("reading {}", message.display()))?;
+        let sessions = Sessions { system: system.trim_ascii_end().to_owned(), tools };
+        Ok(PromptCaches::new(sessions, self.target().join("prompts")))
     }
 
     /// The folder of everything built.
@@ -350,13 +361,7 @@ impl Parts {
 
     /// Makes the folder `over` that puts these models of a scenario's on an image besides the built-in one.
     pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
-        extra::make(models, scenario, &self.keys, &self.prompts()?, &self.stage, over)
-    }
-
-    /// Prompt caches for the sessions of each profile, by the system's manifest.
-    fn prompts(&self) -> Result<PromptCaches> {
-        let tools = session_tools::sets(&crate::manifest::read(&[&self.manifest])?)?;
-        Ok(PromptCaches::new(tools, self.stage.with_file_name("prompts")))
+        extra::make(models, scenario, &self.keys, &System::find()?.prompts()?, &self.stage, over)
     }
 
     /// Makes the folder that puts these model files on an image, before the built-in one; none for no files.
@@ -365,7 +370,7 @@ impl Parts {
             return Ok(None);
         }
         let over = self.stage.with_file_name("iso-models");
-        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &self.prompts()?, &over)?;
+        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &System::find()?.prompts()?, &over)?;
         Ok(Some(over))
     }
 

@@ -276,6 +276,7 @@ fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::prompts::Sessions;
     use crate::sign::keygen;
     use crate::sign::verify;
 
@@ -289,7 +290,7 @@ mod tests {
         std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
         std::fs::write(at("own.gguf"), Synthetic::new(256 << 10, 1).unwrap().to_vec()).unwrap();
         let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
-        let prompts = PromptCaches::new(Vec::new(), at("kept"));
+        let prompts = PromptCaches::new(Sessions::default(), at("kept"));
         make(&[model], folder.path(), &at("keys"), &prompts, &at("stage"), &at("tree")).unwrap();
         let trust = read_trust(&at("tree/etc/trust")).unwrap();
         verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)

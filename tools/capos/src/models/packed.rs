@@ -145,6 +145,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::models::prompts::Sessions;
     use capos_gguf::Synthetic;
     use capos_verity::{PURPOSE_MODEL_WEIGHTS, TrustStore};
 
@@ -201,7 +202,7 @@ mod tests {
             (models.mebibytes().unwrap(), PackedModels::check(Vec::new()).unwrap().mebibytes().unwrap()),
             (1, 0)
         );
-        models.pack(&key, &PromptCaches::new(Vec::new(), at("kept")), &tree).unwrap();
+        models.pack(&key, &PromptCaches::new(Sessions::default(), at("kept")), &tree).unwrap();
         for name in ["z.gguf", "a.gguf"] {
             let found = verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
             assert_eq!(found.summarises(), name == "a.gguf");
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
         PackedModels::check(vec![at("a.gguf")])
             .unwrap()
-            .pack(&key, &PromptCaches::new(Vec::new(), at("kept")), &tree)
+            .pack(&key, &PromptCaches::new(Sessions::default(), at("kept")), &tree)
             .unwrap();
         assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");
     }

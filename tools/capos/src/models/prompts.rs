@@ -2,35 +2,47 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use capos_chat::{CallForm, Tool};
 use capos_engine::{Machine, Single, kernel};
+use capos_engine_threads::{Threads, permit_tiles};
 use capos_gguf::Header;
 use capos_host::files::write_whole;
 use capos_host::program::this_program;
-use capos_inference::{LanguageModel, beginning, prompt_cache};
-use capos_model::{MAX_PROMPTS, PROMPTS};
+use capos_inference::{LanguageModel, beginning, prompt_cache, token_bytes};
+use capos_model::{PROMPTS, most_prompt_bytes};
 use capos_verity::{FileDigest, SigningKey};
 use sha2::{Digest, Sha256};
 
 use crate::sign::sign_file;
 
+/// Seconds between two reports of progress.
+const REPORTS: u64 = 10;
+
+/// What conversations in sessions begin with.
+#[derive(Default)]
+pub struct Sessions {
+    /// What a session tells its model first. The built-in model's template leaves it out.
+    pub system: String,
+    /// The tools of sessions of each profile.
+    pub tools: Vec<Vec<Tool>>,
+}
+
 /// Makes prompt caches, and keeps them: to compute one takes as long as many answers.
 pub struct PromptCaches {
-    /// The tools of sessions of each profile.
-    tools: Vec<Vec<Tool>>,
+    sessions: Sessions,
     kept: PathBuf,
 }
 
 impl PromptCaches {
-    /// Those of sessions that have one of these sets of tools. They are kept in the folder `kept`.
-    pub fn new(tools: Vec<Vec<Tool>>, kept: PathBuf) -> Self {
-        Self { tools, kept }
+    /// Those of these sessions. They are kept in the folder `kept`.
+    pub fn new(sessions: Sessions, kept: PathBuf) -> Self {
+        Self { sessions, kept }
     }
 
-    /// Makes and signs the prompt cache of the model file at `path`, if that is one to which sessions send tools and no
-    /// instructions, as the built-in model is. For others it is not known when the image is built what they read first.
+    /// Makes and signs the prompt cache of the model file at `path`, if that calls tools.
     ///
     /// # Errors
     /// The file cannot be read or run, or the cache not be written.
@@ -38,38 +50,75 @@ impl PromptCaches {
         let file = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
         // What cannot be run is reported where it is opened.
         let Ok(model) = LanguageModel::open(&file, None) else { return Ok(()) };
-        let header = Header::parse(&file, file.len() as u64)?;
-        if model.form() != Some(CallForm::Lines) {
+        if model.form().is_none() {
             return Ok(());
         }
+        let header = Header::parse(&file, file.len() as u64)?;
         let id = capos_model::id(&digest.to_string(), &header);
-        let cache = self.cache(path, &model, &id)?;
-        ensure!(
-            cache.len() as u64 <= MAX_PROMPTS,
-            "the prompt cache of {} has {} bytes, and {MAX_PROMPTS} are kept",
-            path.display(),
-            cache.len()
-        );
+        let Some(cache) = self.cache(path, &model, &id, most_prompt_bytes(file.len() as u64))? else { return Ok(()) };
         let place = path.with_added_extension(PROMPTS);
         write_whole(&place, |file| Ok(file.write_all(&cache)?))?;
         sign_file::sign(&place, key)?;
         Ok(())
     }
 
-    /// The kept cache of a model, or one that is computed now.
-    fn cache(&self, path: &Path, model: &LanguageModel<'_>, id: &str) -> Result<Vec<u8>> {
-        let of_program = self.of_program()?;
-        let kept = of_program.join(name(model, id, &self.tools)?);
+    /// The kept cache of a model, or one that is computed now; none if it would have more than `most` bytes.
+    fn cache(&self, path: &Path, model: &LanguageModel<'_>, id: &str, most: u64) -> Result<Option<Vec<u8>>> {
+        let begin = |tools: &Vec<Tool>| beginning(model, &self.sessions.system, tools);
+        let mut beginnings = match self.sessions.tools.iter().map(begin).collect::<Result<Vec<_>, _>>() {
+            Ok(beginnings) => beginnings,
+            // The model may still be of use, for other conversations.
+            Err(error) => {
+                println!("{}: its template rejects what sessions begin with: {error}", path.display());
+                return Ok(None);
+            }
+        };
+        // In a shorter context such a session does not fit.
+        beginnings.retain(|tokens| tokens.len() < model.model().context());
+        // A worker without room for all of them keeps those that it read last.
+        beginnings.sort_by_key(Vec::len);
+        let kept = self.of_program()?.join(name(id, &beginnings));
         if let Ok(cache) = std::fs::read(&kept) {
-            return Ok(cache);
+            return Ok(Some(cache));
         }
-        println!("Computing what sessions of {} begin with.", path.display());
-        // The reference is slower than other kernels, and gives the same bytes on each machine.
-        let machine = Machine { kernels: kernel::reference(), pool: &Single };
+        let tokens = beginnings.iter().map(Vec::len).fold(0, usize::saturating_add);
+        let bytes = tokens.saturating_mul(token_bytes(model)) as u64;
+        if bytes > most {
+            let [mib, most] = [bytes, most].map(|bytes| bytes >> 20);
+            println!(
+                "{}: what sessions begin with would take {mib} MiB on the image, and {most} MiB are kept; the model reads it in \
+                 each session",
+                path.display()
+            );
+            return Ok(None);
+        }
+        println!("Computing what sessions of {} begin with: {tokens} tokens.", path.display());
         let reading = || format!("reading prompts with {}", path.display());
-        let cache = prompt_cache(model, id, &self.tools, machine).with_context(reading)?;
+        let (began, mut told) = (Instant::now(), 0);
+        let progress = |done: usize, all: usize| {
+            let seconds = began.elapsed().as_secs();
+            if seconds >= told + REPORTS {
+                told = seconds;
+                let left = seconds.saturating_mul(all.saturating_sub(done) as u64) / (done as u64).max(1);
+                println!("  {done} of {all} tokens, {} tokens/s, {left} s left", done as u64 / seconds.max(1));
+            }
+        };
+        let cache = if model.form() == Some(CallForm::Lines) {
+            // The reference is slower than other kernels, and gives the same bytes on each machine, so that images with the
+            // built-in model are the same.
+            let machine = Machine { kernels: kernel::reference(), pool: &Single };
+            prompt_cache(model, id, &beginnings, machine, progress)
+        } else {
+            let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+            let threads = Threads::new(processors).context("starting threads")?;
+            permit_tiles();
+            let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let machine = Machine { kernels: kernel::fastest(&now), pool: &threads };
+            prompt_cache(model, id, &beginnings, machine, progress)
+        };
+        let cache = cache.with_context(reading)?;
         write_whole(&kept, |file| Ok(file.write_all(&cache)?))?;
-        Ok(cache)
+        Ok(Some(cache))
     }
 
     /// The folder of what this program has computed; what another version of it computed is removed.
@@ -89,15 +138,14 @@ impl PromptCaches {
     }
 }
 
-/// The name under which a program keeps the cache of a model with this id and these tools.
-fn name(model: &LanguageModel<'_>, id: &str, tools: &[Vec<Tool>]) -> Result<String> {
+/// The name under which a program keeps the cache of a model with this id.
+fn name(id: &str, beginnings: &[Vec<u32>]) -> String {
     let mut hash = Sha256::new_with_prefix(id);
-    for tools in tools {
-        let tokens = beginning(model, tools)?;
+    for tokens in beginnings {
         hash.update((tokens.len() as u64).to_le_bytes());
         tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
     }
-    Ok(digits(hash))
+    digits(hash)
 }
 
 fn digits(hash: Sha256) -> String {
@@ -118,7 +166,8 @@ mod tests {
         let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
         let digest = sign_file::declare(&model, &key, false).unwrap();
         let make = |tools: Vec<Vec<Tool>>| {
-            PromptCaches::new(tools, kept.clone()).make(&model, digest, &key).unwrap();
+            let sessions = Sessions { tools, ..Sessions::default() };
+            PromptCaches::new(sessions, kept.clone()).make(&model, digest, &key).unwrap();
             std::fs::read(model.with_added_extension(PROMPTS)).unwrap()
         };
         let files = || {
@@ -138,5 +187,33 @@ mod tests {
         // Other tools have another cache.
         assert_eq!(make(vec![Vec::new(), Vec::new()]).get(..8), computed.get(..8));
         assert_eq!(files().len(), 2);
+    }
+
+    #[test]
+    fn a_model_with_instructions_of_its_own_has_one_unless_that_would_be_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, kept) = (folder.path().join("brought.gguf"), folder.path().join("kept"));
+        let fixture = |name: &str| std::fs::read(Path::new("../../tests/infer").join(name)).unwrap();
+        let vocabulary = fixture("tokenizers/byte_pair.gguf");
+        let header = Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
+        let template = String::from_utf8(fixture("templates/hermes.jinja")).unwrap();
+        let bytes = capos_gguf::small_model(&header, Some(&template), 1).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let tools = vec![Tool::list(&serde_json::from_slice(&fixture("tools.json")).unwrap()).unwrap()];
+        let caches = PromptCaches::new(Sessions { system: "You help.".into(), tools: tools.clone() }, kept);
+        let model = LanguageModel::open(&bytes, None).unwrap();
+        assert_eq!(caches.cache(&path, &model, "id", 1000).unwrap(), None);
+        let cache = caches.cache(&path, &model, "id", 8 << 20).unwrap().unwrap();
+        let beginning = beginning(&model, "You help.", &tools[0]).unwrap();
+        assert!(
+            cache.len() > beginning.len() * token_bytes(&model),
+            "{} tokens, {} bytes",
+            beginning.len(),
+            cache.len()
+        );
+        // Other instructions have another cache.
+        let other = Sessions { system: "You watch.".into(), tools };
+        let other = PromptCaches::new(other, folder.path().join("kept")).cache(&path, &model, "id", 8 << 20).unwrap();
+        assert_ne!(other, Some(cache));
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capos_verity::{FileDigest, FileSignature, SigningKey};
 
+use crate::build::system::System;
 use crate::sign::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
 use capos_host::files::write_whole;
 
@@ -26,6 +27,11 @@ pub struct Args {
     /// Declare that the file is a model that can summarise a long conversation.
     #[arg(long)]
     summarises: bool,
+    /// Compute what conversations with a model begin with, too: write and sign FILE.prompts.
+    ///
+    /// A model for which it is there need not read the tools at the beginning of each session.
+    #[arg(long)]
+    prompts: bool,
 }
 
 /// Runs the subcommand.
@@ -41,6 +47,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let digest = declare(&args.file, &key, args.summarises)?;
     println!("{digest} {}", args.file.display());
+    if args.prompts {
+        System::find()?.prompts()?.make(&args.file, digest, &key)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use capos_chat::{Decision, Message, Role};
 use capos_engine::Sampling;
 use capos_engine::generation::Options;
-use capos_inference::{Assistant, Event, Grammar, LanguageModel, Request};
+use capos_inference::{Assistant, Event, Family, Grammar, LanguageModel, Request};
 use serde_json::json;
 
 use crate::chat::Answer;
@@ -36,6 +36,12 @@ pub struct Args {
     /// File with the system message of each conversation; the built-in model is sent none.
     #[arg(long)]
     system: Option<PathBuf>,
+    /// File with what the model reads besides conversations, in place of its family's (userspace/lib/inference/families)
+    #[arg(long, conflicts_with = "no_family")]
+    family: Option<PathBuf>,
+    /// The model reads nothing besides conversations.
+    #[arg(long)]
+    no_family: bool,
     /// Do not constrain answers to their schemas.
     #[arg(long)]
     no_grammar: bool,
@@ -55,7 +61,13 @@ pub struct Args {
 
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
-    let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
+    let mut model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
+    if args.no_family {
+        model.set_family(None);
+    }
+    if let Some(path) = &args.family {
+        model.set_family(Some(family(path)?));
+    }
     ensure!(model.supports_tools(), "{}: its chat template does not list tools for the model", file.name());
     let mut conversations = set::read(&args.set)?;
     conversations.truncate(args.limit.unwrap_or(usize::MAX));
@@ -79,6 +91,12 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
 fn system_message(path: &Path) -> Result<Message> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
     Ok(Message::new(Role::System, text.trim_end()))
+}
+
+/// The wording of a family that a file has.
+fn family(path: &Path) -> Result<Family> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    Family::read(&text).with_context(|| path.display().to_string())
 }
 
 /// The request for a model that is to give the message at `at`.

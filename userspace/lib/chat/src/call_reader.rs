@@ -55,8 +55,7 @@ impl CallReader {
             let tools = tools.iter().map(|tool| (Line::of(tool), tool.handle.clone()));
             return Self(Reader::Lines(LineReader::new(tools.collect())));
         }
-        let tools = tools.iter().map(|tool| (tool.name.clone(), tool.handle.clone()));
-        Self(Reader::Objects(ObjectReader::new(form, tools.collect())))
+        Self(Reader::Objects(ObjectReader::new(form, tools)))
     }
 
     /// Makes this the reader of an answer that follows a schema unless it is a call. Such an answer is a call only if it

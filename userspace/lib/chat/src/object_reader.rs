@@ -4,6 +4,7 @@ use capos_call_form::CALL_ID;
 
 use crate::CallForm;
 use crate::call_reader::Delta;
+use crate::message::Tool;
 use crate::nesting::Nesting;
 use crate::stop::held_back;
 use crate::unmarked::{Beginning, SPACE, Unmarked};
@@ -76,9 +77,9 @@ enum List {
 
 impl ObjectReader {
     /// Creates a reader of an answer in this form, whose calls use these tools.
-    pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
-        let names = tools.iter().map(|(name, _)| name.as_str());
-        let without_mark = form.and_then(|form| Unmarked::of(form, names));
+    pub fn new(form: Option<CallForm>, tools: &[Tool]) -> Self {
+        let without_mark = form.and_then(|form| Unmarked::of(form, tools));
+        let tools = tools.iter().map(|tool| (tool.name.clone(), tool.handle.clone())).collect();
         Self {
             form,
             tools,
@@ -305,6 +306,9 @@ impl ObjectReader {
             arguments.retain(|character| !(scanner.outside.take(character) && SPACE.contains(&character)));
         }
         let done = scanner.done;
+        if done && scanner.sent == 0 {
+            arguments.push_str("{}");
+        }
         scanner.named = true;
         if fresh || !arguments.is_empty() {
             let handle = tool.filter(|_| fresh).map_or(String::new(), |(_, handle)| handle.clone());

@@ -1,6 +1,8 @@
 //! Calls without a mark: an answer that begins with the object of one, alone or in a fence of Markdown.
 
-use crate::CallForm;
+use serde_json::Value;
+
+use crate::{CallForm, Tool};
 
 /// The most tools of a turn, and the most bytes of all their names, for which calls without a mark are found. For more, the
 /// grammar of such calls is too large.
@@ -23,6 +25,12 @@ pub fn are_found<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n st
     few && form.may_lack_mark() && names.map(str::len).fold(0, usize::saturating_add) <= MOST_BYTES
 }
 
+/// Whether a call without a mark may lack its arguments: the tool requires none. Small models write just the name then.
+pub fn may_lack_arguments(tool: &Tool) -> bool {
+    let required = tool.parameters.get("required");
+    required.is_none_or(|names| names.as_array().is_some_and(Vec::is_empty))
+}
+
 /// The kind of a text, judged by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
@@ -41,18 +49,18 @@ pub enum Beginning {
 
 /// A parser of calls without a mark.
 pub struct Unmarked {
-    /// The tools' names as JSON strings.
-    names: Vec<String>,
+    /// The tools' names as JSON strings, and whether their calls may lack arguments.
+    names: Vec<(String, bool)>,
     arguments: &'static str,
     close: &'static str,
 }
 
 impl Unmarked {
-    /// Creates a parser for this form and tools of these names. None if such calls are not found.
-    pub fn of<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str> + Clone) -> Option<Self> {
-        let literal = |name| serde_json::Value::from(name).to_string();
-        are_found(form, names.clone()).then(|| Self {
-            names: names.map(literal).collect(),
+    /// Creates a parser for this form and tools. None if such calls are not found.
+    pub fn of(form: CallForm, tools: &[Tool]) -> Option<Self> {
+        let name = |tool: &Tool| (Value::from(tool.name.as_str()).to_string(), may_lack_arguments(tool));
+        are_found(form, tools.iter().map(|tool| tool.name.as_str())).then(|| Self {
+            names: tools.iter().map(name).collect(),
             arguments: form.arguments(),
             close: form.close().unwrap_or_default(),
         })
@@ -61,7 +69,8 @@ impl Unmarked {
     /// Judges the text at the start of an answer or behind a call. `open` says whether a fence is open there.
     ///
     /// An object is a call if its first member is the name of a tool, written as in `names`, and its second member is the
-    /// arguments. An object that names a tool and continues differently is text. The object can follow the end of the call
+    /// arguments, or there is no second one and the tool requires none. An object that names a tool and continues differently
+    /// is text. The object can follow the end of the call
     /// before it, separators, a fence and a bracket. It can also follow an extra brace, because templates of Qwen2.5 show
     /// one. The grammar has the same rules as a pattern.
     pub fn beginning(&self, text: &str, open: bool) -> Beginning {
@@ -105,28 +114,32 @@ impl Unmarked {
             at = inner;
             skip(&mut rest);
         }
-        let named = part(&mut rest, "\"name\"")? && part(&mut rest, ":")? && self.name(&mut rest)?;
-        let given = named
+        if !part(&mut rest, "\"name\"")? || !part(&mut rest, ":")? {
+            return Ok(None);
+        }
+        let Some(may_lack_arguments) = self.name(&mut rest)? else { return Ok(None) };
+        let without = may_lack_arguments && take(&mut rest, "}")?;
+        let given = !without
             && part(&mut rest, ",")?
             && take(&mut rest, "\"")?
             && take(&mut rest, self.arguments)?
-            && part(&mut rest, "\"")?;
-        let called = given && take(&mut rest, ":")?;
-        Ok(called.then_some((Beginning::Call { at, fenced }, text.len().saturating_sub(rest.len()))))
+            && part(&mut rest, "\"")?
+            && take(&mut rest, ":")?;
+        Ok((without || given).then_some((Beginning::Call { at, fenced }, text.len().saturating_sub(rest.len()))))
     }
 
     /// Takes the name of a tool. No name is the start of another one: each ends with a quote, and contains no other quote
-    /// that is not escaped.
-    fn name(&self, rest: &mut &str) -> Result<bool, TooShort> {
-        let mut found = Ok(false);
-        for name in &self.names {
+    /// that is not escaped. Returns whether the call may lack arguments.
+    fn name(&self, rest: &mut &str) -> Result<Option<bool>, TooShort> {
+        let mut found = Ok(None);
+        for (name, may_lack_arguments) in &self.names {
             match take(rest, name) {
                 Ok(false) => {}
                 Ok(true) => {
                     skip(rest);
-                    return Ok(true);
+                    return Ok(Some(*may_lack_arguments));
                 }
-                short => found = short,
+                Err(short) => found = Err(short),
             }
         }
         found
@@ -191,8 +204,15 @@ mod tests {
     use super::*;
 
     fn look(text: &str) -> Beginning {
-        let names = ["read", "read_all", "a\"b"];
-        Unmarked::of(CallForm::Hermes, names.into_iter()).unwrap().beginning(text, false)
+        let schemas = [("read", r#"{"required": ["path"]}"#), ("read_all", r#"{"required": []}"#), ("a\"b", "{}")];
+        let tools = schemas.map(|(name, schema)| Tool {
+            name: name.into(),
+            description: String::new(),
+            parameters: serde_json::from_str(schema).unwrap(),
+            handle: String::new(),
+            forbidden: false,
+        });
+        Unmarked::of(CallForm::Hermes, &tools).unwrap().beginning(text, false)
     }
 
     #[test]
@@ -218,6 +238,17 @@ mod tests {
                 for cut in 0..text.len() {
                     assert_eq!(look(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_may_be_missing_if_none_is_required() {
+        for name in ["\"read_all\"", "\"a\\\"b\""] {
+            let text = format!("[{{\"name\": {name} }}");
+            assert_eq!(look(&text), Beginning::Call { at: 1, fenced: false }, "{text}");
+            for cut in 0..text.len() {
+                assert_eq!(look(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
             }
         }
     }

@@ -260,7 +260,7 @@ struct Calls {
     within_text: String,
     /// Without any.
     alone: String,
-    /// The pattern of the beginning of one without a mark, up to its arguments.
+    /// The pattern of the beginning of one without a mark, up to its arguments or to its end if it has none.
     unmarked: Option<String>,
 }
 
@@ -292,7 +292,8 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Str
     );
     let arguments = format!(r#"{any},{any}"{}"{any}:"#, form.arguments());
     let _ = writeln!(out, "END: /{space}}}/");
-    let mut names = Vec::new();
+    let without_arguments = format!(r"{any}\}}");
+    let (mut beginnings, mut calls) = (Vec::new(), Vec::new());
     for (at, tool) in tools.iter().enumerate() {
         let name = literally(&Value::from(tool.name).to_string());
         let _ = writeln!(
@@ -301,11 +302,17 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Str
              unmarked_arguments_{at}: %json {}",
             tool.arguments_with_space(space)
         );
-        names.push(name);
+        calls.push(format!("unmarked_{at}"));
+        if tool.may_lack_arguments {
+            let _ = writeln!(out, "ALONE_{at}: /{before}{name}{without_arguments}/");
+            calls.push(format!("ALONE_{at}"));
+            beginnings.push(format!("{name}({arguments}|{without_arguments})"));
+        } else {
+            beginnings.push(format!("{name}{arguments}"));
+        }
     }
-    let calls: Vec<String> = (0..tools.len()).map(|at| format!("unmarked_{at}")).collect();
     let _ = writeln!(out, "SPACE: /[ \\t\\r\\n]{{1,40}}/\nunmarked: {}", calls.join(" | "));
-    format!("{before}({}){arguments}", names.join("|"))
+    format!("{before}({})", beginnings.join("|"))
 }
 
 /// A pattern of this text.

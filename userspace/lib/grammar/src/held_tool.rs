@@ -1,5 +1,6 @@
 //! The schemas of calls, as the library wants them.
 
+use capos_chat::unmarked::may_lack_arguments;
 use capos_chat::{CallForm, Tool};
 use capos_json_schema::{Normal, Unresolved, normalise};
 use serde_json::{Map, Value, json};
@@ -20,25 +21,40 @@ pub enum Closeness {
 /// A tool, with the schema that constrains its arguments.
 pub struct HeldTool<'t> {
     pub name: &'t str,
+    /// Whether calls without a mark may lack their arguments.
+    pub may_lack_arguments: bool,
     arguments: Normal,
     closeness: Closeness,
 }
 
 impl<'t> HeldTool<'t> {
-    /// Held as closely as that. Errors Why the schema cannot be read.
+    /// Held as closely as that.
+    ///
+    /// # Errors
+    /// Why the schema cannot be read.
     pub fn new(tool: &'t Tool, closeness: Closeness) -> Result<Self, String> {
         let unresolved = match closeness {
             Closeness::Schema => Unresolved::Refuse,
             Closeness::Parts => Unresolved::Ignore,
         };
         let normal = normalise(&tool.parameters, unresolved).map_err(|why| format!("the schema {why}"))?;
-        Ok(Self { name: &tool.name, arguments: countable(normal), closeness })
+        Ok(Self {
+            name: &tool.name,
+            may_lack_arguments: may_lack_arguments(tool),
+            arguments: countable(normal),
+            closeness,
+        })
     }
 
     /// Constrained to some object.
     pub fn loose(tool: &'t Tool) -> Self {
         let any = Normal { schema: Value::Bool(true), definitions: Map::new() };
-        Self { name: &tool.name, arguments: any, closeness: Closeness::Schema }
+        Self {
+            name: &tool.name,
+            may_lack_arguments: may_lack_arguments(tool),
+            arguments: any,
+            closeness: Closeness::Schema,
+        }
     }
 
     /// The schema of a call.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capos_chat::{AnswerReader, CallForm, Prompt};
 use capos_engine::generation::Options;
-use capos_engine::{self as engine, Cache, Constraint, Generation, Machine, RequestId};
+use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
 use capos_grammar::Rules;
 
 use crate::constraint::Held;
@@ -112,9 +112,9 @@ impl<'m> Assistant<'m> {
         self.generation.forget();
     }
 
-    /// Bytes of a token in a prompt cache.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        Cache::new(self.model.model().config(), 1).token_bytes()
+    /// The model that answers.
+    pub(crate) fn model(&self) -> &'m LanguageModel<'m> {
+        self.model
     }
 
     /// Takes over one beginning of conversations.

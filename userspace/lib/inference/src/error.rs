@@ -18,6 +18,11 @@ pub enum InferenceError {
     Tokenizer(TokenizerError),
     /// The template, a message, a tool or a schema.
     Chat(ChatError),
+    /// A file of a family's wording is none.
+    Family {
+        /// What is wrong.
+        why: String,
+    },
     /// Not even the latest turn fits.
     TooLong {
         /// Tokens of that turn, with the instructions and tools.
@@ -52,6 +57,7 @@ impl fmt::Display for InferenceError {
             Self::Engine(error) => error.fmt(f),
             Self::Tokenizer(error) => error.fmt(f),
             Self::Chat(error) => error.fmt(f),
+            Self::Family { why } => write!(f, "the wording of a family: {why}"),
             Self::TooLong { tokens, context } => write!(
                 f,
                 "the last message, with the instructions, the tools and what came of calls, has {tokens} tokens, and \

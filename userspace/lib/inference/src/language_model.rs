@@ -8,13 +8,14 @@ use capos_gguf::Header;
 use capos_grammar::Grammars;
 use capos_tokenizer::Tokenizer;
 
-use crate::InferenceError;
+use crate::{Family, InferenceError};
 
 /// A model file, ready for conversations. It stays where it is; only small parts are copied.
 pub struct LanguageModel<'f> {
     model: Model<'f>,
     tokenizer: Tokenizer,
     format: ChatFormat,
+    family: Option<Family>,
     sampling: Sampling,
     /// Made when the first answer is constrained to one: for large vocabularies that takes a while.
     grammars: OnceLock<Result<Grammars, ChatError>>,
@@ -32,10 +33,12 @@ impl<'f> LanguageModel<'f> {
             return Err(EngineError::WritesNothing.into());
         }
         let tokenizer = Tokenizer::new(&header)?;
+        let template = header.facts().templates_with_tools().next();
         Ok(Self {
             model,
             format: ChatFormat::of(&header, &tokenizer)?,
             tokenizer,
+            family: template.and_then(Family::of).cloned(),
             sampling: sampling(&header),
             grammars: OnceLock::new(),
         })
@@ -65,6 +68,17 @@ impl<'f> LanguageModel<'f> {
     #[must_use]
     pub fn format(&self) -> &ChatFormat {
         &self.format
+    }
+
+    /// What it reads besides conversations about tools, if its family is known.
+    #[must_use]
+    pub fn family(&self) -> Option<&Family> {
+        self.family.as_ref()
+    }
+
+    /// Makes it read that besides conversations about tools.
+    pub fn set_family(&mut self, family: Option<Family>) {
+        self.family = family;
     }
 
     pub(crate) fn sampling(&self) -> Sampling {

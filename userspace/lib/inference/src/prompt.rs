@@ -1,6 +1,6 @@
 //! The part of a conversation that a model reads: as much of it as fits.
 
-use capos_chat::{Conversation, Message, Prompt, Role};
+use capos_chat::{Conversation, Message, Prompt, Role, Tool};
 use capos_compaction::{Speaker, Steps};
 
 use crate::{InferenceError, LanguageModel, Request};
@@ -25,8 +25,9 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
     let context = model.model().context();
     let part = context.checked_div(ANSWER_PART).unwrap_or(0);
     let room = request.limit.map_or(part, |limit| limit.min(part)).max(1);
-    let render = |messages: &[Message]| -> Result<(Prompt, Vec<u32>), InferenceError> {
-        let conversation = Conversation { messages, tools: &request.tools, answer: true, now: request.now };
+    let render = |messages: Vec<Message>| -> Result<(Prompt, Vec<u32>), InferenceError> {
+        let messages = read(model, messages, &request.tools);
+        let conversation = Conversation { messages: &messages, tools: &request.tools, answer: true, now: request.now };
         let format = model.format();
         let prompt = if request.plain { format.render_plain(&conversation)? } else { format.render(&conversation)? };
         let ids = prompt.encode(model.tokenizer());
@@ -35,7 +36,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
     let steps = Steps::of(spoken(request));
     let mut rendered = None;
     let mut fits = |count: usize| -> Result<bool, InferenceError> {
-        let found = render(&without(&request.messages, &steps, count))?;
+        let found = render(without(&request.messages, &steps, count))?;
         let fits = found.1.len().saturating_add(room) <= context;
         rendered = Some((count, found));
         Ok(fits)
@@ -45,7 +46,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
     let count = steps.fitting(piece, &mut fits)?.unwrap_or(all);
     let (prompt, ids) = match rendered.take() {
         Some((last, found)) if last == count => found,
-        _ => render(&without(&request.messages, &steps, count))?,
+        _ => render(without(&request.messages, &steps, count))?,
     };
     // What has to stay may leave less room for the answer.
     let tokens = ids.len();
@@ -54,6 +55,16 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<Fitting, 
     }
     let removed = request.messages.len().saturating_sub(steps.kept(count).count());
     Ok(Fitting { prompt, ids, removed })
+}
+
+/// What a model reads of these messages: with what its family has besides, if there are tools.
+pub fn read(model: &LanguageModel<'_>, messages: Vec<Message>, tools: &[Tool]) -> Vec<Message> {
+    let context = model.model().context();
+    let family = model.family().filter(|_| !tools.is_empty());
+    match family {
+        Some(family) => family.messages(&messages, tools, context),
+        None => messages,
+    }
 }
 
 /// Who says how much in a conversation. What stands behind the request in the role of its author is the runner's.

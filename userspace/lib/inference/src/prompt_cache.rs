@@ -10,6 +10,7 @@
 use capos_chat::{Conversation, Message, Role, Tool};
 use capos_engine::{Batch, Cache, CacheType, EngineError, Forward, Machine};
 
+use crate::prompt::read;
 use crate::{Assistant, InferenceError, LanguageModel};
 
 /// The first bytes of a prompt cache.
@@ -21,30 +22,34 @@ const PASS: usize = 128;
 /// Most beginnings of a file.
 const BEGINNINGS: u32 = 64;
 
-/// A prompt cache for the model with this id: of what conversations about each of these sets of tools begin with.
+/// A prompt cache for the model with this id, of conversations with these beginnings.
 ///
-/// With the kernels `scalar` it is the same on each machine.
+/// With the kernels `scalar` it is the same on each machine. `progress` is told the tokens that were read, of all of them.
 ///
 /// # Errors
-/// [`InferenceError`] if the template rejects a set of tools, or the model cannot be run.
+/// [`InferenceError`] if the model cannot be run.
 pub fn prompt_cache(
     model: &LanguageModel<'_>,
     id: &str,
-    sets: &[Vec<Tool>],
+    beginnings: &[Vec<u32>],
     machine: Machine<'_>,
+    mut progress: impl FnMut(usize, usize),
 ) -> Result<Vec<u8>, InferenceError> {
+    let all = beginnings.iter().map(Vec::len).fold(0, usize::saturating_add);
+    let mut done = 0_usize;
     let mut file = MAGIC.to_vec();
     number(&mut file, VERSION as usize);
     number(&mut file, id.len());
     file.extend_from_slice(id.as_bytes());
-    number(&mut file, sets.len());
-    for tools in sets {
-        let tokens = beginning(model, tools)?;
+    number(&mut file, beginnings.len());
+    for tokens in beginnings {
         let config = model.model().config();
         let mut caches = [Cache::of_type(CacheType::F16, config, model.model().context())];
         let mut forward = Forward::new();
         for piece in tokens.chunks(PASS) {
             forward.pass(model.model(), machine, &Batch::prompt(piece), &mut caches)?;
+            done = done.saturating_add(piece.len());
+            progress(done, all);
         }
         number(&mut file, tokens.len());
         tokens.iter().for_each(|token| file.extend_from_slice(&token.to_le_bytes()));
@@ -53,14 +58,21 @@ pub fn prompt_cache(
     Ok(file)
 }
 
-/// The tokens with which all conversations about these tools begin.
+/// Bytes of a prompt cache for each of its tokens.
+#[must_use]
+pub fn token_bytes(model: &LanguageModel<'_>) -> usize {
+    Cache::new(model.model().config(), 1).token_bytes()
+}
+
+/// The tokens with which all conversations about these tools begin whose first message is `system`.
 ///
 /// # Errors
-/// [`InferenceError`] if the template rejects the tools.
-pub fn beginning(model: &LanguageModel<'_>, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
+/// [`InferenceError`] if the template rejects them.
+pub fn beginning(model: &LanguageModel<'_>, system: &str, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
     let ids = |text: &str| -> Result<Vec<u32>, InferenceError> {
-        let messages = [Message::new(Role::User, text)];
-        let conversation = Conversation { messages: &messages, tools, answer: true, now: None };
+        let messages = Vec::from([Message::new(Role::System, system), Message::new(Role::User, text)]);
+        let messages = &read(model, messages, tools);
+        let conversation = Conversation { messages, tools, answer: true, now: None };
         Ok(model.format().render(&conversation)?.encode(model.tokenizer()))
     };
     let (one, other) = (ids("a")?, ids("?")?);
@@ -92,7 +104,7 @@ impl Assistant<'_> {
             let count = rest.length()?;
             let ids = rest.take(count.saturating_mul(size_of::<u32>()))?.as_chunks().0;
             let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
-            let bytes = rest.take(count.saturating_mul(self.stored_bytes()))?;
+            let bytes = rest.take(count.saturating_mul(token_bytes(self.model())))?;
             match self.preload_one(ids, bytes) {
                 Ok(()) => tokens = tokens.saturating_add(count),
                 // A shorter one may fit.

@@ -8,7 +8,7 @@ use capos_chat::{Delta, Message, Role, Tool};
 use capos_engine::generation::Options;
 use capos_engine::{CacheType, EngineError, Machine, Sampling, Single, Usage, kernel};
 use capos_gguf::{Header, small_model};
-use capos_inference::{Assistant, Event, InferenceError, LanguageModel, Request, prompt_cache};
+use capos_inference::{Assistant, Event, InferenceError, LanguageModel, Request, beginning, token_bytes};
 
 const ID: &str = "sha256:00-llama";
 
@@ -31,6 +31,21 @@ fn machine() -> Machine<'static> {
     Machine { kernels: kernel::reference(), pool: &Single }
 }
 
+/// What sessions are told first.
+const SYSTEM: &str = "You help.";
+
+/// The prompt cache of what sessions with these tools begin with.
+fn prompt_cache(model: &LanguageModel<'_>, sets: &[Vec<Tool>]) -> Vec<u8> {
+    let beginnings: Vec<Vec<u32>> = sets.iter().map(|tools| beginning(model, SYSTEM, tools).unwrap()).collect();
+    let mut told = (0, 0);
+    let cache = capos_inference::prompt_cache(model, ID, &beginnings, machine(), |done, all| told = (done, all));
+    let all = beginnings.iter().map(Vec::len).sum();
+    assert_eq!(told, (all, all));
+    let cache = cache.unwrap();
+    assert!(cache.len() > all * token_bytes(model));
+    cache
+}
+
 fn assistant<'m>(model: &'m LanguageModel<'m>, cache: CacheType) -> Assistant<'m> {
     Assistant::new(model, machine(), Options { cache: Some(cache), ..Options::default() })
 }
@@ -38,7 +53,7 @@ fn assistant<'m>(model: &'m LanguageModel<'m>, cache: CacheType) -> Assistant<'m
 /// The answer's text, and what was used.
 fn answer(assistant: &mut Assistant<'_>, tools: &[Tool], text: &str) -> (String, Usage) {
     let sampling = Some(Sampling { temperature: 1.0, seed: 3, ..Sampling::default() });
-    let messages = vec![Message::new(Role::User, text)];
+    let messages = vec![Message::new(Role::System, SYSTEM), Message::new(Role::User, text)];
     let request = Request { messages, tools: tools.to_vec(), limit: Some(24), sampling, ..Request::default() };
     assistant.request(request).unwrap();
     let (mut said, mut usage) = (String::new(), None);
@@ -59,8 +74,8 @@ fn what_is_in_the_cache_is_not_read_again_and_the_answer_is_the_same() {
     let file = file(11);
     let model = LanguageModel::open(&file, Some(1000)).unwrap();
     let (all, fewer) = (tools(), tools()[1..].to_vec());
-    let cache = prompt_cache(&model, ID, &[all.clone(), fewer.clone()], machine()).unwrap();
-    assert_eq!(cache, prompt_cache(&model, ID, &[all.clone(), fewer.clone()], machine()).unwrap());
+    let cache = prompt_cache(&model, &[all.clone(), fewer.clone()]);
+    assert_eq!(cache, prompt_cache(&model, &[all.clone(), fewer.clone()]));
     for tools in [&all, &fewer] {
         let (without, used) = answer(&mut assistant(&model, CacheType::F16), tools, "List it.");
         assert_eq!(used.reused, 0);
@@ -90,7 +105,7 @@ fn what_is_in_the_cache_is_not_read_again_and_the_answer_is_the_same() {
 fn another_models_cache_or_a_damaged_one_is_rejected() {
     let file = file(11);
     let model = LanguageModel::open(&file, Some(1000)).unwrap();
-    let cache = prompt_cache(&model, ID, &[tools()], machine()).unwrap();
+    let cache = prompt_cache(&model, &[tools()]);
     let rejected = |id: &str, cache: &[u8]| assistant(&model, CacheType::F16).preload(id, cache).unwrap_err();
     let why = |error: InferenceError| match error {
         InferenceError::Engine(EngineError::Stored { why }) => why,
@@ -121,7 +136,7 @@ fn a_beginning_that_is_too_long_is_left_out() {
     let file = file(11);
     let (whole, short) = [Some(1000), Some(250)].map(|context| LanguageModel::open(&file, context).unwrap()).into();
     let fewer = tools()[..1].to_vec();
-    let cache = prompt_cache(&whole, ID, &[tools(), fewer.clone()], machine()).unwrap();
+    let cache = prompt_cache(&whole, &[tools(), fewer.clone()]);
     let mut assistant = assistant(&short, CacheType::F16);
     assert!(assistant.preload(ID, &cache).unwrap() < 250);
     assert!(answer(&mut assistant, &fewer, "List it.").1.reused > 100);

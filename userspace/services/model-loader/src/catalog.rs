@@ -8,10 +8,9 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_async_lock::AsyncMutex;
-use capos_model::{LOCAL_SCRIPTED, MAX_PROMPTS};
+use capos_model::{LOCAL_SCRIPTED, most_prompt_bytes};
 use capos_plural::count;
 use capos_policy::{check_backend_policy, may_open};
-use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error, log};
 use capos_schema::cap::{CallContext, CallError, Client, Export, Rights};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerClient, ResourceAccountClient};
@@ -21,11 +20,11 @@ use capos_schema::models::{
 };
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 use capos_verity::TrustStore;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 
 /// Bytes of the reason for which a worker is replaced.
 const MAX_REASON: usize = 256;
-/// Bytes of a prompt cache that are read at once.
+/// Bytes of a prompt cache that are checked at once.
 const PIECE: usize = 64 << 10;
 
 /// A model's prompt cache. It is checked while other tasks go on; a worker that starts waits for the end of that.
@@ -34,8 +33,6 @@ struct Prompts {
     /// Held while it is checked.
     checking: Rc<AsyncMutex>,
     checked: Rc<RefCell<Option<(MemoryObjectClient, u64)>>>,
-    /// Bytes that are kept for it.
-    bytes: Rc<Cell<u64>>,
 }
 
 struct Model {
@@ -84,7 +81,10 @@ impl Catalog {
         let offer = Offer::on_medium(medium, path).await;
         let info = self.admit(path, &ModelInfo::default(), offer).await?;
         let found = Offer::prompts(medium, path).await;
-        let Ok(prompts) = self.find(&info.id, |model| model.prompts.clone()) else { return Ok(info) };
+        let Ok((prompts, most)) = self.find(&info.id, |model| (model.prompts.clone(), model.weights.size())) else {
+            return Ok(info);
+        };
+        let most = most_prompt_bytes(most);
         // Without it the model reads what it could have known.
         match found {
             Ok(Some(offer)) => {
@@ -95,12 +95,12 @@ impl Catalog {
                     let catalog = self.clone();
                     capos_rt::spawn(async move {
                         let path = offer.path.clone();
-                        match catalog.check_prompts(offer, &prompts).await {
-                            Ok(memory) => drop(prompts.checked.replace(Some((memory, prompts.bytes.get())))),
-                            Err(error) => {
-                                prompts.bytes.set(0);
-                                log::warning!("the prompt cache {path} is not used: {error}");
+                        match catalog.check_prompts(offer, most).await {
+                            Ok(memory) => {
+                                log::info!("the prompt cache {path} is checked");
+                                prompts.checked.replace(Some(memory));
                             }
+                            Err(error) => log::warning!("the prompt cache {path} is not used: {error}"),
                         }
                         drop(checking);
                     });
@@ -112,24 +112,22 @@ impl Catalog {
         Ok(info)
     }
 
-    /// A prompt cache that was checked as a whole, so that a damaged one costs its model nothing but time.
-    async fn check_prompts(&self, offer: Offer, prompts: &Prompts) -> Result<MemoryObjectClient, Error> {
+    /// A prompt cache and its length in bytes. It is checked as a whole, so that a damaged one costs its model nothing but
+    /// time: a page that is rejected later ends the worker. It is paged in as weights are, so that it takes no memory here.
+    async fn check_prompts(&self, offer: Offer, most: u64) -> Result<(MemoryObjectClient, u64), Error> {
         let cache = self.examine(offer).await?;
-        let others = |model: &Model| model.prompts.bytes.get();
-        let all = self.models.borrow().iter().map(others).fold(cache.size(), u64::saturating_add);
-        if all > MAX_PROMPTS {
-            return Err(Error::new(format!("prompt caches have {all} bytes with it, and {MAX_PROMPTS} are kept")));
+        let bytes = cache.size();
+        if bytes > most {
+            return Err(Error::new(format!("it has {bytes} bytes, and {most} are kept for this model")));
         }
-        prompts.bytes.set(cache.size());
-        let memory = self.account.create_memory(cache.size()).await.context("making its memory object")?;
-        let mapped = memory::map_all(&memory, Access::ReadWrite)?;
         let mut at = 0;
-        while at < cache.size() {
+        while at < bytes {
             let piece = cache.read(at, PIECE).await?;
-            mapped.write(at, &piece)?;
             at = at.saturating_add(piece.len().max(1) as u64);
         }
-        Ok(memory)
+        let pager = PagerClient::serve(&self.exporter, Rc::new(cache))?;
+        let memory = self.account.create_paged_memory(bytes, &pager).await.context("making its memory object")?;
+        Ok((memory, bytes))
     }
 
     /// Verifies and registers an offer, whose description `said` has to be true.

@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_copy::{CopyError, Progress, Source, copy, is_part, part_name};
+use capos_model::PROMPTS;
 use capos_plural::count;
 use capos_rt::{Error, log};
 use capos_schema::cap::{CallContext, CallError};
@@ -19,7 +20,7 @@ use crate::weights::{Offer, VerifiedWeights, name_of};
 
 /// What the name of a model file ends with.
 const MODEL: &str = ".gguf";
-/// What the names of the files beside it end with.
+/// What the names of the files beside a signed one end with.
 const BESIDE: [&str; 2] = [".sig", ".verity"];
 /// Bytes of a file's name at most: room for the endings is left.
 const MAX_NAME: usize = 200;
@@ -126,15 +127,25 @@ impl Installed {
         Ok(copied.resumed)
     }
 
-    /// Deletes the files of a model that there are.
+    /// Copies the prompt cache of a model that is offered with one. Without it the model reads all of its prompts.
+    async fn copy_prompts(&self, folder: &DirectoryClient, source: &DirectoryClient, path: &str) -> Result<(), Error> {
+        let Some(offer) = Offer::prompts(source, path).await? else { return Ok(()) };
+        let prompts = self.catalog.examine(offer.clone()).await?;
+        self.copy(folder, &offer, &prompts).await?;
+        Ok(())
+    }
+
+    /// Deletes the files of a model that there are, with those of its prompt cache.
     async fn delete(folder: &DirectoryClient, name: &str) -> Result<bool, CallError> {
         let mut found = false;
-        let beside = BESIDE.iter().map(|ending| format!("{name}{ending}"));
-        for name in [name.to_string(), part_name(name)].into_iter().chain(beside) {
-            match folder.remove_file(&name).await? {
-                FileError::None => found = true,
-                FileError::NotFound => {}
-                error => return Err(CallError::failed(format!("deleting `{name}`: {error:?}"))),
+        for name in [name.to_string(), format!("{name}.{PROMPTS}")] {
+            let beside = BESIDE.iter().map(|ending| format!("{name}{ending}"));
+            for name in [name.clone(), part_name(&name)].into_iter().chain(beside) {
+                match folder.remove_file(&name).await? {
+                    FileError::None => found = true,
+                    FileError::NotFound => {}
+                    error => return Err(CallError::failed(format!("deleting `{name}`: {error:?}"))),
+                }
             }
         }
         folder.sync().await?;
@@ -256,6 +267,9 @@ impl ModelStoreServer for Installed {
         }
         self.catalog.check_new(&weights).await?;
         let resumed = self.copy(&folder, &offer, &weights).await?;
+        if let Err(error) = self.copy_prompts(&folder, &source, &path).await {
+            log::warning!("the prompt cache of {path} is not installed: {error}");
+        }
         let info = self.catalog.register(&folder, name).await?;
         self.catalog
             .report()

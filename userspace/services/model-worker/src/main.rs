@@ -14,7 +14,7 @@ mod weights;
 mod written;
 
 use capos_model::Backend;
-use capos_rt::memory::{self, Access, FileMapping};
+use capos_rt::memory::FileMapping;
 use capos_rt::{CancelToken, Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, ResourceAccountClient};
@@ -118,13 +118,11 @@ async fn held(env: &Env) -> Result<String, Error> {
     Ok(format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
 }
 
-/// The prompt cache that this process was given; empty if there is none.
-fn prompt_cache(env: &Env, length: u64) -> Vec<u8> {
+/// The prompt cache that this process was given.
+fn prompt_cache(env: &Env, length: u64) -> Option<FileMapping> {
     // Without the cache the model reads what it could have known. This process cannot report anything.
-    let memory = env.optional::<MemoryObjectClient>("prompts").ok().flatten().filter(|_| length > 0);
-    let mapped = memory.and_then(|memory| memory::map(&memory, 0, length, Access::Read).ok());
-    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-    mapped.and_then(|mapped| mapped.read_vec(0, bytes).ok()).unwrap_or_default()
+    let memory = env.optional::<MemoryObjectClient>("prompts").ok().flatten().filter(|_| length > 0)?;
+    FileMapping::new(&memory, length).ok()
 }
 
 /// The player of the script that this process was given.
@@ -165,7 +163,9 @@ async fn run() -> Result<(), Error> {
             let own = granted.saturating_mul(FRAME);
             let ready = Ready::open(weights, &backend, threads, context, own);
             let prompts = prompt_cache(&env, prompts);
-            if let Some(inference) = Inference::new(&ready, info.clone(), max_tokens, prompts, server.clone()) {
+            if let Some(inference) =
+                Inference::new(&ready, info.clone(), max_tokens, prompts.as_deref(), server.clone())
+            {
                 server.serve(0, Rc::new(LanguageModelService(inference)));
             }
             server.serve(1, Rc::new(TextEmbedderService(Embeddings::new(&ready, info))));

@@ -3,7 +3,7 @@
 use capos_chat::{CallForm, CallReader, Delta};
 use proptest::prelude::*;
 
-use crate::fixture::{FORMS, text, tools, written};
+use crate::fixture::{FORMS, text, tools, tools_with_now, written};
 
 /// What an answer adds up to: its text, and each call's name, handle and arguments.
 type Read = (String, Vec<(String, String, String)>);
@@ -38,7 +38,7 @@ fn whole(form: CallForm, answer: &str) -> Read {
 }
 
 fn call(name: &str, arguments: &str) -> (String, String, String) {
-    let handle = tools().into_iter().find(|tool| tool.name == name).map_or(String::new(), |tool| tool.handle);
+    let handle = tools_with_now().into_iter().find(|tool| tool.name == name).map_or(String::new(), |tool| tool.handle);
     (name.into(), handle, arguments.into())
 }
 
@@ -386,4 +386,15 @@ proptest! {
         let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
         prop_assert_eq!(read(Some(form), &pieces), whole(form, &answer));
     }
+}
+
+#[test]
+fn a_call_may_be_just_a_name_if_its_tool_requires_no_arguments() {
+    let read = |answer: &str| read_by(CallReader::new(Some(CallForm::Hermes), &tools_with_now()), &[answer]);
+    let now = call("now", "{}");
+    let fenced = "```json\n{\n  \"name\": \"now\"\n}\n```";
+    assert_eq!(read(fenced), (String::new(), vec![now.clone()]));
+    let several = "{\"name\": \"now\"}\n{\"name\": \"now\", \"arguments\": {}}{\"name\": \"read\"}";
+    assert_eq!(read(several), ("{\"name\": \"read\"}".into(), vec![now.clone(), now.clone()]));
+    assert_eq!(read("<tool_call>\n{\"name\": \"now\"}\n</tool_call>"), (String::new(), vec![now]));
 }

@@ -47,6 +47,12 @@ pub fn tools() -> Vec<Tool> {
     Tool::list(&json("tools.json")).unwrap()
 }
 
+/// With one that requires no arguments.
+pub fn tools_with_now() -> Vec<Tool> {
+    let now = Tool { name: "now".into(), parameters: Value::Object(serde_json::Map::new()), ..tools().remove(0) };
+    tools().into_iter().chain([now]).collect()
+}
+
 pub fn messages(conversation: &str) -> Vec<Message> {
     Message::list(&json("conversations.json")[conversation]["messages"]).unwrap()
 }

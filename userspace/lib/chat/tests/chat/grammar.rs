@@ -9,7 +9,7 @@ use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{FORMS, tokenizer, tools, written as call};
+use crate::fixture::{FORMS, tokenizer, tools, tools_with_now, written as call};
 
 fn grammars() -> (Tokenizer, Grammars) {
     let tokenizer = tokenizer();
@@ -66,6 +66,30 @@ fn calls_name_tools_of_the_turn_and_keep_to_their_schemas() {
         ] {
             assert!(!takes(&call(form, name, arguments)), "{form:?} {name} {arguments}");
         }
+    }
+}
+
+#[test]
+fn a_call_without_a_mark_may_be_just_a_name_if_its_tool_requires_no_arguments() {
+    let (tokenizer, grammars) = grammars();
+    let takes = |answer: &str| {
+        let form = Some(CallForm::Hermes);
+        takes(
+            &tokenizer,
+            &mut grammar_of(&tokenizer, &grammars, form, &tools_with_now(), None).unwrap().unwrap(),
+            answer,
+        )
+    };
+    let fenced = "```json\n{\n  \"name\": \"now\"\n}\n```";
+    for answer in
+        [fenced, "{\"name\": \"now\"}", "{\"name\": \"now\"}\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"]
+    {
+        assert!(takes(answer), "{answer}");
+    }
+    for answer in
+        ["{\"name\": \"now\"}\n{\"name\": \"read\", \"arguments\": {}}", "{\"name\": \"now\", \"arguments\": 1}"]
+    {
+        assert!(!takes(answer), "{answer}");
     }
 }
 

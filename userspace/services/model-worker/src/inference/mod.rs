@@ -36,15 +36,15 @@ impl Inference {
         ready: &Result<Ready, String>,
         info: ModelInfo,
         max_tokens: u32,
-        prompts: Vec<u8>,
+        prompts: Option<&[u8]>,
         exporter: Rc<dyn Export>,
     ) -> Option<Rc<Self>> {
         let mut assistant = match ready {
             Ok(ready) => Ok(ready.assistant()?),
             Err(why) => Err(why.clone()),
         };
-        if let (Ok(assistant), false) = (&mut assistant, prompts.is_empty()) {
-            drop(assistant.preload(&info.id, &prompts));
+        if let (Ok(assistant), Some(prompts)) = (&mut assistant, prompts) {
+            drop(assistant.preload(&info.id, prompts));
         }
         Some(Rc::new(Self { info, max_tokens, requests: Requests::new(assistant), exporter }))
     }

@@ -81,8 +81,9 @@ pub fn refused(error: &InferenceError) -> CallError {
         | InferenceError::TooLong { .. }
         | InferenceError::TextBytes { .. }
         | InferenceError::TextTokens { .. } => CallError::invalid_argument(error.to_string()),
-        InferenceError::File(_) | InferenceError::Engine(_) | InferenceError::Tokenizer(_) => {
-            CallError::failed(error.to_string())
-        }
+        InferenceError::File(_)
+        | InferenceError::Engine(_)
+        | InferenceError::Tokenizer(_)
+        | InferenceError::Family { .. } => CallError::failed(error.to_string()),
     }
 }

@@ -1,0 +1,186 @@
+//! Families of published models: what they read besides a conversation, because they call tools better then.
+//!
+//! What is best for a family is data: the files in `families/`. `capos-infer eval` compares such files.
+
+use std::sync::LazyLock;
+
+use capos_chat::{Message, Role, Tool};
+use serde_json::Value;
+
+use crate::InferenceError;
+
+/// The text in a family's system message that stands for the one of the session.
+const SESSION: &str = "{session}";
+/// The texts in the form of a call that stand for the tool's name and the arguments' object, both as JSON.
+const NAME: &str = "{name}";
+const ARGUMENTS: &str = "{arguments}";
+/// Examples are left out if conversations with the model are shorter than this many tokens: they have some hundred.
+const LEAST_CONTEXT: usize = 8192;
+
+/// The known families.
+static KNOWN: LazyLock<Vec<Family>> = LazyLock::new(|| {
+    let files = [include_str!("../families/qwen2.5.json")];
+    files.into_iter().filter_map(|file| Family::read(file).ok()).collect()
+});
+
+/// What models of a family read besides a conversation about tools.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// A text that their chat templates have in them.
+    template: String,
+    /// The system message, with [`SESSION`].
+    system: String,
+    /// How a call that was made is written, with [`NAME`] and [`ARGUMENTS`], if not as their chat template has it.
+    call: Option<String>,
+    /// Turns of a made-up conversation before the first one.
+    examples: Vec<Vec<Message>>,
+}
+
+impl Family {
+    /// Reads a file: an object with `template`, a text that the chat templates of the family have in them; `system`, the
+    /// lines of the system message, one of which is `{session}`; `call`, the text of a call with `{name}` and `{arguments}`, which
+    /// may be absent; and `examples`, a list of turns, each a list of messages ([`Message::list`]).
+    ///
+    /// # Errors
+    /// [`InferenceError::Family`] that says what is wrong.
+    pub fn read(file: &str) -> Result<Self, InferenceError> {
+        let wrong = |why: &str| InferenceError::Family { why: why.into() };
+        let json: Value = serde_json::from_str(file).map_err(|error| wrong(&format!("it is no JSON: {error}")))?;
+        let template = json.get("template").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let template = template.ok_or_else(|| wrong("`template` has to be a text that is not empty"))?;
+        let lines = json.get("system").and_then(Value::as_array).cloned().unwrap_or_default();
+        let system: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
+        if system.len() != lines.len() || !system.contains(&SESSION) {
+            return Err(wrong("`system` has to be a list of lines, one of which is {session}"));
+        }
+        let call = json.get("call").and_then(Value::as_str);
+        if json.get("call").is_some() && call.is_none_or(|call| !call.contains(NAME) || !call.contains(ARGUMENTS)) {
+            return Err(wrong("`call` has to be a text with {name} and {arguments}"));
+        }
+        let examples = json.get("examples").and_then(Value::as_array).cloned().unwrap_or_default();
+        let examples: Vec<Vec<Message>> = examples.iter().map(Message::list).collect::<Result<_, _>>()?;
+        if examples.iter().any(|turn| turn.first().is_none_or(|first| first.role != Role::User)) {
+            return Err(wrong("each of `examples` has to begin with a message of the user"));
+        }
+        Ok(Self { template: template.into(), system: system.join("\n"), call: call.map(Into::into), examples })
+    }
+
+    /// The family of a model with this chat template.
+    pub(crate) fn of(template: &str) -> Option<&'static Self> {
+        KNOWN.iter().find(|family| template.contains(&family.template))
+    }
+
+    /// What a model reads of a conversation about tools, if its context has that many tokens.
+    pub(crate) fn messages(&self, messages: &[Message], tools: &[Tool], context: usize) -> Vec<Message> {
+        let (session, rest) = match messages.split_first() {
+            Some((first, rest)) if first.role == Role::System => (first.content.as_str(), rest),
+            _ => ("", messages),
+        };
+        let offered =
+            |message: &Message| message.calls.iter().all(|call| tools.iter().any(|tool| tool.name == call.name));
+        let examples = self.examples.iter().filter(|turn| context >= LEAST_CONTEXT && turn.iter().all(offered));
+        let system = Message::new(Role::System, &self.system.replace(SESSION, session));
+        let said = examples.flatten().chain(rest).cloned().map(|message| self.with_call(message));
+        [system].into_iter().chain(said).collect()
+    }
+
+    /// A message, with its calls as texts if the family writes them so.
+    fn with_call(&self, mut message: Message) -> Message {
+        let Some(form) = &self.call else { return message };
+        for call in std::mem::take(&mut message.calls) {
+            let name = Value::from(call.name).to_string();
+            let text = form.replace(NAME, &name).replace(ARGUMENTS, &call.arguments.to_string());
+            if !message.content.is_empty() {
+                message.content.push('\n');
+            }
+            message.content.push_str(&text);
+        }
+        message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capos_chat::Call;
+
+    use super::*;
+
+    fn tool(name: &str) -> Tool {
+        let (name, description, handle) = (name.to_string(), String::new(), String::new());
+        Tool { name, description, parameters: Value::Null, handle, forbidden: false }
+    }
+
+    fn texts(messages: &[Message]) -> Vec<(Role, &str)> {
+        messages.iter().map(|message| (message.role, message.content.as_str())).collect()
+    }
+
+    #[test]
+    fn the_files_of_this_folder_are_families() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/families");
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        for path in &files {
+            Family::read(&std::fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        }
+        assert_eq!(KNOWN.len(), files.len());
+    }
+
+    #[test]
+    fn a_family_adds_to_the_session_s_message_and_gives_examples_of_tools_that_are_offered() {
+        let file = r#"{"template": "I am A.", "system": ["I am A.", "{session}", "Be brief."], "examples": [
+            [{"role": "user", "content": "one"}, {"role": "assistant", "tool_calls": [{"name": "read", "arguments": {}}]}],
+            [{"role": "user", "content": "two"}]]}"#;
+        let family = Family::read(file).unwrap();
+        let said = [Message::new(Role::System, "Help."), Message::new(Role::User, "three")];
+        let read = family.messages(&said, &[tool("read")], LEAST_CONTEXT);
+        let expected = [
+            (Role::System, "I am A.\nHelp.\nBe brief."),
+            (Role::User, "one"),
+            (Role::Assistant, ""),
+            (Role::User, "two"),
+            (Role::User, "three"),
+        ];
+        assert_eq!(texts(&read), expected);
+        let read = family.messages(&said, &[tool("write")], LEAST_CONTEXT);
+        assert_eq!(texts(&read), [expected[0], expected[3], expected[4]]);
+        let read = family.messages(&said[1..], &[tool("read")], LEAST_CONTEXT - 1);
+        assert_eq!(texts(&read), [(Role::System, "I am A.\n\nBe brief."), expected[4]]);
+    }
+
+    #[test]
+    fn a_family_may_write_calls_as_texts() {
+        let file =
+            r#"{"template": "A", "system": ["{session}"], "call": "CALL {name} WITH {arguments}", "examples": []}"#;
+        let call = |name: &str| Call { id: String::new(), name: name.into(), arguments: serde_json::json!({"a": 1}) };
+        let both = Message { calls: Vec::from([call("x"), call("y")]), ..Message::new(Role::Assistant, "Yes.") };
+        let read = Family::read(file).unwrap().messages(&[both], &[], 0);
+        assert_eq!(
+            texts(&read)[1..],
+            [(Role::Assistant, "Yes.\nCALL \"x\" WITH {\"a\":1}\nCALL \"y\" WITH {\"a\":1}")]
+        );
+        assert!(read.iter().all(|message| message.calls.is_empty()));
+    }
+
+    #[test]
+    fn a_family_is_known_by_its_template() {
+        assert!(Family::of("{{ 'You are Qwen, created by Alibaba Cloud. You help.' }}").is_some());
+        assert!(Family::of("You are not.").is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_no_family_is_rejected_with_the_reason() {
+        for (file, why) in [
+            ("{", "it is no JSON"),
+            ("{}", "`template` has to be"),
+            (r#"{"template": "a", "system": ["b"]}"#, "`system` has to be"),
+            (r#"{"template": "a", "system": ["{session}", 1]}"#, "`system` has to be"),
+            (
+                r#"{"template": "a", "system": ["{session}"], "examples": [[]]}"#,
+                "has to begin with a message of the user",
+            ),
+            (r#"{"template": "a", "system": ["{session}"], "examples": [[{"role": "cat"}]]}"#, "its role is not"),
+        ] {
+            let error = Family::read(file).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

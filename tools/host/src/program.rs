@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// A path at which the file of this program can be read and started, also after a build has replaced it: the host tests
-/// of `make test` build the program that runs them again.
+/// A path at which the file of this program can be read and started, also after a build has replaced it. The host tests of
+/// `make test` build the program that runs them again.
 pub fn this_program() -> Result<PathBuf> {
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     if running.exists() { Ok(running) } else { std::env::current_exe().context("finding this program") }

@@ -182,6 +182,15 @@ def _grow(args):
     _begin(args.out, grown, state["plan"] and training.Plan.from_json(state["plan"]), state["step"])
 
 
+def _average(args):
+    loaded = [_with_torch("train").load(path) for path in args.checkpoint]
+    try:
+        network = _with_torch("average").averaged([network for network, _ in loaded])
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    _begin(args.out, network, None, max(state["step"] for _, state in loaded))
+
+
 def _import(args):
     if args.step < 0:
         raise SystemExit(f"--step {args.step}: a network is the work of no fewer than 0 steps")
@@ -284,6 +293,9 @@ def main():
     found.add_argument("--inner", type=int, required=True)
     found.add_argument("--layers", type=int, help="as many as it has, if absent")
     found.add_argument("--seed", type=int, default=1)
+    found = command("average", _average, "make a checkpoint with the mean weights of several of one training (needs PyTorch)")
+    found.add_argument("--checkpoint", type=Path, required=True, nargs="+", metavar="FILE")
+    found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")
     found = command("import", _import, "make a checkpoint of a model file: training goes on from it (needs PyTorch)")
     found.add_argument("--model", type=Path, required=True, metavar="FILE")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")

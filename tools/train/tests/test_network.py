@@ -16,7 +16,7 @@ from capos_model import rows
 from .test_tokenizer import tokenizer
 
 if torch:
-    from capos_model import export, gguf, growth, imports, judge, train
+    from capos_model import average, export, gguf, growth, imports, judge, train
     from capos_model.model import Network, Shape, seen
     from capos_model.optimizer import Optimizer, orthogonal
 
@@ -154,6 +154,14 @@ class Networks(unittest.TestCase):
             growth.grown(grown, 32, 80, 1)
         with self.assertRaisesRegex(ValueError, "not shrink"):
             growth.grown(grown, 48, 80, 1, 3)
+
+    def test_the_mean_of_networks_has_the_means_of_their_weights(self):
+        one, other = network_of(SMALL, 1), network_of(SMALL, 2)
+        mean = average.averaged([one, other])
+        for name, values in mean.state_dict().items():
+            torch.testing.assert_close(values, (one.state_dict()[name] + other.state_dict()[name]) / 2)
+        with self.assertRaisesRegex(ValueError, "different shapes"):
+            average.averaged([one, growth.grown(one, 48, 80, 1)])
 
     def test_turns_are_told_apart_and_judged(self):
         right = [True, True, False, True, True, False]

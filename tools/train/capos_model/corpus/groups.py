@@ -19,7 +19,7 @@ CLASSES = {
     "parallel": 12,
     "followup": 12,
     "change": 12,
-    "absent": 16,
+    "absent": 13,
     # Only if the set has forbidden tools.
     "forbidden": 16,
     "denied": 4,

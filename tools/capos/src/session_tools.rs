@@ -173,4 +173,28 @@ mod tests {
             "tools/train/data/tools.json is not what the system offers; `capos tools --json` prints that"
         );
     }
+
+    /// A turn of the examples that calls another tool is left out without a word.
+    #[test]
+    fn the_examples_of_families_call_tools_that_operators_have() {
+        let sets = sets(&shipped()).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../userspace/lib/inference/families");
+        let mut calls = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let family: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let turns = family["examples"].as_array().unwrap().iter();
+            let messages = turns.flat_map(|turn| turn.as_array().unwrap());
+            for call in messages.filter_map(|message| message["tool_calls"].as_array()).flatten() {
+                let fits = |tool: &Tool| {
+                    let arguments = call["arguments"].as_object().unwrap();
+                    let known = |name: &String| tool.parameters["properties"].get(name).is_some();
+                    tool.name == call["name"] && arguments.keys().all(known)
+                };
+                assert!(sets.iter().flatten().any(fits), "{}: {call}", path.display());
+                calls += 1;
+            }
+        }
+        assert!(calls > 0);
+    }
 }

@@ -13,7 +13,7 @@ def averaged(networks):
     """The network whose weights are the means of these, which have one shape."""
     first = networks[0]
     if any(network.shape != first.shape for network in networks):
-        raise ValueError("the networks have different shapes: only those of one training have a mean")
+        raise ValueError("the networks have different shapes: take those of one training")
     found = Network(first.shape, first.precision)
     states = [network.state_dict() for network in networks]
     means = {name: torch.stack([state[name].double() for state in states]).mean(0) for name in states[0]}

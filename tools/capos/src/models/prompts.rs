@@ -1,6 +1,6 @@
 //! Prompt caches of an image's models: what conversations in sessions of each profile begin with.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use capos_model::{PROMPTS, most_prompt_bytes};
 use capos_verity::{FileDigest, SigningKey};
 use sha2::{Digest, Sha256};
 
-use crate::sign::sign_file;
+use crate::sign::{sign_file, signature_path, tree_path};
 
 /// Seconds between two reports of progress.
 const REPORTS: u64 = 10;
@@ -42,24 +42,35 @@ impl PromptCaches {
         Self { sessions, kept }
     }
 
-    /// Makes and signs the prompt cache of the model file at `path`, if that calls tools.
+    /// Makes and signs the prompt cache of the model file at `path`, if that calls tools. One that is there is removed first. Says
+    /// whether it has one now.
     ///
     /// # Errors
     /// The file cannot be read or run, or the cache not be written.
-    pub fn make(&self, path: &Path, digest: FileDigest, key: &SigningKey) -> Result<()> {
+    pub fn make(&self, path: &Path, digest: FileDigest, key: &SigningKey) -> Result<bool> {
+        let place = path.with_added_extension(PROMPTS);
+        for old in [place.clone(), tree_path(&place), signature_path(&place)] {
+            match std::fs::remove_file(&old) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing the old {}", old.display()));
+                }
+                _ => {}
+            }
+        }
         let file = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
         // What cannot be run is reported where it is opened.
-        let Ok(model) = LanguageModel::open(&file, None) else { return Ok(()) };
+        let Ok(model) = LanguageModel::open(&file, None) else { return Ok(false) };
         if model.form().is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let header = Header::parse(&file, file.len() as u64)?;
         let id = capos_model::id(&digest.to_string(), &header);
-        let Some(cache) = self.cache(path, &model, &id, most_prompt_bytes(file.len() as u64))? else { return Ok(()) };
-        let place = path.with_added_extension(PROMPTS);
+        let Some(cache) = self.cache(path, &model, &id, most_prompt_bytes(file.len() as u64))? else {
+            return Ok(false);
+        };
         write_whole(&place, |file| Ok(file.write_all(&cache)?))?;
         sign_file::sign(&place, key)?;
-        Ok(())
+        Ok(true)
     }
 
     /// The kept cache of a model, or one that is computed now; none if it would have more than `most` bytes.
@@ -74,7 +85,14 @@ impl PromptCaches {
             }
         };
         // In a shorter context such a session does not fit.
-        beginnings.retain(|tokens| tokens.len() < model.model().context());
+        beginnings.retain(|tokens| !tokens.is_empty() && tokens.len() < model.model().context());
+        if beginnings.is_empty() && !self.sessions.tools.is_empty() {
+            println!(
+                "{}: sessions with it have no common beginning, or none that fits into its context",
+                path.display()
+            );
+            return Ok(None);
+        }
         // A worker without room for all of them keeps those that it read last.
         beginnings.sort_by_key(Vec::len);
         let kept = self.of_program()?.join(name(id, &beginnings));
@@ -117,8 +135,15 @@ impl PromptCaches {
             prompt_cache(model, id, &beginnings, machine, progress)
         };
         let cache = cache.with_context(reading)?;
-        write_whole(&kept, |file| Ok(file.write_all(&cache)?))?;
-        Ok(Some(cache))
+        // Another build of this program may have removed the folder meanwhile. It is computed once more then.
+        let keep = || {
+            self.of_program()?;
+            write_whole(&kept, |file| Ok(file.write_all(&cache)?))
+        };
+        if let Err(error) = keep() {
+            println!("What was computed is not kept: {error:#}");
+        }
+        Ok(Some(cache).filter(|cache| cache.len() as u64 <= most))
     }
 
     /// The folder of what this program has computed; what another version of it computed is removed.
@@ -155,6 +180,9 @@ fn digits(hash: Sha256) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_chat::{Message, Role};
+    use capos_engine::generation::Options;
+    use capos_inference::{Assistant, Event, Request};
     use capos_verity::PURPOSE_MODEL_WEIGHTS;
 
     #[test]
@@ -201,8 +229,11 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let tools = vec![Tool::list(&serde_json::from_slice(&fixture("tools.json")).unwrap()).unwrap()];
         let caches = PromptCaches::new(Sessions { system: "You help.".into(), tools: tools.clone() }, kept);
-        let model = LanguageModel::open(&bytes, None).unwrap();
+        let model = LanguageModel::open(&bytes, Some(1000)).unwrap();
         assert_eq!(caches.cache(&path, &model, "id", 1000).unwrap(), None);
+        // Nor if no beginning fits.
+        let short = LanguageModel::open(&bytes, Some(64)).unwrap();
+        assert_eq!(caches.cache(&path, &short, "id", 8 << 20).unwrap(), None);
         let cache = caches.cache(&path, &model, "id", 8 << 20).unwrap().unwrap();
         let beginning = beginning(&model, "You help.", &tools[0]).unwrap();
         assert!(
@@ -211,6 +242,25 @@ mod tests {
             beginning.len(),
             cache.len()
         );
+        // A session with the model reads only the rest, at whatever time it begins.
+        let machine = Machine { kernels: kernel::reference(), pool: &Single };
+        let mut assistant = Assistant::new(&model, machine, Options::default());
+        assistant.preload("id", &cache).unwrap();
+        let messages = vec![Message::new(Role::System, "You help."), Message::new(Role::User, "List it.")];
+        let tools_of_session = tools[0].clone();
+        let now = Some(1_700_000_000);
+        assistant
+            .request(Request { messages, tools: tools_of_session, limit: Some(1), now, ..Request::default() })
+            .unwrap();
+        let mut used = None;
+        while !assistant.idle() {
+            used = assistant.step().into_iter().find_map(|(_, event)| match event {
+                Event::Finish(finish) => Some(finish.usage),
+                _ => None,
+            });
+        }
+        let used = used.unwrap();
+        assert!(used.reused >= beginning.len() && used.prompt > used.reused, "{used:?}, {}", beginning.len());
         // Other instructions have another cache.
         let other = Sessions { system: "You watch.".into(), tools };
         let other = PromptCaches::new(other, folder.path().join("kept")).cache(&path, &model, "id", 8 << 20).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use capos_verity::{FileDigest, FileSignature, SigningKey};
+use capos_verity::{FileDigest, FileSignature, PURPOSE_MODEL_WEIGHTS, SigningKey};
 
 use crate::build::system::System;
 use crate::sign::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
@@ -37,6 +37,9 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let key = read_key(&args.key)?;
+    if args.prompts && args.purpose != PURPOSE_MODEL_WEIGHTS {
+        bail!("--prompts is for models, which are signed for the purpose `{PURPOSE_MODEL_WEIGHTS}`");
+    }
     if key.purpose() != args.purpose {
         bail!(
             "the key {} is for `{}`; a signature for `{}` needs a key made for that purpose",
@@ -47,8 +50,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let digest = declare(&args.file, &key, args.summarises)?;
     println!("{digest} {}", args.file.display());
-    if args.prompts {
-        System::find()?.prompts()?.make(&args.file, digest, &key)?;
+    if args.prompts && !System::find()?.prompts()?.make(&args.file, digest, &key)? {
+        println!("{}: it has no prompt cache; sessions with it read all of their prompts", args.file.display());
     }
     Ok(ExitCode::SUCCESS)
 }

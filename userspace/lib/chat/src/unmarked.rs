@@ -25,10 +25,16 @@ pub fn are_found<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n st
     few && form.may_lack_mark() && names.map(str::len).fold(0, usize::saturating_add) <= MOST_BYTES
 }
 
-/// Whether a call without a mark may lack its arguments: the tool requires none. Small models write just the name then.
+/// Whether a call without a mark may lack its arguments: the tool's schema accepts an object without members. Small models write
+/// just the name then. A schema with other keywords than those of a plain object may require some in another way.
 pub fn may_lack_arguments(tool: &Tool) -> bool {
-    let required = tool.parameters.get("required");
-    required.is_none_or(|names| names.as_array().is_some_and(Vec::is_empty))
+    let Some(schema) = tool.parameters.as_object() else { return false };
+    schema.iter().all(|(key, value)| match key.as_str() {
+        "type" => value == "object",
+        "required" => value.as_array().is_some_and(Vec::is_empty),
+        "properties" | "additionalProperties" | "title" | "description" => true,
+        _ => false,
+    })
 }
 
 /// The kind of a text, judged by its start.
@@ -58,7 +64,9 @@ pub struct Unmarked {
 impl Unmarked {
     /// Creates a parser for this form and tools. None if such calls are not found.
     pub fn of(form: CallForm, tools: &[Tool]) -> Option<Self> {
-        let name = |tool: &Tool| (Value::from(tool.name.as_str()).to_string(), may_lack_arguments(tool));
+        // Of several tools with one name, each may be meant.
+        let may = |name: &str| tools.iter().any(|tool| tool.name == name && may_lack_arguments(tool));
+        let name = |tool: &Tool| (Value::from(tool.name.as_str()).to_string(), may(&tool.name));
         are_found(form, tools.iter().map(|tool| tool.name.as_str())).then(|| Self {
             names: tools.iter().map(name).collect(),
             arguments: form.arguments(),
@@ -70,9 +78,8 @@ impl Unmarked {
     ///
     /// An object is a call if its first member is the name of a tool, written as in `names`, and its second member is the
     /// arguments, or there is no second one and the tool requires none. An object that names a tool and continues differently
-    /// is text. The object can follow the end of the call
-    /// before it, separators, a fence and a bracket. It can also follow an extra brace, because templates of Qwen2.5 show
-    /// one. The grammar has the same rules as a pattern.
+    /// is text. The object can follow the end of the call before it, separators, a fence and a bracket. It can also follow an
+    /// extra brace, because templates of Qwen2.5 show one. The grammar has the same rules as a pattern.
     pub fn beginning(&self, text: &str, open: bool) -> Beginning {
         match self.read(text, open) {
             Ok(Some((call, taken))) if taken <= MOST_BEFORE => call,
@@ -250,6 +257,37 @@ mod tests {
             for cut in 0..text.len() {
                 assert_eq!(look(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
             }
+        }
+    }
+
+    /// What a schema requires may be said in other ways.
+    #[test]
+    fn schemas_that_may_require_something_do_not_let_arguments_lack() {
+        let may = |schema: &str| {
+            may_lack_arguments(&Tool {
+                name: "a".into(),
+                description: String::new(),
+                parameters: serde_json::from_str(schema).unwrap(),
+                handle: String::new(),
+                forbidden: false,
+            })
+        };
+        for schema in
+            ["{}", r#"{"type": "object", "properties": {"a": {}}, "required": [], "additionalProperties": false}"#]
+        {
+            assert!(may(schema), "{schema}");
+        }
+        for schema in [
+            "true",
+            "false",
+            r#"{"required": ["a"]}"#,
+            r#"{"required": 1}"#,
+            r#"{"type": "string"}"#,
+            r##"{"$ref": "#/$defs/a"}"##,
+            r#"{"allOf": [{"required": ["a"]}]}"#,
+            r#"{"minProperties": 1}"#,
+        ] {
+            assert!(!may(schema), "{schema}");
         }
     }
 

@@ -293,7 +293,7 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Str
     let arguments = format!(r#"{any},{any}"{}"{any}:"#, form.arguments());
     let _ = writeln!(out, "END: /{space}}}/");
     let without_arguments = format!(r"{any}\}}");
-    let (mut beginnings, mut calls) = (Vec::new(), Vec::new());
+    let (mut names, mut bare, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for (at, tool) in tools.iter().enumerate() {
         let name = literally(&Value::from(tool.name).to_string());
         let _ = writeln!(
@@ -303,16 +303,18 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Str
             tool.arguments_with_space(space)
         );
         calls.push(format!("unmarked_{at}"));
-        if tool.may_lack_arguments {
-            let _ = writeln!(out, "ALONE_{at}: /{before}{name}{without_arguments}/");
-            calls.push(format!("ALONE_{at}"));
-            beginnings.push(format!("{name}({arguments}|{without_arguments})"));
-        } else {
-            beginnings.push(format!("{name}{arguments}"));
-        }
+        bare.extend(tool.may_lack_arguments.then(|| name.clone()));
+        names.push(name);
+    }
+    let mut beginnings = format!("({}){arguments}", names.join("|"));
+    if !bare.is_empty() {
+        let alone = format!("({}){without_arguments}", bare.join("|"));
+        let _ = writeln!(out, "ALONE: /{before}{alone}/");
+        calls.push("ALONE".into());
+        beginnings = format!("({beginnings}|{alone})");
     }
     let _ = writeln!(out, "SPACE: /[ \\t\\r\\n]{{1,40}}/\nunmarked: {}", calls.join(" | "));
-    format!("{before}({})", beginnings.join("|"))
+    format!("{before}{beginnings}")
 }
 
 /// A pattern of this text.

@@ -4,16 +4,18 @@
 
 use std::sync::LazyLock;
 
-use capos_chat::{Message, Role, Tool};
+use capos_chat::{CallForm, Message, Role, Tool};
 use serde_json::Value;
 
 use crate::InferenceError;
 
 /// The text in a family's system message that stands for the one of the session.
 const SESSION: &str = "{session}";
-/// The texts in the form of a call that stand for the tool's name and the arguments' object, both as JSON.
+/// The texts in the form of a call that stand for the tool's name and, after it, the arguments' object, both as JSON.
 const NAME: &str = "{name}";
 const ARGUMENTS: &str = "{arguments}";
+/// The members of a file. The first is for people.
+const MEMBERS: [&str; 5] = ["about", "template", "system", "call", "examples"];
 /// Examples are left out if conversations with the model are shorter than this many tokens: they have some hundred.
 const LEAST_CONTEXT: usize = 8192;
 
@@ -30,16 +32,17 @@ pub struct Family {
     template: String,
     /// The system message, with [`SESSION`].
     system: String,
-    /// How a call that was made is written, with [`NAME`] and [`ARGUMENTS`], if not as their chat template has it.
-    call: Option<String>,
+    /// How a call that was made is written, if not as their chat template has it: the texts before its name, between that and
+    /// its arguments, and after these.
+    call: Option<[String; 3]>,
     /// Turns of a made-up conversation before the first one.
     examples: Vec<Vec<Message>>,
 }
 
 impl Family {
     /// Reads a file: an object with `template`, a text that the chat templates of the family have in them; `system`, the
-    /// lines of the system message, one of which is `{session}`; `call`, the text of a call with `{name}` and `{arguments}`, which
-    /// may be absent; and `examples`, a list of turns, each a list of messages ([`Message::list`]).
+    /// lines of the system message, one of which is `{session}`; `call`, the text of a call with `{name}` and then
+    /// `{arguments}`, which may be absent; and `examples`, a list of turns, each a list of messages ([`Message::list`]).
     ///
     /// # Errors
     /// [`InferenceError::Family`] that says what is wrong.
@@ -53,21 +56,33 @@ impl Family {
         if system.len() != lines.len() || !system.contains(&SESSION) {
             return Err(wrong("`system` has to be a list of lines, one of which is {session}"));
         }
-        let call = json.get("call").and_then(Value::as_str);
-        if json.get("call").is_some() && call.is_none_or(|call| !call.contains(NAME) || !call.contains(ARGUMENTS)) {
-            return Err(wrong("`call` has to be a text with {name} and {arguments}"));
+        let parts = |call: &Value| -> Option<[String; 3]> {
+            let (before, rest) = call.as_str()?.split_once(NAME)?;
+            let (between, after) = rest.split_once(ARGUMENTS)?;
+            Some([before, between, after].map(Into::into))
+        };
+        let call = json
+            .get("call")
+            .map(|call| parts(call).ok_or_else(|| wrong("`call` has to be a text with {name}, and then {arguments}")));
+        let call = call.transpose()?;
+        let examples = json.get("examples").map_or(Some(Vec::new()), |examples| examples.as_array().cloned());
+        let examples = examples.ok_or_else(|| wrong("`examples` has to be a list of turns"))?;
+        if let Some(key) =
+            json.as_object().and_then(|members| members.keys().find(|key| !MEMBERS.contains(&key.as_str())))
+        {
+            return Err(wrong(&format!("`{key}` is none of its members, which are {}", MEMBERS.join(", "))));
         }
-        let examples = json.get("examples").and_then(Value::as_array).cloned().unwrap_or_default();
         let examples: Vec<Vec<Message>> = examples.iter().map(Message::list).collect::<Result<_, _>>()?;
         if examples.iter().any(|turn| turn.first().is_none_or(|first| first.role != Role::User)) {
             return Err(wrong("each of `examples` has to begin with a message of the user"));
         }
-        Ok(Self { template: template.into(), system: system.join("\n"), call: call.map(Into::into), examples })
+        Ok(Self { template: template.into(), system: system.join("\n"), call, examples })
     }
 
-    /// The family of a model with this chat template.
-    pub(crate) fn of(template: &str) -> Option<&'static Self> {
-        KNOWN.iter().find(|family| template.contains(&family.template))
+    /// The family of a model whose calls have this form, by its template for conversations with tools. The known ones write
+    /// calls without a mark.
+    pub(crate) fn of(template: &str, form: CallForm) -> Option<&'static Self> {
+        KNOWN.iter().find(|family| form.may_lack_mark() && template.contains(&family.template))
     }
 
     /// What a model reads of a conversation about tools, if its context has that many tokens.
@@ -86,14 +101,14 @@ impl Family {
 
     /// A message, with its calls as texts if the family writes them so.
     fn with_call(&self, mut message: Message) -> Message {
-        let Some(form) = &self.call else { return message };
+        let Some([before, between, after]) = &self.call else { return message };
         for call in std::mem::take(&mut message.calls) {
-            let name = Value::from(call.name).to_string();
-            let text = form.replace(NAME, &name).replace(ARGUMENTS, &call.arguments.to_string());
             if !message.content.is_empty() {
                 message.content.push('\n');
             }
-            message.content.push_str(&text);
+            let (name, arguments) = (Value::from(call.name).to_string(), call.arguments.to_string());
+            let text = [before, name.as_str(), between, arguments.as_str(), after];
+            message.content.extend(text);
         }
         message
     }
@@ -151,19 +166,23 @@ mod tests {
         let file =
             r#"{"template": "A", "system": ["{session}"], "call": "CALL {name} WITH {arguments}", "examples": []}"#;
         let call = |name: &str| Call { id: String::new(), name: name.into(), arguments: serde_json::json!({"a": 1}) };
-        let both = Message { calls: Vec::from([call("x"), call("y")]), ..Message::new(Role::Assistant, "Yes.") };
+        // What is inserted is no form.
+        let both =
+            Message { calls: Vec::from([call("{arguments}"), call("y")]), ..Message::new(Role::Assistant, "Yes.") };
         let read = Family::read(file).unwrap().messages(&[both], &[], 0);
         assert_eq!(
             texts(&read)[1..],
-            [(Role::Assistant, "Yes.\nCALL \"x\" WITH {\"a\":1}\nCALL \"y\" WITH {\"a\":1}")]
+            [(Role::Assistant, "Yes.\nCALL \"{arguments}\" WITH {\"a\":1}\nCALL \"y\" WITH {\"a\":1}")]
         );
         assert!(read.iter().all(|message| message.calls.is_empty()));
     }
 
     #[test]
     fn a_family_is_known_by_its_template() {
-        assert!(Family::of("{{ 'You are Qwen, created by Alibaba Cloud. You help.' }}").is_some());
-        assert!(Family::of("You are not.").is_none());
+        let qwen = "{{ 'You are Qwen, created by Alibaba Cloud. You help.' }}";
+        assert!(Family::of(qwen, CallForm::Hermes).is_some());
+        assert!(Family::of(qwen, CallForm::Mistral).is_none());
+        assert!(Family::of("You are not.", CallForm::Hermes).is_none());
     }
 
     #[test]
@@ -171,6 +190,11 @@ mod tests {
         for (file, why) in [
             ("{", "it is no JSON"),
             ("{}", "`template` has to be"),
+            (r#"{"template": "a", "system": ["{session}"], "call": "{name}"}"#, "`call` has to be"),
+            (r#"{"template": "a", "system": ["{session}"], "call": 1}"#, "`call` has to be"),
+            (r#"{"template": "a", "system": ["{session}"], "call": "{arguments} {name}"}"#, "`call` has to be"),
+            (r#"{"template": "a", "system": ["{session}"], "examples": {}}"#, "`examples` has to be"),
+            (r#"{"template": "a", "system": ["{session}"], "example": []}"#, "`example` is none of its members"),
             (r#"{"template": "a", "system": ["b"]}"#, "`system` has to be"),
             (r#"{"template": "a", "system": ["{session}", 1]}"#, "`system` has to be"),
             (

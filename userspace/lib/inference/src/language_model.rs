@@ -33,12 +33,12 @@ impl<'f> LanguageModel<'f> {
             return Err(EngineError::WritesNothing.into());
         }
         let tokenizer = Tokenizer::new(&header)?;
-        let template = header.facts().templates_with_tools().next();
+        let with_tools = CallForm::first(header.facts().templates_with_tools());
         Ok(Self {
             model,
             format: ChatFormat::of(&header, &tokenizer)?,
             tokenizer,
-            family: template.and_then(Family::of).cloned(),
+            family: with_tools.and_then(|(template, form)| Family::of(template, form)).cloned(),
             sampling: sampling(&header),
             grammars: OnceLock::new(),
         })

@@ -64,19 +64,23 @@ pub fn token_bytes(model: &LanguageModel<'_>) -> usize {
     Cache::new(model.model().config(), 1).token_bytes()
 }
 
-/// The tokens with which all conversations about these tools begin whose first message is `system`.
+/// The tokens with which all conversations about these tools begin whose first message is `system`, at whatever time. None if
+/// that is less than half of a prompt: then the template has the time in front.
 ///
 /// # Errors
 /// [`InferenceError`] if the template rejects them.
 pub fn beginning(model: &LanguageModel<'_>, system: &str, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
-    let ids = |text: &str| -> Result<Vec<u32>, InferenceError> {
+    let ids = |text: &str, now: i64| -> Result<Vec<u32>, InferenceError> {
         let messages = Vec::from([Message::new(Role::System, system), Message::new(Role::User, text)]);
         let messages = &read(model, messages, tools);
-        let conversation = Conversation { messages, tools, answer: true, now: None };
+        let conversation = Conversation { messages, tools, answer: true, now: Some(now) };
         Ok(model.format().render(&conversation)?.encode(model.tokenizer()))
     };
-    let (one, other) = (ids("a")?, ids("?")?);
-    Ok(one.iter().zip(&other).take_while(|(one, other)| one == other).map(|(token, _)| *token).collect())
+    // Two times that differ in each part of them.
+    let (one, other) = (ids("a", 0)?, ids("?", 954_460_799)?);
+    let same: Vec<u32> =
+        one.iter().zip(&other).take_while(|(one, other)| one == other).map(|(token, _)| *token).collect();
+    Ok(if same.len() < one.len() / 2 { Vec::new() } else { same })
 }
 
 fn number(file: &mut Vec<u8>, number: usize) {

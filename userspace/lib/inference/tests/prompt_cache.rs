@@ -130,6 +130,17 @@ fn another_models_cache_or_a_damaged_one_is_rejected() {
     assert_eq!(answer(&mut other, &tools(), "List it.").1.reused, 0);
 }
 
+/// A template with the date in front begins differently each day.
+#[test]
+fn conversations_that_begin_with_the_time_have_no_common_beginning() {
+    let vocabulary = read("tokenizers/byte_pair.gguf");
+    let header = Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
+    let template = String::from_utf8(read("templates/header.jinja")).unwrap();
+    let file = small_model(&header, Some(&template), 11).unwrap();
+    let model = LanguageModel::open(&file, Some(1000)).unwrap();
+    assert_eq!(beginning(&model, SYSTEM, &tools()).unwrap(), []);
+}
+
 /// A machine with little memory gives a model a shorter context.
 #[test]
 fn a_beginning_that_is_too_long_is_left_out() {

@@ -81,10 +81,9 @@ impl Catalog {
         let offer = Offer::on_medium(medium, path).await;
         let info = self.admit(path, &ModelInfo::default(), offer).await?;
         let found = Offer::prompts(medium, path).await;
-        let Ok((prompts, most)) = self.find(&info.id, |model| (model.prompts.clone(), model.weights.size())) else {
+        let Ok((prompts, size)) = self.find(&info.id, |model| (model.prompts.clone(), model.weights.size())) else {
             return Ok(info);
         };
-        let most = most_prompt_bytes(most);
         // Without it the model reads what it could have known.
         match found {
             Ok(Some(offer)) => {
@@ -95,7 +94,7 @@ impl Catalog {
                     let catalog = self.clone();
                     capos_rt::spawn(async move {
                         let path = offer.path.clone();
-                        match catalog.check_prompts(offer, most).await {
+                        match catalog.check_prompts(offer, size).await {
                             Ok(memory) => {
                                 log::info!("the prompt cache {path} is checked");
                                 prompts.checked.replace(Some(memory));
@@ -112,14 +111,12 @@ impl Catalog {
         Ok(info)
     }
 
-    /// A prompt cache and its length in bytes. It is checked as a whole, so that a damaged one costs its model nothing but
-    /// time: a page that is rejected later ends the worker. It is paged in as weights are, so that it takes no memory here.
-    async fn check_prompts(&self, offer: Offer, most: u64) -> Result<(MemoryObjectClient, u64), Error> {
+    /// A prompt cache for a model of `size` bytes, and its length in bytes. It is checked as a whole, so that a damaged one costs
+    /// its model nothing but time. It is paged in as weights are, and not kept in this process's memory.
+    async fn check_prompts(&self, offer: Offer, size: u64) -> Result<(MemoryObjectClient, u64), Error> {
         let cache = self.examine(offer).await?;
         let bytes = cache.size();
-        if bytes > most {
-            return Err(Error::new(format!("it has {bytes} bytes, and {most} are kept for this model")));
-        }
+        check_prompts_size(bytes, size)?;
         let mut at = 0;
         while at < bytes {
             let piece = cache.read(at, PIECE).await?;
@@ -357,6 +354,18 @@ impl Catalog {
         })?;
         Ok(act(model))
     }
+}
+
+/// Checks that the prompt cache of a model of `model` bytes is not too large.
+///
+/// # Errors
+/// It is.
+pub fn check_prompts_size(bytes: u64, model: u64) -> Result<(), Error> {
+    let most = most_prompt_bytes(model);
+    if bytes > most {
+        return Err(Error::new(format!("it has {bytes} bytes, and {most} are kept for this model")));
+    }
+    Ok(())
 }
 
 impl ModelCatalogServer for Catalog {

@@ -15,7 +15,7 @@ use capos_schema::storage::{DirectoryClient, DirectoryEntry, FileClient, FileErr
 use core::cell::RefCell;
 use core::ops::ControlFlow;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, check_prompts_size};
 use crate::weights::{Offer, VerifiedWeights, name_of};
 
 /// What the name of a model file ends with.
@@ -127,25 +127,43 @@ impl Installed {
         Ok(copied.resumed)
     }
 
-    /// Copies the prompt cache of a model that is offered with one. Without it the model reads all of its prompts.
-    async fn copy_prompts(&self, folder: &DirectoryClient, source: &DirectoryClient, path: &str) -> Result<(), Error> {
+    /// Copies the prompt cache of a model of `size` bytes that is offered with one. Without it the model reads all of its
+    /// prompts, so an error costs nothing but that.
+    async fn copy_prompts(&self, folder: &DirectoryClient, source: &DirectoryClient, path: &str, size: u64) {
+        let prompts = format!("{}.{PROMPTS}", name_of(path));
+        if let Err(error) = self.try_to_copy_prompts(folder, source, path, size).await {
+            log::warning!("the prompt cache of {path} is not installed: {error}");
+            if let Err(error) = Self::delete(folder, &prompts).await {
+                log::warning!("{error}");
+            }
+        }
+    }
+
+    async fn try_to_copy_prompts(
+        &self,
+        folder: &DirectoryClient,
+        source: &DirectoryClient,
+        path: &str,
+        size: u64,
+    ) -> Result<(), Error> {
         let Some(offer) = Offer::prompts(source, path).await? else { return Ok(()) };
         let prompts = self.catalog.examine(offer.clone()).await?;
+        check_prompts_size(prompts.size(), size)?;
+        // One that an earlier copy has left may be of another model.
+        folder.remove_file(prompts.name()).await?;
         self.copy(folder, &offer, &prompts).await?;
         Ok(())
     }
 
-    /// Deletes the files of a model that there are, with those of its prompt cache.
+    /// Deletes the files of this name, with those beside it; says whether there was one.
     async fn delete(folder: &DirectoryClient, name: &str) -> Result<bool, CallError> {
         let mut found = false;
-        for name in [name.to_string(), format!("{name}.{PROMPTS}")] {
-            let beside = BESIDE.iter().map(|ending| format!("{name}{ending}"));
-            for name in [name.clone(), part_name(&name)].into_iter().chain(beside) {
-                match folder.remove_file(&name).await? {
-                    FileError::None => found = true,
-                    FileError::NotFound => {}
-                    error => return Err(CallError::failed(format!("deleting `{name}`: {error:?}"))),
-                }
+        let beside = BESIDE.iter().map(|ending| format!("{name}{ending}"));
+        for name in [name.to_string(), part_name(name)].into_iter().chain(beside) {
+            match folder.remove_file(&name).await? {
+                FileError::None => found = true,
+                FileError::NotFound => {}
+                error => return Err(CallError::failed(format!("deleting `{name}`: {error:?}"))),
             }
         }
         folder.sync().await?;
@@ -266,10 +284,9 @@ impl ModelStoreServer for Installed {
             )));
         }
         self.catalog.check_new(&weights).await?;
+        // The prompt cache comes first: what was interrupted continues until the model has its name.
+        self.copy_prompts(&folder, &source, &path, weights.size()).await;
         let resumed = self.copy(&folder, &offer, &weights).await?;
-        if let Err(error) = self.copy_prompts(&folder, &source, &path).await {
-            log::warning!("the prompt cache of {path} is not installed: {error}");
-        }
         let info = self.catalog.register(&folder, name).await?;
         self.catalog
             .report()
@@ -295,6 +312,7 @@ impl ModelStoreServer for Installed {
         if let Some(id) = &offered {
             self.catalog.withdraw(id, "its model was removed").await?;
         }
+        Self::delete(&folder, &format!("{name}.{PROMPTS}")).await?;
         if !Self::delete(&folder, name).await? {
             return Err(CallError::invalid_argument(format!(
                 "no model `{name}` is installed; /models lists those that are"

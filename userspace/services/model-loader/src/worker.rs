@@ -84,7 +84,8 @@ pub struct Worker {
     context: Option<u32>,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
-    prompts: Option<(MemoryObjectClient, u64)>,
+    /// Its prompt cache, until a process has ended with it: a page of it that cannot be supplied ends each process.
+    prompts: RefCell<Option<(MemoryObjectClient, u64)>>,
     entrance: Entrance,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
@@ -164,7 +165,7 @@ impl Worker {
             context: room.fewer,
             weights: weights.clone(),
             memory: memory.clone(),
-            prompts,
+            prompts: RefCell::new(prompts),
             entrance,
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
@@ -274,7 +275,8 @@ impl Worker {
             }
             _ => 0,
         };
-        let prompt_bytes = match &self.prompts {
+        let prompts = self.prompts.borrow().clone();
+        let prompt_bytes = match &prompts {
             Some((memory, bytes)) => {
                 grants.push(grant("prompts", memory, read_only));
                 *bytes
@@ -402,6 +404,9 @@ async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
         };
         *worker.process.borrow_mut() = None;
         let renewed = worker.renewed.replace(false);
+        if !renewed {
+            worker.prompts.replace(None);
+        }
         worker.forge.report.worker("worker.end", &worker.model, &how).await;
         if (renewed || worker.may_restart().await) && !worker.is_given_up() {
             match worker.spawn().await {

@@ -168,6 +168,8 @@ async fn run() -> Result<(), Error> {
             {
                 server.serve(0, Rc::new(LanguageModelService(inference)));
             }
+            // It has been read: what is kept of it is the engine's.
+            drop(prompts);
             server.serve(1, Rc::new(TextEmbedderService(Embeddings::new(&ready, info))));
             return env.run_with(OPTIONS).await;
         }

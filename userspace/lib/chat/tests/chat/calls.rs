@@ -9,7 +9,7 @@ use crate::fixture::{FORMS, text, tools, tools_with_now, written};
 type Read = (String, Vec<(String, String, String)>);
 
 fn read(form: Option<CallForm>, pieces: &[&str]) -> Read {
-    read_by(CallReader::new(form, &tools()), pieces)
+    read_by(CallReader::new(form, &tools_with_now()), pieces)
 }
 
 fn read_by(mut reader: CallReader, pieces: &[&str]) -> Read {
@@ -378,7 +378,7 @@ proptest! {
     /// No answer makes it panic, and the way it is cut makes no difference.
     #[test]
     fn any_answer_is_read(
-        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[ARGS\\]|\\[CALL_ID\\]|<function=|</function>|>|\\[|\\]|,|;|```|json|\\\\|ü| |\n){0,30}",
+        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|now|\\[TOOL_CALLS\\]|\\[ARGS\\]|\\[CALL_ID\\]|<function=|</function>|>|\\[|\\]|,|;|```|json|\\\\|ü| |\n){0,30}",
         at in 0..FORMS.len(),
     ) {
         let form = FORMS[at];

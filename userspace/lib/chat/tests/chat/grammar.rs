@@ -209,7 +209,12 @@ fn calls_without_a_mark_are_held_up_to_a_number_of_tools() {
     let (tokenizer, grammars) = grammars();
     for (count, held) in [(MOST_TOOLS, true), (MOST_TOOLS + 1, false)] {
         let name = |at: usize| format!("{}_{at}", "a_tool_with_a_name_as_long_as_any_that_people_give".repeat(2));
-        let named = |at| Tool { name: name(at), ..tools()[0].clone() };
+        // Every second one requires no arguments; the last one does.
+        let bare = tools_with_now().remove(2);
+        let named = |at| match at % 2 == count % 2 {
+            true => Tool { name: name(at), ..bare.clone() },
+            false => Tool { name: name(at), ..tools()[0].clone() },
+        };
         let tools: Vec<Tool> = (0..count).map(named).collect();
         let call = format!("```json\n{{\"name\": \"{}\", \"arguments\": {{\"path\": \"a\"}}}}\n```", name(count - 1));
         let takes = |answer: &str| {
@@ -494,6 +499,7 @@ fn is_valid(name: &str, arguments: &Value) -> bool {
             let lines = arguments.get("lines").is_none_or(|lines| lines.as_array().unwrap().iter().all(is_whole));
             path && keys && lines && arguments.get("mode").is_none_or(|mode| mode == "text" || mode == "hex")
         }
+        "now" => arguments.is_object(),
         _ => false,
     }
 }
@@ -531,7 +537,7 @@ proptest! {
     /// handle, and its arguments keep to the schema.
     #[test]
     fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0..=FORMS.len()) {
-        let ((tokenizer, grammars), tools) = (grammars(), tools());
+        let ((tokenizer, grammars), tools) = (grammars(), tools_with_now());
         let form = FORMS.get(at).copied().unwrap_or(CallForm::Hermes);
         let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
         let begin = match at {
@@ -565,7 +571,7 @@ proptest! {
 }
 
 /// Parts of answers that look like calls without a mark.
-const PARTS: [&str; 32] = [
+const PARTS: [&str; 35] = [
     "```",
     "```json\n",
     "\n```\n",
@@ -580,6 +586,9 @@ const PARTS: [&str; 32] = [
     "a",
     "{\"name\": ",
     "\"read\"",
+    "\"now\"",
+    "{\"name\": \"now\"}",
+    "{\"name\": \"now\", \"arguments\": {}}",
     ", \"arguments\": ",
     ", \"name\": ",
     ", \"parameters\": ",
@@ -610,7 +619,7 @@ proptest! {
         parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..7),
         form in prop::sample::select(&FORMS[..]),
     ) {
-        let ((tokenizer, grammars), tools, text) = (&*MADE, tools(), parts.concat());
+        let ((tokenizer, grammars), tools, text) = (&*MADE, tools_with_now(), parts.concat());
         let calls = calls_in(form, &tools, &text);
         let characters: Vec<String> = text.chars().map(String::from).collect();
         let reader = || CallReader::new(Some(form), &tools);

@@ -185,6 +185,14 @@ mod tests {
     use capos_inference::{Assistant, Event, Request};
     use capos_verity::PURPOSE_MODEL_WEIGHTS;
 
+    fn fixture(name: &str) -> Vec<u8> {
+        std::fs::read(Path::new("../../tests/infer").join(name)).unwrap()
+    }
+
+    fn fixture_tools() -> Vec<Tool> {
+        Tool::list(&serde_json::from_slice(&fixture("tools.json")).unwrap()).unwrap()
+    }
+
     #[test]
     fn a_cache_is_computed_once_by_a_program() {
         let folder = tempfile::tempdir().unwrap();
@@ -206,14 +214,15 @@ mod tests {
             files.sort();
             files
         };
-        let computed = make(vec![Vec::new()]);
+        let tools = fixture_tools();
+        let computed = make(vec![tools.clone()]);
         let [file] = &files()[..] else { panic!("{:?}", files()) };
         assert_eq!(std::fs::read(file).unwrap(), computed);
         // The kept file is what the image gets.
         std::fs::write(file, b"kept").unwrap();
-        assert_eq!(make(vec![Vec::new()]), b"kept");
+        assert_eq!(make(vec![tools.clone()]), b"kept");
         // Other tools have another cache.
-        assert_eq!(make(vec![Vec::new(), Vec::new()]).get(..8), computed.get(..8));
+        assert_eq!(make(vec![tools.clone(), tools[..1].to_vec()]).get(..8), computed.get(..8));
         assert_eq!(files().len(), 2);
     }
 
@@ -221,13 +230,12 @@ mod tests {
     fn a_model_with_instructions_of_its_own_has_one_unless_that_would_be_large() {
         let folder = tempfile::tempdir().unwrap();
         let (path, kept) = (folder.path().join("brought.gguf"), folder.path().join("kept"));
-        let fixture = |name: &str| std::fs::read(Path::new("../../tests/infer").join(name)).unwrap();
         let vocabulary = fixture("tokenizers/byte_pair.gguf");
         let header = Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
         let template = String::from_utf8(fixture("templates/hermes.jinja")).unwrap();
         let bytes = capos_gguf::small_model(&header, Some(&template), 1).unwrap();
         std::fs::write(&path, &bytes).unwrap();
-        let tools = vec![Tool::list(&serde_json::from_slice(&fixture("tools.json")).unwrap()).unwrap()];
+        let tools = vec![fixture_tools()];
         let caches = PromptCaches::new(Sessions { system: "You help.".into(), tools: tools.clone() }, kept);
         let model = LanguageModel::open(&bytes, Some(1000)).unwrap();
         assert_eq!(caches.cache(&path, &model, "id", 1000).unwrap(), None);

@@ -167,7 +167,7 @@ impl ObjectReader {
         };
         if let Some(without_mark) = self.without_mark.as_ref().filter(|_| self.may_begin) {
             let fenced = self.around == Some(Around::Fence);
-            match without_mark.beginning(&self.pending, fenced) {
+            match without_mark.beginning(&self.pending, self.calls == 0, fenced) {
                 Beginning::Call { at, fenced } => {
                     self.pending.drain(..at);
                     self.around = Some(if fenced { Around::Fence } else { Around::Nothing });

@@ -74,14 +74,15 @@ impl Unmarked {
         })
     }
 
-    /// Judges the text at the start of an answer or behind a call. `open` says whether a fence is open there.
+    /// Judges the text at the start of an answer, or behind a call if it is not the `first`. `open` says whether a fence is open
+    /// there.
     ///
     /// An object is a call if its first member is the name of a tool, written as in `names`, and its second member is the
-    /// arguments, or there is no second one and the tool requires none. An object that names a tool and continues differently
-    /// is text. The object can follow the end of the call before it, separators, a fence and a bracket. It can also follow an
+    /// arguments. In place of the first call there may be an object with the name of a tool alone that requires no arguments; in a
+    /// list, that is somebody's list of names. An object that names a tool and continues differently is text. The object can follow the end of the call before it, separators, a fence and a bracket. It can also follow an
     /// extra brace, because templates of Qwen2.5 show one. The grammar has the same rules as a pattern.
-    pub fn beginning(&self, text: &str, open: bool) -> Beginning {
-        match self.read(text, open) {
+    pub fn beginning(&self, text: &str, first: bool, open: bool) -> Beginning {
+        match self.read(text, first, open) {
             Ok(Some((call, taken))) if taken <= MOST_BEFORE => call,
             Err(TooShort) if text.len() <= MOST_BEFORE => Beginning::Open,
             Ok(_) | Err(TooShort) => Beginning::Text,
@@ -89,7 +90,7 @@ impl Unmarked {
     }
 
     /// The call, if the text is one, and the number of bytes up to its arguments.
-    fn read(&self, text: &str, open: bool) -> Result<Option<(Beginning, usize)>, TooShort> {
+    fn read(&self, text: &str, first: bool, open: bool) -> Result<Option<(Beginning, usize)>, TooShort> {
         let mut rest = text.trim_start_matches(ENDS);
         let mut fenced;
         if take(&mut rest, FENCE)? {
@@ -109,7 +110,7 @@ impl Unmarked {
             rest = rest.trim_start_matches(BETWEEN);
             fenced = fence(&mut rest)? || open;
         }
-        take(&mut rest, "[")?;
+        let listed = take(&mut rest, "[")?;
         skip(&mut rest);
         let mut at = text.len().saturating_sub(rest.len());
         if !take(&mut rest, "{")? {
@@ -125,7 +126,7 @@ impl Unmarked {
             return Ok(None);
         }
         let Some(may_lack_arguments) = self.name(&mut rest)? else { return Ok(None) };
-        let without = may_lack_arguments && take(&mut rest, "}")?;
+        let without = may_lack_arguments && first && !listed && take(&mut rest, "}")?;
         let given = !without
             && part(&mut rest, ",")?
             && take(&mut rest, "\"")?
@@ -219,7 +220,7 @@ mod tests {
             handle: String::new(),
             forbidden: false,
         });
-        Unmarked::of(CallForm::Hermes, &tools).unwrap().beginning(text, false)
+        Unmarked::of(CallForm::Hermes, &tools).unwrap().beginning(text, true, false)
     }
 
     #[test]
@@ -252,8 +253,9 @@ mod tests {
     #[test]
     fn arguments_may_be_missing_if_none_is_required() {
         for name in ["\"read_all\"", "\"a\\\"b\""] {
-            let text = format!("[{{\"name\": {name} }}");
+            let text = format!(" {{\"name\": {name} }}");
             assert_eq!(look(&text), Beginning::Call { at: 1, fenced: false }, "{text}");
+            assert_eq!(look(&format!("[{text}")), Beginning::Text, "{text}");
             for cut in 0..text.len() {
                 assert_eq!(look(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
             }

@@ -228,10 +228,11 @@ impl Grammars {
             _ => {
                 let lead = if mark.starts_with('<') { format!("TEXT? {mark}") } else { "lead".into() };
                 let or_unmarked = if unmarked.is_some() { " | unmarked" } else { "" };
-                (format!("({lead} body{or_unmarked})* TEXT?"), format!("({mark} body \"\\n\"?)+"))
+                let or_alone = if unmarked.as_ref().is_some_and(|unmarked| unmarked.alone) { "ALONE? " } else { "" };
+                (format!("{or_alone}({lead} body{or_unmarked})* TEXT?"), format!("({mark} body \"\\n\"?)+"))
             }
         };
-        Calls { mark, within_text, alone, unmarked }
+        Calls { mark, within_text, alone, unmarked: unmarked.map(|unmarked| unmarked.beginnings) }
     }
 
     /// A mark: the token that it is, or its text.
@@ -264,6 +265,14 @@ struct Calls {
     unmarked: Option<String>,
 }
 
+/// What there is of calls without a mark.
+struct Unmarked {
+    /// The pattern of their beginnings.
+    beginnings: String,
+    /// Whether the first may be just a name, by the rule `ALONE`.
+    alone: bool,
+}
+
 /// The rules of text that is not a call. `unmarked` is the pattern of the beginning of one without a mark.
 fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
@@ -280,16 +289,16 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, where text begins and after a call. Returns the pattern of their
-/// beginnings, up to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model
+/// Writes the rules of calls without a mark, where text begins and after a call. The pattern of their
+/// beginnings ends with their arguments or, if they may lack these, with the call: at least all that [`capos_chat::unmarked`] finds. White space is as the model
 /// likes it, within bounds.
-fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
+fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Unmarked {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
     // The marks that end a call, separate calls, and begin one. Counted spaces would be states for each tool here.
-    let before = format!(
-        r#"[ \t\r\n\]}}]*(```{any}({close}{any})?|{close}{any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
-    );
+    let lead = format!(r"[ \t\r\n\]}}]*(```{any}({close}{any})?|{close}{any})?[ \t\r\n,;]*(```(json)?{any})?");
+    let name_of = format!(r#"\{{{any}(\{{{any})?"name"{any}:{any}"#);
+    let before = format!(r"{lead}(\[{any})?{name_of}");
     let arguments = format!(r#"{any},{any}"{}"{any}:"#, form.arguments());
     let _ = writeln!(out, "END: /{space}}}/");
     let without_arguments = format!(r"{any}\}}");
@@ -306,15 +315,14 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Str
         bare.extend(tool.may_lack_arguments.then(|| name.clone()));
         names.push(name);
     }
-    let mut beginnings = format!("({}){arguments}", names.join("|"));
+    let mut beginnings = format!("{before}({}){arguments}", names.join("|"));
     if !bare.is_empty() {
-        let alone = format!("({}){without_arguments}", bare.join("|"));
-        let _ = writeln!(out, "ALONE: /{before}{alone}/");
-        calls.push("ALONE".into());
+        let alone = format!("{lead}{name_of}({}){without_arguments}", bare.join("|"));
+        let _ = writeln!(out, "ALONE: /{alone}/");
         beginnings = format!("({beginnings}|{alone})");
     }
     let _ = writeln!(out, "SPACE: /[ \\t\\r\\n]{{1,40}}/\nunmarked: {}", calls.join(" | "));
-    format!("{before}{beginnings}")
+    Unmarked { beginnings, alone: !bare.is_empty() }
 }
 
 /// A pattern of this text.

@@ -396,5 +396,10 @@ fn a_call_may_be_just_a_name_if_its_tool_requires_no_arguments() {
     assert_eq!(read(fenced), (String::new(), vec![now.clone()]));
     let several = "{\"name\": \"now\"}\n{\"name\": \"now\", \"arguments\": {}}{\"name\": \"read\"}";
     assert_eq!(read(several), ("{\"name\": \"read\"}".into(), vec![now.clone(), now.clone()]));
+    // A list of names calls nothing, and a second name alone neither.
+    for list in ["[{\"name\": \"now\"}]", "```json\n[\n  {\"name\": \"now\"},\n  {\"name\": \"now\"}\n]\n```"] {
+        assert_eq!(read(list), (list.into(), Vec::new()));
+    }
+    assert_eq!(read("{\"name\": \"now\"}{\"name\": \"now\"}"), ("{\"name\": \"now\"}".into(), vec![now.clone()]));
     assert_eq!(read("<tool_call>\n{\"name\": \"now\"}\n</tool_call>"), (String::new(), vec![now]));
 }

@@ -91,6 +91,9 @@ fn a_call_without_a_mark_may_be_just_a_name_if_its_tool_requires_no_arguments() 
     {
         assert!(!takes(answer), "{answer}");
     }
+    // A list of names is text, and behind a call a name alone is nothing.
+    assert!(takes("[{\"name\": \"now\"}, {\"name\": \"now\"}]"));
+    assert!(!takes("{\"name\": \"now\"}{\"name\": \"now\"}"));
 }
 
 /// The bounds that the schemas of our own interfaces have.

@@ -1,7 +1,7 @@
 //! Files of the build: written only when their content changes, so that their dependents stay up to date.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -31,6 +31,16 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> 
         let _ = std::fs::remove_file(&new);
     }
     result
+}
+
+/// Removes a file if there is one.
+pub fn remove_if_there(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing the old {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Every regular file below `folder`, sorted; a missing folder has none.

@@ -1,6 +1,6 @@
 //! Prompt caches of an image's models: what conversations in sessions of each profile begin with.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use capos_chat::{CallForm, Tool};
 use capos_engine::{Machine, Single, kernel};
 use capos_engine_threads::{Threads, permit_tiles};
 use capos_gguf::Header;
-use capos_host::files::write_whole;
+use capos_host::files::{remove_if_there, write_if_changed, write_whole};
 use capos_host::program::this_program;
 use capos_inference::{LanguageModel, beginning, prompt_cache, token_bytes};
 use capos_model::{PROMPTS, most_prompt_bytes};
@@ -50,12 +50,7 @@ impl PromptCaches {
     pub fn make(&self, path: &Path, digest: FileDigest, key: &SigningKey) -> Result<bool> {
         let place = path.with_added_extension(PROMPTS);
         for old in [place.clone(), tree_path(&place), signature_path(&place)] {
-            match std::fs::remove_file(&old) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("removing the old {}", old.display()));
-                }
-                _ => {}
-            }
+            remove_if_there(&old)?;
         }
         let file = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
         // What cannot be run is reported where it is opened.
@@ -135,12 +130,8 @@ impl PromptCaches {
             prompt_cache(model, id, &beginnings, machine, progress)
         };
         let cache = cache.with_context(reading)?;
-        // Another build of this program may have removed the folder meanwhile. It is computed once more then.
-        let keep = || {
-            self.of_program()?;
-            write_whole(&kept, |file| Ok(file.write_all(&cache)?))
-        };
-        if let Err(error) = keep() {
+        // Another build of this program may have removed the folder meanwhile. This makes it again.
+        if let Err(error) = write_if_changed(&kept, &cache) {
             println!("What was computed is not kept: {error:#}");
         }
         Ok(Some(cache).filter(|cache| cache.len() as u64 <= most))

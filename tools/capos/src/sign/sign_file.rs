@@ -9,7 +9,7 @@ use capos_verity::{FileDigest, FileSignature, PURPOSE_MODEL_WEIGHTS, SigningKey}
 
 use crate::build::system::System;
 use crate::sign::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
-use capos_host::files::write_whole;
+use capos_host::files::{remove_if_there, write_whole};
 
 /// Sign a file: write FILE.verity (its fs-verity Merkle tree) and FILE.sig.
 ///
@@ -67,12 +67,7 @@ pub fn declare(path: &Path, key: &SigningKey, summarises: bool) -> Result<FileDi
     let (file, size) = open(path)?;
     // An old signature must not remain next to a new tree, whatever happens in between.
     let signature_path = signature_path(path);
-    match std::fs::remove_file(&signature_path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("removing the old {}", signature_path.display()));
-        }
-        _ => {}
-    }
+    remove_if_there(&signature_path)?;
     let mut found = None;
     write_whole(&tree_path(path), |tree| {
         let mut sink = TreeFile(tree.try_clone().context("duplicating the tree file's handle")?);

@@ -211,15 +211,14 @@ fn take(rest: &mut &str, part: &str) -> Result<bool, TooShort> {
 mod tests {
     use super::*;
 
+    fn tool(name: &str, schema: &str) -> Tool {
+        let (name, description, handle) = (name.into(), String::new(), String::new());
+        Tool { name, description, parameters: serde_json::from_str(schema).unwrap(), handle, forbidden: false }
+    }
+
     fn look(text: &str) -> Beginning {
         let schemas = [("read", r#"{"required": ["path"]}"#), ("read_all", r#"{"required": []}"#), ("a\"b", "{}")];
-        let tools = schemas.map(|(name, schema)| Tool {
-            name: name.into(),
-            description: String::new(),
-            parameters: serde_json::from_str(schema).unwrap(),
-            handle: String::new(),
-            forbidden: false,
-        });
+        let tools = schemas.map(|(name, schema)| tool(name, schema));
         Unmarked::of(CallForm::Hermes, &tools).unwrap().beginning(text, true, false)
     }
 
@@ -265,15 +264,7 @@ mod tests {
     /// What a schema requires may be said in other ways.
     #[test]
     fn schemas_that_may_require_something_do_not_let_arguments_lack() {
-        let may = |schema: &str| {
-            may_lack_arguments(&Tool {
-                name: "a".into(),
-                description: String::new(),
-                parameters: serde_json::from_str(schema).unwrap(),
-                handle: String::new(),
-                forbidden: false,
-            })
-        };
+        let may = |schema: &str| may_lack_arguments(&tool("a", schema));
         for schema in
             ["{}", r#"{"type": "object", "properties": {"a": {}}, "required": [], "additionalProperties": false}"#]
         {

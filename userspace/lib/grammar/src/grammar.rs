@@ -267,7 +267,8 @@ struct Calls {
 
 /// What there is of calls without a mark.
 struct Unmarked {
-    /// The pattern of their beginnings.
+    /// The pattern of their beginnings, up to the arguments or to the end of a call without these. It matches at least all that
+    /// [`capos_chat::unmarked`] finds.
     beginnings: String,
     /// Whether the first may be just a name, by the rule `ALONE`.
     alone: bool,
@@ -289,9 +290,8 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, where text begins and after a call. The pattern of their
-/// beginnings ends with their arguments or, if they may lack these, with the call: at least all that [`capos_chat::unmarked`] finds. White space is as the model
-/// likes it, within bounds.
+/// Writes the rules of calls without a mark, where text begins and after a call. White space is as the model likes it, within
+/// bounds.
 fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> Unmarked {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());

@@ -155,7 +155,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Deletes the files of this name, with those beside it; says whether there was one.
+    /// Deletes the file of this name with its signature, its tree and its incomplete copy. Says whether there was one.
     async fn delete(folder: &DirectoryClient, name: &str) -> Result<bool, CallError> {
         let mut found = false;
         let beside = BESIDE.iter().map(|ending| format!("{name}{ending}"));
